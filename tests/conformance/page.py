@@ -17,13 +17,13 @@ PACKAGE = "@modelcontextprotocol/conformance"
 OTHERS = "other"
 
 Report: TypeAlias = Mapping[str, Sequence[Result]]
-"""The results by the name of what was run: `client`, or a target."""
+"""The results by the name of the tested part: `client`, or a target."""
 Rows: TypeAlias = list[tuple[str, ...]]
 
 
 def sections(report: Report) -> Iterator[tuple[str, Rows]]:
-    """A title and a table for each thing that was run; the proxies have one together."""
-    for name, title in (("client", "Client"), ("own", "Server"), ("library", "The library's server")):
+    """A title and a table for each tested part; all proxies share one."""
+    for name, title in (("client", "Client"), ("own", "Server"), ("library", "The MCP SDK's server")):
         if report.get(name):
             yield title, table({column: _of(report[name], column) for column in (*REVISIONS, OTHERS)})
     if any(results for name, results in report.items() if name.startswith("proxy")):
@@ -31,7 +31,7 @@ def sections(report: Report) -> Iterator[tuple[str, Rows]]:
 
 
 def table(columns: Mapping[str, Sequence[Result]]) -> Rows:
-    """A row for each scenario, with what came of it in each column, and a last one with the sums."""
+    """A row for each scenario, with its result in each column, and a last row with the sums."""
     shown = {title: results for title, results in columns.items() if results}
     names = {result.scenario for results in shown.values() for result in results}
     rows = [
@@ -65,13 +65,13 @@ def page(report: Report) -> str:
 
 
 def suite_version() -> str:
-    """Which suite it is, exactly."""
+    """The pinned version of the suite."""
     pins = json.loads((ROOT / "requirements/node/package.json").read_text(encoding="utf-8"))
     return str(pins["dependencies"][PACKAGE])
 
 
 def _of(results: Iterable[Result], column: str) -> list[Result]:
-    """Those of a revision, or of none."""
+    """The results of one protocol version, or those of no version."""
     return [result for result in results if (result.version if result.version in REVISIONS else OTHERS) == column]
 
 
@@ -101,8 +101,12 @@ def _passed(results: Iterable[Result]) -> int:
 
 
 def _counts(passed: int, failed: int, warned: int) -> str:
-    told = (f"{passed} passed", f"**{failed} failed**" if failed else "", f"**{warned} warned**" if warned else "")
-    return ", ".join(part for part in told if part)
+    counts = [f"{passed} passed"]
+    if failed:
+        counts.append(f"**{failed} failed**")
+    if warned:
+        counts.append(f"**{warned} warned**")
+    return ", ".join(counts)
 
 
 def _written(rows: Rows) -> str:
@@ -112,7 +116,7 @@ def _written(rows: Rows) -> str:
 
 
 def _reasons(reasons: Mapping[str, Reason]) -> str:
-    return "\n".join(f"| `{name}` | {_told(reason)} |" for name, reason in reasons.items())
+    return "\n".join(f"| `{name}` | {_describe_reason(reason)} |" for name, reason in reasons.items())
 
 
 def _besides(back: str, reasons: Mapping[str, Reason]) -> str:
@@ -121,7 +125,7 @@ def _besides(back: str, reasons: Mapping[str, Reason]) -> str:
     return f"\nWith {back} behind, these as well:\n\n| not passed | why |\n|---|---|\n{_reasons(reasons)}\n"
 
 
-def _told(reason: Reason) -> str:
+def _describe_reason(reason: Reason) -> str:
     only = f" (Only {', '.join(f'`{check}`' for check in reason.checks)}.)" if reason.checks else ""
     return f"{reason.why}{only}"
 
@@ -137,22 +141,22 @@ def _line(cells: Iterable[str]) -> str:
 _PAGE = """\
 # MCP conformance
 
-The official conformance suite of the Model Context Protocol plays the other side of each of its scenarios and looks at
-every message. This page is what it says of our client, of our server and of both together, as a proxy.
-`scripts/conformance` runs it (`--write` writes this page), and so do the tests: a scenario that fails without a reason
-below fails them, too, and so does a reason for what passes. A reason is for the checks that it names, or for the one
-that bears the scenario's name.
+The official conformance suite of the Model Context Protocol plays the other side of each scenario and checks every
+message. This page has its results for our client, for our server, and for both together as a proxy.
+`scripts/conformance` runs it (`--write` writes this page), and so do the tests: they fail if a scenario fails without a
+reason below, and if a scenario with a reason passes. A reason counts for the checks that it names, or else for the
+check that has the scenario's name.
 
-Suite: `{suite}`, with the library `{library}`. The numbers are checks.
+Suite: `{suite}`, with the MCP SDK `{library}`. The numbers are checks.
 
 ## Client
 
-`mcp.http(...)`, driven as an application drives it: a `Runtime` is started, its tools are listed and called, and
-questions are answered with `settle`.
+`mcp.http(...)`, used as an application uses it: a `Runtime` is started, its tools are listed and called, and questions
+are answered with `settle`.
 
 {client}
 
-`other` are extensions, at 2025-11-25, and what servers did before that.
+`other` are extensions, at 2025-11-25, and the behaviour of servers of earlier versions.
 
 | not passed | why |
 |---|---|
@@ -162,16 +166,16 @@ questions are answered with `settle`.
 |---|---|
 {client_absent}
 
-Real servers are part of the tests, too: the reference servers `everything` (over a pipe, over streamable HTTP and over
-SSE), `filesystem` and `memory`, which speak 2025-11-25, and `time`, `git` and `fetch`, which speak 2026-07-28.
+The tests also use real servers: the reference servers `everything` (over stdio, over streamable HTTP and over SSE),
+`filesystem` and `memory`, which speak 2025-11-25, and `time`, `git` and `fetch`, which speak 2026-07-28.
 
 ## Server
 
-`gateway.mcp.app(runtime)`, served by `gateway.mcp.listen` as `surehand mcp --http` does it. The runtime's tools are
-those that the suite calls: functions, and a provider whose calls wait for answers.
+`gateway.mcp.app(runtime)`, served by `gateway.mcp.listen`, as `surehand mcp --http` does. The runtime's tools are those
+that the suite calls: functions, and a provider whose calls wait for answers.
 
-In `server-stateless` the suite gives a server half a second for some answers, which a busy machine may not have. Where
-it fails it is run once more, alone, and the table says so. Nothing else is run twice.
+In `server-stateless` the suite gives a server half a second for some responses, which is too short on a busy machine.
+If it fails it is run once more, alone, and the table says so. No other scenario is run twice.
 
 {server}
 
@@ -187,11 +191,11 @@ it fails it is run once more, alone, and the table says so. Nothing else is run 
 
 ## Proxy
 
-`gateway.mcp.app(Runtime(mcp.http(...)), short_names=True)`, served in the same way, in front of a server that is made
-with the library alone. That one passes all that belongs to a revision of the protocol, which the tests look at, too:
-{older} checks at 2025-11-25 and {newer} at 2026-07-28. Clients and the server behind may each speak the older or the
-newer protocol. The tasks are those of our server, at 2026-07-28: tools behind that may run as tasks do so for its
-clients.
+`gateway.mcp.app(Runtime(mcp.http(...)), short_names=True)`, served in the same way, in front of a server that uses
+the MCP SDK alone. That server passes every scenario of the protocol versions, which the tests check as well:
+{older} checks at 2025-11-25 and {newer} at 2026-07-28. Clients and the server behind may each speak the handshake
+or the modern protocol. The tasks are those of our server, at 2026-07-28: tools behind that may run as tasks do so for
+its clients.
 
 {proxy}
 

@@ -1,10 +1,10 @@
-"""The tables say all that came of a scenario."""
+"""The tables of the conformance page."""
 
 from tests.conformance.page import table
 from tests.conformance.suite import Check, Result
 
 
-def test_a_scenario_that_was_run_twice_is_told_of():
+def test_a_scenario_that_was_run_twice_is_marked():
     passed = (Check("ping", "SUCCESS", ""),)
 
     [_, once, twice, _] = table({"now": [Result("a", "now", passed), Result("b", "now", passed, again=True)]})

@@ -40,7 +40,8 @@ def told_before_written() -> None:
 
 def runs_again() -> None:
     """A call whose process died while it ran is simply tried again."""
-    owners._UNKNOWN = owners._UNKNOWN.replace("state = 'unknown'", "state = 'idle'")
+    query = "mark_running_calls_unknown"
+    owners._SQL[query] = owners._SQL[query].replace("state = 'unknown'", "state = 'idle'")
 
 
 def outcome_changes() -> None:

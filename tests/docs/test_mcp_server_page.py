@@ -19,7 +19,7 @@ from surehand.gateway.mcp import (
     tool_calls,
 )
 from surehand.gateway.mcp.http import authentication, request_monitor, sessions
-from surehand.gateway.mcp.http.connection import ConnectionLimits
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.options import ServeOptions
 from surehand.gateway.mcp.stdio import limits as stdio_limits
 from surehand.gateway.mcp.tasks import retention, running_tasks, subscriptions, task_handlers, wire_format
@@ -109,7 +109,7 @@ def test_the_statuses_of_a_task_are_those_of_the_code():
         ),
         ("tasks that run", [running_tasks.MAX_RUNNING_TASKS, running_tasks.MAX_RUNNING_TASKS_PER_USER]),
         (
-            "tasks that are remembered",
+            "tasks that are kept",
             [
                 retention.MAX_RETAINED_TASKS,
                 retention.MAX_RETAINED_TASKS_PER_USER,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mcp_types import CallToolResult
 
-from tests.gateway.mcp.talking import ERAS, visiting
+from tests.gateway.mcp.sdk_clients import ERAS, http_client
 
 ROOT = Path(__file__).parents[2]
 WANTED = f"{ROOT}\n{(ROOT / 'requirements/dev.txt').read_text()}"
@@ -69,7 +69,7 @@ def test_clients_of_both_protocols_list_and_call_its_tools(tmp_path):
 
 async def visited(url: str, era: str) -> tuple[set[str], CallToolResult, CallToolResult]:
     """The tools, what one of them gave, and what came of one that would reach out."""
-    async with visiting(url, era) as client:
+    async with http_client(url, era) as client:
         names = {each.name for each in (await client.list_tools()).tools}
         return (
             names,

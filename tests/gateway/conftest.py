@@ -1,4 +1,4 @@
-"""How long servers, clients and processes take is the machine's affair: only what never comes to an end has failed."""
+"""A longer time limit for tests that start servers and processes, which are slow on a busy machine."""
 
 import pytest
 

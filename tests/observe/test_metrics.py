@@ -1,4 +1,4 @@
-"""Metrics, read as Prometheus reads them."""
+"""Metrics of a runtime, read through a Prometheus registry."""
 
 import asyncio
 import sys
@@ -81,7 +81,7 @@ async def test_invented_names_share_one_label() -> None:
     assert {key[1] for key in found if key[0] == "surehand_tokens_total"} == {"(unknown)", "add"}
 
 
-async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
+async def test_gauges_are_read_when_prometheus_scrapes() -> None:
     gate, registry = asyncio.Event(), CollectorRegistry()
 
     @tool(queue="narrow")
@@ -104,7 +104,7 @@ async def test_gauges_show_the_runtime_as_it_is_when_somebody_looks() -> None:
     assert idle["surehand_queued_seconds_sum", "slow"] > 0
 
 
-async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
+async def test_an_abandoned_thread_is_counted_until_it_ends() -> None:
     began, release, clock, registry = threading.Event(), threading.Event(), ManualClock(), CollectorRegistry()
 
     @tool
@@ -126,7 +126,7 @@ async def test_a_thread_that_was_left_behind_shows_until_it_ends() -> None:
     assert left["surehand_calls_total", "stuck", "timed_out"] == 1
 
 
-async def test_when_it_ends_nothing_listens_and_the_names_are_free_again() -> None:
+async def test_after_the_end_nothing_listens_and_the_metric_names_are_free() -> None:
     registry = CollectorRegistry()
     async with Runtime(add) as runtime:
         end = metrics(runtime, registry)
@@ -141,7 +141,7 @@ async def test_when_it_ends_nothing_listens_and_the_names_are_free_again() -> No
         metrics(runtime, registry)()
 
 
-async def test_a_scrape_from_another_thread_reads_again_what_grew_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scrape_retries_when_a_dictionary_changes_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = CollectorRegistry()
     async with Runtime(add) as runtime:
         metrics(runtime, registry)
@@ -161,5 +161,5 @@ async def test_without_the_client_the_error_names_the_extra(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
 
     async with Runtime(add) as runtime:
-        with pytest.raises(ImportError, match=r"surehand\[metrics\]"):
+        with pytest.raises(ImportError, match=r"\[metrics\]"):
             metrics(runtime)

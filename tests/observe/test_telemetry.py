@@ -1,4 +1,4 @@
-"""Spans, read back from a real exporter."""
+"""OpenTelemetry spans of calls, read from a real exporter."""
 
 import asyncio
 import sys
@@ -70,7 +70,7 @@ async def pay(amount: int) -> str:
 
 
 class Remote(Provider):
-    """Tools of somebody else."""
+    """A provider of remote tools."""
 
     kind = "mcp"
     namespace = "git"
@@ -146,7 +146,7 @@ async def test_unknown_tools_share_one_span_name() -> None:
     assert all((span.attributes or {})["error.type"] == "not_found" for span in exported.spans)
 
 
-async def test_arguments_that_nobody_can_write_still_end_their_span() -> None:
+async def test_arguments_that_cannot_be_serialised_still_end_their_span() -> None:
     async with Runtime(add) as runtime:
         with spans_of(runtime, content=True) as exported:
             await runtime.call("add", {"a": object(), "b": 1})
@@ -203,7 +203,7 @@ async def test_recorded_content_is_cut_and_known_secrets_are_masked_before() -> 
     assert attributes[gen_ai.GEN_AI_TOOL_CALL_RESULT] == "12[redacted]xxxxxxxx"
 
 
-async def test_time_in_line_and_attempts_are_on_the_span() -> None:
+async def test_queue_time_and_attempts_are_on_the_span() -> None:
     gate = asyncio.Event()
 
     @tool(queue="narrow")
@@ -225,7 +225,7 @@ async def test_time_in_line_and_attempts_are_on_the_span() -> None:
     ]
 
 
-async def test_spans_lie_as_the_calls_do_with_the_handlers_own_spans_among_them() -> None:
+async def test_spans_are_nested_like_calls_with_the_handlers_own_spans_between() -> None:
     exported = Exported()
 
     @tool
@@ -338,7 +338,7 @@ async def test_calls_that_overlap_in_one_task_leave_it_as_it_was() -> None:
     assert [(span.attributes or {})["error.type"] for span in exported.spans] == ["cancelled"] * 2
 
 
-async def test_a_call_that_waits_is_a_span_and_what_follows_is_another_that_links_to_it() -> None:
+async def test_a_resumed_call_has_a_second_span_that_links_to_the_first() -> None:
     async with Runtime(pay) as runtime:
         with spans_of(runtime) as exported:
             pending = await runtime.call("pay", {"amount": 5})
@@ -381,7 +381,7 @@ async def test_a_call_that_waits_twice_links_to_its_first_span_and_its_latest() 
     ]
 
 
-async def test_asking_again_for_a_waiting_call_does_not_cut_its_link() -> None:
+async def test_repeating_a_pending_call_does_not_break_its_link() -> None:
     async with Runtime(pay) as runtime:
         with spans_of(runtime) as exported:
             await runtime.call("pay", {"amount": 5}, call_id="c1")
@@ -471,7 +471,7 @@ async def test_a_handler_that_outlives_its_deadline_does_not_confuse_the_spans()
     assert (exported.named("stubborn")[0].attributes or {})["error.type"] == "timed_out"
 
 
-async def test_a_span_that_is_not_sampled_is_not_described_but_hands_on_its_context() -> None:
+async def test_an_unsampled_span_has_no_attributes_but_passes_on_its_context() -> None:
     exported = Exported(sampler=ALWAYS_OFF)
     seen = []
 
@@ -549,7 +549,7 @@ async def test_there_are_never_more_open_spans_than_a_bound(monkeypatch: pytest.
     assert len(exported.spans) == 5
 
 
-async def test_where_the_caller_says_when_a_call_ends_its_span_ends_then() -> None:
+async def test_without_auto_complete_the_span_ends_with_complete() -> None:
     async with Runtime(add, auto_complete=False) as runtime:
         with spans_of(runtime) as exported:
             first = await runtime.call("add", {"a": 1, "b": 2})
@@ -562,7 +562,7 @@ async def test_where_the_caller_says_when_a_call_ends_its_span_ends_then() -> No
 
 
 @pytest.mark.parametrize("provider", [None, trace.NoOpTracerProvider(), trace.ProxyTracerProvider()])
-async def test_where_no_tracer_is_set_nothing_listens(provider: Any) -> None:
+async def test_without_a_tracer_nothing_listens(provider: Any) -> None:
     async with Runtime(add) as runtime:
         end = telemetry(runtime, provider)
 
@@ -570,7 +570,7 @@ async def test_where_no_tracer_is_set_nothing_listens(provider: Any) -> None:
         end()
 
 
-async def test_where_the_sdk_is_switched_off_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_disabled_sdk_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
 
     async with Runtime(add) as runtime:
@@ -579,7 +579,7 @@ async def test_where_the_sdk_is_switched_off_nothing_listens(monkeypatch: pytest
         assert runtime.services.listeners.callbacks == ()
 
 
-async def test_where_the_api_is_not_installed_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_api_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "surehand.observe.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 

@@ -1,4 +1,4 @@
-"""The operation tree: which calls were made from which, how they went and what they cost."""
+"""The tree of calls: nesting, status, time and cost."""
 
 import asyncio
 import json
@@ -52,8 +52,8 @@ async def pay(amount: int) -> str:
 
 
 def without_times(node: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in node.items() if name not in TIMES}
-    return kept | {"calls": [without_times(inner) for inner in node["calls"]]}
+    remaining = {name: value for name, value in node.items() if name not in TIMES}
+    return remaining | {"calls": [without_times(inner) for inner in node["calls"]]}
 
 
 def call(tool: str, sizes: tuple[int, int, int], *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ async def test_times_and_sizes_are_those_of_the_outcome() -> None:
     assert (t.total["add"].characters_in, t.total["add"].characters_out, t.total["add"].tokens) == (13, 1, 1)
 
 
-async def test_time_in_line_for_a_slot_is_known() -> None:
+async def test_queue_time_is_recorded() -> None:
     gate = asyncio.Event()
 
     @tool(queue="narrow")
@@ -200,7 +200,7 @@ async def test_a_cached_answer_costs_nothing_again_even_when_passed_on() -> None
 
 
 @pytest.mark.parametrize("stated", [True, "1", None, -1, float("nan"), float("inf"), [1], 0])
-async def test_what_is_no_amount_costs_nothing(stated: Any) -> None:
+async def test_an_invalid_cost_counts_as_zero(stated: Any) -> None:
     @tool
     async def odd(ctx: Context) -> Done:
         """State something."""
@@ -214,7 +214,7 @@ async def test_what_is_no_amount_costs_nothing(stated: Any) -> None:
     assert (t.cost, t.roots[0].status) == (0, "ok")
 
 
-async def test_a_decimal_is_an_amount_and_a_sync_handler_may_report_it() -> None:
+async def test_a_cost_may_be_a_decimal_and_a_sync_handler_may_report_it() -> None:
     @tool
     def cheap(ctx: Context) -> int:
         """Cost a little."""
@@ -228,7 +228,7 @@ async def test_a_decimal_is_an_amount_and_a_sync_handler_may_report_it() -> None
     assert t.roots[0].cost == 0.25
 
 
-async def test_a_call_that_waits_and_goes_on_stays_one_node() -> None:
+async def test_a_call_that_waits_and_is_resumed_stays_one_node() -> None:
     async with Runtime(pay) as runtime:
         with tree(runtime) as t:
             pending = await runtime.call("pay", {"amount": 5})
@@ -242,7 +242,7 @@ async def test_a_call_that_waits_and_goes_on_stays_one_node() -> None:
     assert (t.total["pay"].calls, t.total["pay"].failures) == (1, 0)
 
 
-async def test_a_caller_that_waits_with_its_nested_call_ends_with_it_and_pays_once() -> None:
+async def test_a_caller_that_waits_for_its_nested_call_ends_with_it_and_counts_its_cost_once() -> None:
     @tool(confirm=True)
     async def dear() -> Done:
         """Cost a lot."""
@@ -332,7 +332,7 @@ async def test_cancelled_calls_end_as_cancelled_all_the_way_down() -> None:
     assert (t.total["sleep"].failures, t.total["outer"].failures) == (2, 1)
 
 
-async def test_crashes_and_arguments_that_nobody_can_write_are_failures_of_their_tool() -> None:
+async def test_crashes_and_unserialisable_arguments_are_failures_of_their_tool() -> None:
     @tool
     async def bug() -> None:
         """Have a bug."""
@@ -347,7 +347,7 @@ async def test_crashes_and_arguments_that_nobody_can_write_are_failures_of_their
     assert {tool: of.failures for tool, of in t.total.items()} == {"bug": 1, "add": 1}
 
 
-async def test_tools_that_are_not_there_are_counted_together_and_long_names_are_cut() -> None:
+async def test_unknown_tools_are_counted_together_and_long_names_are_cut() -> None:
     async with Runtime(add) as runtime:
         with tree(runtime) as t:
             for name in ("nope", "never", "x" * 10_000):
@@ -454,12 +454,12 @@ async def test_calls_that_began_before_are_not_in_the_tree() -> None:
     assert [(root.tool, root.status) for root in t.roots] == [("add", "ok"), ("pay", "ok")]
 
 
-def test_a_tree_keeps_something() -> None:
-    with pytest.raises(ValueError, match="one call at least"):
+def test_a_tree_needs_room_for_one_call() -> None:
+    with pytest.raises(ValueError, match="must be at least 1, got"):
         tree(Runtime(), roots=0)
 
 
-async def test_a_person_reads_the_tree_with_its_totals() -> None:
+async def test_the_tree_is_printed_with_its_totals() -> None:
     @tool(name="long_one", effects={"read"}, cache=Cache(60))
     async def long_one() -> str:
         """Say something."""
@@ -501,5 +501,5 @@ async def test_a_person_reads_the_tree_with_its_totals() -> None:
 async def test_printing_without_rich_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
 
-    with pytest.raises(ImportError, match=r"surehand\[cli\]"):
+    with pytest.raises(ImportError, match=r"\[cli\]"):
         tree(Runtime()).print()

@@ -25,7 +25,7 @@ async def work() -> None:
 async def test_no_window_contains_more_starts_than_the_rate_in_all_runtimes_together(
     address: str, concurrent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "_FORGET", _KEPT_FOR_LONG)
+    monkeypatch.setitem(slots._SQL, "delete_old_starts", _KEPT_FOR_LONG)
     options = narrow(address, concurrent, "20/300ms")
     async with Runtime(work, **options) as one, Runtime(work, **options) as two, Runtime(work, **options) as three:
         calls = [runtime.call("work") for _ in range(20) for runtime in (one, two, three)]
@@ -49,7 +49,7 @@ async def test_starts_are_forgotten_when_they_count_no_more(address: str) -> Non
         assert len(await read(runtime, "SELECT * FROM starts")) == 1
 
 
-async def test_a_clock_that_was_set_back_stops_nobody(address: str) -> None:
+async def test_a_clock_that_was_set_back_blocks_no_call(address: str) -> None:
     async with Runtime(work, **narrow(address, None, "1/100ms")) as runtime:
         await _write(runtime, "INSERT INTO starts (queue, at) VALUES ('narrow', {now} + 86400)")
         await _write(

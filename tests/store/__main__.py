@@ -1,4 +1,4 @@
-"""Readers of a space come and go while several processes post: a table of what each database made of it."""
+"""Follow a space with several readers while several processes post, and print the results for each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of database is one fixture: every store test runs on SQLite (file and memory) and on PostgreSQL."""
+"""One fixture chooses the database: every store test runs on SQLite (file and memory) and on PostgreSQL."""
 
 from __future__ import annotations
 

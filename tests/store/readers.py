@@ -1,4 +1,4 @@
-"""Readers who come and go while several processes post to one space; at length with `scripts/readers`."""
+"""Readers that follow a space while several processes post to it; a long run with `scripts/readers`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Read:
 
 
 async def read_while_posted(address: str, *, readers: int, writers: int, messages: int) -> Read:
-    """Everybody reads, in two stores on one database, while each writer is a process of its own."""
+    """Let readers follow a space through two stores on one database, while each writer is a process of its own."""
     each, senders = messages // writers, [f"writer {number}" for number in range(writers)]
     async with Store.open(address) as store, Store.open(address) as other:
         await store.spaces.create("team")

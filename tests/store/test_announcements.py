@@ -1,4 +1,4 @@
-"""What one process announces in a write, the others hear when it is kept."""
+"""Announcements: a write notifies other processes when it is committed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_write_may_announce_itself_on_every_database(address):
         assert await database.write([ANNOUNCE, Statement("SELECT 1 AS one")]) == [[], [{"one": 1}]]
 
 
-async def test_on_sqlite_nobody_is_called(tmp_path):
+async def test_on_sqlite_no_callback_runs(tmp_path):
     async with opened(str(tmp_path / "store.db")) as database:
         heard = asyncio.Event()
         stop = database.on_announce(heard.set)
@@ -60,7 +60,7 @@ async def test_on_sqlite_nobody_is_called(tmp_path):
     assert not heard.is_set()
 
 
-async def test_an_announcement_reaches_others_and_oneself(postgres_address):
+async def test_an_announcement_reaches_other_processes_and_this_one(postgres_address):
     async with (
         opened(postgres_address) as first,
         opened(postgres_address) as second,
@@ -73,7 +73,7 @@ async def test_an_announcement_reaches_others_and_oneself(postgres_address):
         await asyncio.wait_for(by_second.wait(), 20)
 
 
-async def test_a_write_that_was_undone_announces_nothing(postgres_address):
+async def test_a_rolled_back_write_announces_nothing(postgres_address):
     async with opened(postgres_address) as database, listening(database) as heard:
         with pytest.raises(UnexpectedRowCount):
             await database.write([ANNOUNCE, Statement("SELECT 1", expect=2)])
@@ -82,7 +82,7 @@ async def test_a_write_that_was_undone_announces_nothing(postgres_address):
         assert not heard.is_set()
 
 
-async def test_whoever_stopped_listening_is_not_called(postgres_address):
+async def test_an_unsubscribed_callback_is_not_called(postgres_address):
     async with opened(postgres_address) as database:
         async with listening(database) as stopped:
             pass
@@ -94,7 +94,7 @@ async def test_whoever_stopped_listening_is_not_called(postgres_address):
         assert not stopped.is_set()
 
 
-async def test_a_callback_that_fails_silences_nobody_else(postgres_address):
+async def test_a_failing_callback_does_not_affect_the_others(postgres_address):
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
 
@@ -117,7 +117,7 @@ async def test_locks_are_taken_while_listening(postgres_address):
         await asyncio.wait_for(heard.wait(), 20)
 
 
-async def test_after_the_connection_was_lost_everybody_looks_and_hears_again(postgres_address):
+async def test_after_a_reconnect_all_callbacks_run_and_notifications_arrive_again(postgres_address):
     lose = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN surehand'
         AND datname = current_database()"""
     async with opened(postgres_address) as database, opened(postgres_address) as other, listening(database) as heard:

@@ -1,4 +1,4 @@
-"""Writes that are alike and come in one moment are carried out together, and nobody can tell."""
+"""Equal writes at the same time are executed in bulk, with the same results as one by one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from surehand.store.database import StoreError
 from surehand.store.tables.ledger import LedgerRow, start_statement
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
-NOBODY, MIXED, ANN = (None, None), ("ann", None), ("ann", "ann")
+ANONYMOUS, MIXED, ANN = (None, None), ("ann", None), ("ann", "ann")
 
 
 @pytest.mark.parametrize("count", [3, 8, 11, 37, 200])
-@pytest.mark.parametrize("users", [NOBODY, MIXED, ANN], ids=["nobody", "mixed", "ann"])
-async def test_each_row_says_what_it_was_given(address, users, count):
+@pytest.mark.parametrize("users", [ANONYMOUS, MIXED, ANN], ids=["anonymous", "mixed", "ann"])
+async def test_each_row_has_its_own_values(address, users, count):
     given = {f"c{n:03}": (users[n % 2], f"s{n}" if n % 3 else None, n / 2) for n in range(count)}
 
     async with Store.open(address) as store:
@@ -32,13 +32,15 @@ async def test_each_row_says_what_it_was_given(address, users, count):
     assert len({each.cursor for each in found}) == count
 
 
-async def test_one_that_cannot_be_kept_takes_none_of_the_others_along(address):
+async def test_a_write_that_fails_does_not_affect_the_others_of_its_group(address):
     calls = [LedgerRow(f"c{n:02}", "", "work", "", "{}") for n in range(24)]
 
     async with Store.open(address) as store:
         await store.write([start_statement(calls[13])])
-        told = await asyncio.gather(*[store.write([start_statement(call)]) for call in calls], return_exceptions=True)
-        kept = await store.database.read("SELECT call_id FROM ledger ORDER BY call_id")
+        results = await asyncio.gather(
+            *[store.write([start_statement(call)]) for call in calls], return_exceptions=True
+        )
+        stored = await store.database.read("SELECT call_id FROM ledger ORDER BY call_id")
 
-    assert [number for number, each in enumerate(told) if isinstance(each, StoreError)] == [13]
-    assert [row["call_id"] for row in kept] == [call.call_id for call in calls]
+    assert [number for number, each in enumerate(results) if isinstance(each, StoreError)] == [13]
+    assert [row["call_id"] for row in stored] == [call.call_id for call in calls]

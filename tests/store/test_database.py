@@ -1,4 +1,4 @@
-"""Writes are values, all or nothing, and mean the same on SQLite and on PostgreSQL."""
+"""Writes and reads, with the same meaning on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def names(database: AnyDatabase) -> list[str]:
     return [row["name"] for row in await database.read("SELECT name FROM things ORDER BY name")]
 
 
-async def test_what_is_written_can_be_read(address):
+async def test_a_written_row_can_be_read(address):
     async with with_table(address) as database:
         await database.write([Statement(ADD, {"name": "a", "number": 1})])
 
@@ -82,7 +82,7 @@ async def test_a_write_is_all_or_nothing(address):
             await database.write(
                 [
                     Statement(ADD, {"name": "a", "number": 1}),
-                    Statement("UPDATE things SET number = 2 WHERE name = 'nobody'", expect=1),
+                    Statement("UPDATE things SET number = 2 WHERE name = 'unknown'", expect=1),
                 ]
             )
 
@@ -98,7 +98,7 @@ async def test_returned_rows_count_as_changed_rows(address):
     assert row == {"name": "a", "number": 1}
 
 
-async def test_one_failing_write_takes_no_other_along(address):
+async def test_a_failing_write_does_not_affect_others(address):
     async with with_table(address) as database:
         good = [database.write([Statement(ADD, {"name": f"n{n:03}", "number": n})]) for n in range(50)]
         bad = [database.write([Statement(ADD, {"name": "same", "number": n})]) for n in range(3)]
@@ -120,7 +120,7 @@ async def test_of_many_that_want_the_same_row_one_wins(address):
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "end\udfff"])
-async def test_text_that_one_database_refuses_both_refuse(address, text):
+async def test_both_databases_reject_the_same_texts(address, text):
     async with with_table(address) as database:
         with pytest.raises(UnstorableValue):
             await database.write([Statement(ADD, {"name": text, "number": 1})])
@@ -129,7 +129,7 @@ async def test_text_that_one_database_refuses_both_refuse(address, text):
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
-async def test_an_integer_that_does_not_fit_is_refused(address, number):
+async def test_an_integer_that_does_not_fit_is_rejected(address, number):
     async with with_table(address) as database:
         with pytest.raises(UnstorableValue):
             await database.write([Statement(ADD, {"name": "a", "number": number})])
@@ -175,7 +175,7 @@ async def test_a_second_opening_finds_everything_and_migrates_nothing(shared_add
         assert await schema_version(again) == len(MIGRATION_FILES)
 
 
-async def test_a_store_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(shared_address, monkeypatch):
+async def test_a_store_of_an_older_version_is_migrated_with_its_content(shared_address, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(migrations, "MIGRATION_FILES", MIGRATION_FILES[:1])
         async with Store.open(shared_address) as store:
@@ -220,7 +220,7 @@ async def test_a_store_that_cannot_be_opened_says_so(tmp_path):
         await open_database(str(tmp_path / "text.db"))
 
 
-async def test_a_store_file_is_for_its_owner_alone(tmp_path):
+async def test_a_store_file_is_readable_by_its_owner_alone(tmp_path):
     async with opened(str(tmp_path / "store.db")) as database:
         await database.acquire_owner_lock("abc")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
@@ -228,7 +228,7 @@ async def test_a_store_file_is_for_its_owner_alone(tmp_path):
     assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-owner-abc"], 0o600)
 
 
-async def test_another_process_that_closes_a_file_leaves_the_log_to_those_who_have_it_open(tmp_path):
+async def test_another_process_that_closes_the_file_does_not_delete_the_log_in_use(tmp_path):
     file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
     look = f"import sqlite3; it = sqlite3.connect({str(file)!r}); it.execute('SELECT * FROM things'); it.close()"
     async with with_table(str(file)) as database, opened(str(file)):
@@ -251,22 +251,22 @@ async def test_writes_at_the_same_time_share_commits(tmp_path):
     assert 1 <= commits < 100
 
 
-async def test_a_full_disk_is_a_clean_error_and_what_was_acknowledged_is_there(tmp_path):
+async def test_a_full_disk_is_a_clean_error_and_loses_no_acknowledged_write(tmp_path):
     async with with_table(str(tmp_path / "store.db")) as database:
         [[pages]] = [await database.read("PRAGMA page_count")]
         await database.write([Statement(f"PRAGMA max_page_count = {pages['page_count'] + 20}")])
-        kept = []
+        acknowledged = []
         for number in range(200):
             try:
                 await database.write([Statement(ADD, {"name": f"{number:04}" + "x" * 2_000, "number": number})])
             except StoreUnavailable:
                 continue
-            kept.append(number)
+            acknowledged.append(number)
 
         stored = [row["number"] for row in await database.read("SELECT number FROM things ORDER BY number")]
 
-    assert 0 < len(kept) < 200
-    assert stored == kept
+    assert 0 < len(acknowledged) < 200
+    assert stored == acknowledged
 
 
 async def test_a_database_in_memory_answers_at_once_on_the_callers_own_thread():
@@ -297,7 +297,7 @@ async def test_on_sqlite_the_clock_can_be_advanced(tmp_path, kind):
     await database.close()
 
 
-async def test_a_cancelled_write_is_decided_before_its_caller_hears_of_it(address):
+async def test_a_cancelled_write_is_committed_or_rolled_back_before_its_caller_is_cancelled(address):
     chance = random.Random(7)
     pair = [Statement(ADD, {"name": "first", "number": 0}), Statement(ADD, {"name": "second", "number": 0})]
 
@@ -331,7 +331,7 @@ async def test_a_write_survives_being_cancelled_again_and_again(address):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_failed_write_that_nobody_waits_for_any_more_is_not_complained_of(address):
+async def test_a_failed_write_whose_caller_was_cancelled_is_not_logged_as_unretrieved(address):
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
 
@@ -363,7 +363,7 @@ async def test_cancelled_reads_leave_every_connection_usable(address):
     assert rows == [[{"one": 1}]] * 30
 
 
-async def test_one_statement_that_changes_more_rows_than_expected_is_undone(address):
+async def test_a_statement_that_changes_more_rows_than_expected_is_rolled_back(address):
     async with with_table(address) as database:
         await database.write([Statement(ADD, {"name": name, "number": 0}) for name in "ab"])
         mine = [Statement(ADD, {"name": f"n{number}", "number": 5}) for number in range(20)]
@@ -381,7 +381,7 @@ async def test_one_statement_that_changes_more_rows_than_expected_is_undone(addr
         assert counts == [{"number": 0, "n": 2}, {"number": 5, "n": 20}]
 
 
-async def test_writes_of_all_kinds_in_one_moment_are_each_answered(address):
+async def test_concurrent_writes_of_all_kinds_each_get_their_result(address):
     add = "INSERT INTO things (name, number) VALUES (:call_id, 1)"
     raise_by_one = "UPDATE things SET number = number + 1 WHERE name = :call_id"
     async with with_table(address) as database:
@@ -391,29 +391,29 @@ async def test_writes_of_all_kinds_in_one_moment_are_each_answered(address):
             *([Statement(raise_by_one, {"call_id": f"old {n}"}, 1)] for n in range(10)),
             *([Statement(f"{raise_by_one} RETURNING number", {"call_id": f"new {n}"})] for n in range(2)),
             [Statement(add, {"call_id": "old 1"}, 1)],
-            [Statement("DELETE FROM things WHERE name = 'nobody'")],
+            [Statement("DELETE FROM things WHERE name = 'unknown'")],
             [],
         ]
-        told = await asyncio.gather(*map(database.write, writes), return_exceptions=True)
+        results = await asyncio.gather(*map(database.write, writes), return_exceptions=True)
         [counts] = await database.read("SELECT count(*) AS present, sum(number) AS sum FROM things")
 
-    assert [each for each in told if isinstance(each, BaseException)] == [told[22]]
-    assert isinstance(told[22], UnstorableValue)
-    assert told[-1] == []
+    assert [each for each in results if isinstance(each, BaseException)] == [results[22]]
+    assert isinstance(results[22], UnstorableValue)
+    assert results[-1] == []
     assert counts["present"] == 20
     assert 10 + 20 <= counts["sum"] <= 10 + 20 + 2
 
 
-async def test_each_of_many_writes_is_told_its_own_outcome(address):
+async def test_each_of_many_writes_gets_its_own_outcome(address):
     """Failures of every kind in between, before and after they changed something."""
     async with with_table(address) as database:
         await database.write([Statement(ADD, {"name": "taken", "number": -1})])
-        nobody = Statement("UPDATE things SET number = 1 WHERE name = 'nobody'", expect=1)
+        no_row = Statement("UPDATE things SET number = 1 WHERE name = 'unknown'", expect=1)
         again = Statement(ADD, {"name": "taken", "number": 1})
 
         def statements(number: int) -> list[Statement]:
             add = Statement(f"{ADD} RETURNING number", {"name": f"{number:03}", "number": number}, expect=1)
-            return [[add], [nobody, add], [add, nobody], [again, add], [add, again]][number % 5]
+            return [[add], [no_row, add], [add, no_row], [again, add], [add, again]][number % 5]
 
         results = await asyncio.gather(
             *(database.write(statements(number)) for number in range(100)), return_exceptions=True
@@ -435,7 +435,7 @@ async def test_a_write_that_comes_too_late_says_so(address):
 
 
 @pytest.mark.parametrize("broken", [b"", b"X" * 4096])
-async def test_a_file_that_is_no_database_any_more_says_so(tmp_path, broken):
+async def test_a_file_that_is_not_a_database_any_more_is_an_error(tmp_path, broken):
     file = tmp_path / "store.db"
     async with with_table(str(file)) as database:
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -451,16 +451,16 @@ async def test_a_file_that_is_no_database_any_more_says_so(tmp_path, broken):
                     await database.write([Statement(ADD, {"name": "a", "number": 1})])
 
 
-async def test_a_write_that_finds_no_row_says_so_also_among_many_alike(address):
+async def test_a_write_that_changes_no_row_fails_even_among_many_equal_ones(address):
     change = "UPDATE ledger SET state = 'idle' WHERE call_id = :call_id"
     async with opened(address) as database:
         writes = [database.write([Statement(change, {"call_id": str(n)}, None if n % 2 else 1)]) for n in range(10)]
-        told = await asyncio.gather(*writes, return_exceptions=True)
+        results = await asyncio.gather(*writes, return_exceptions=True)
 
-    assert [isinstance(each, UnexpectedRowCount) for each in told] == [n % 2 == 0 for n in range(10)]
+    assert [isinstance(each, UnexpectedRowCount) for each in results] == [n % 2 == 0 for n in range(10)]
 
 
-async def test_closing_finishes_what_was_asked(shared_address):
+async def test_closing_finishes_requested_writes(shared_address):
     async with with_table(shared_address) as database:
         writes = [
             asyncio.create_task(database.write([Statement(ADD, {"name": str(n), "number": n})])) for n in range(9)
@@ -472,7 +472,7 @@ async def test_closing_finishes_what_was_asked(shared_address):
         assert len(await names(again)) == 9
 
 
-async def test_another_process_that_writes_is_waited_for(tmp_path):
+async def test_a_write_waits_for_another_process_that_writes(tmp_path):
     async with with_table(str(tmp_path / "store.db")) as database:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -487,7 +487,7 @@ async def test_another_process_that_writes_is_waited_for(tmp_path):
         assert await names(database) == ["ours", "theirs"]
 
 
-async def test_a_cancelled_write_that_waits_for_another_process_waits_on(tmp_path):
+async def test_a_cancelled_write_keeps_waiting_for_another_process(tmp_path):
     async with with_table(str(tmp_path / "store.db")) as database:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -516,12 +516,12 @@ async def test_connections_that_the_server_has_closed_are_not_used(request):
             assert await database.write([Statement("SELECT 1 AS one")]) == [[{"one": 1}]]
 
 
-async def test_a_server_that_cannot_be_reached_says_so_at_once(tmp_path):
+async def test_an_unreachable_server_is_an_error_at_once(tmp_path):
     with pytest.raises(StoreUnavailable, match="PostgreSQL"):
         await open_database(f"postgresql:///nothing?host={tmp_path}")
 
 
-async def test_a_vacuum_gives_space_back(address):
+async def test_a_vacuum_shrinks_the_database(address):
     async with with_table(address) as database:
         add = "INSERT INTO things (name, body) VALUES (:name, :body)"
         await database.write([Statement(add, {"name": str(n), "body": "x" * 100_000}) for n in range(20)])
@@ -532,7 +532,7 @@ async def test_a_vacuum_gives_space_back(address):
         assert await database.size_bytes() < full if "postgres" not in address else await database.size_bytes() > 0
 
 
-async def test_a_new_file_can_be_vacuumed_bit_by_bit(tmp_path):
+async def test_a_new_file_supports_incremental_vacuum(tmp_path):
     async with opened(str(tmp_path / "store.db")) as database:
         assert await database.read("PRAGMA auto_vacuum") == [{"auto_vacuum": 2}]
         assert await database.read("PRAGMA journal_mode") == [{"journal_mode": "wal"}]

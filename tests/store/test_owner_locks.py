@@ -1,4 +1,4 @@
-"""A runtime holds a lock while it lives: whoever died is seen at once, on SQLite and on PostgreSQL."""
+"""Owner locks: a dead runtime is recognised at once, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ asyncio.run(main())
 # Without the threads of a store: a fork beside threads may hang for reasons of its own.
 FORKING = """
 import os, sys, time
-from surehand.store.sqlite.owner_locks import OwnerFiles
+from surehand.store.sqlite.owner_locks import FileOwnerLocks
 
-files = OwnerFiles(sys.argv[1])
-files.hold(sys.argv[2])
+locks = FileOwnerLocks(sys.argv[1])
+locks.acquire(sys.argv[2])
 who = "child" if os.fork() == 0 else "parent"
 os.write(1, f"{who} {os.getpid()}\\n".encode())  # at once: print writes word by word where nothing is buffered
 time.sleep(60)
@@ -46,7 +46,7 @@ time.sleep(60)
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of the tests has only just started, and yet everybody is back."""
+    """The test server has only just started: without this, every owner would count as live."""
     monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 0.0)
 
 
@@ -80,7 +80,7 @@ async def until_alive(database: AnyDatabase, *expected: str) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_whoever_holds_its_lock_is_alive_and_nobody_else(address):
+async def test_only_owners_that_hold_their_lock_are_live(address):
     async with opened(address) as database:
         await database.acquire_owner_lock(ALICE)
 
@@ -88,7 +88,7 @@ async def test_whoever_holds_its_lock_is_alive_and_nobody_else(address):
         assert await database.live_owners([]) == set()
 
 
-async def test_whoever_lets_go_is_not_alive(address):
+async def test_an_owner_that_released_its_lock_is_not_live(address):
     async with opened(address) as database:
         for owner in (ALICE, BOB):
             await database.acquire_owner_lock(owner)
@@ -98,7 +98,7 @@ async def test_whoever_lets_go_is_not_alive(address):
         assert await database.live_owners([ALICE, BOB]) == {BOB}
 
 
-async def test_holding_twice_is_holding_once(address):
+async def test_acquiring_twice_is_acquiring_once(address):
     async with opened(address) as database:
         await database.acquire_owner_lock(ALICE)
         await database.acquire_owner_lock(ALICE)
@@ -107,14 +107,14 @@ async def test_holding_twice_is_holding_once(address):
         assert await database.live_owners([ALICE]) == set()
 
 
-async def test_several_see_each_other(shared_address):
+async def test_several_owners_see_each_other(shared_address):
     async with opened(shared_address) as first, opened(shared_address) as second:
         await asyncio.gather(first.acquire_owner_lock(ALICE), second.acquire_owner_lock(BOB))
 
         assert await first.live_owners([ALICE, BOB]) == await second.live_owners([ALICE, BOB]) == {ALICE, BOB}
 
 
-async def test_closing_lets_go_of_everything(shared_address):
+async def test_closing_releases_all_locks(shared_address):
     async with opened(shared_address) as watching:
         async with opened(shared_address) as database:
             await database.acquire_owner_lock(ALICE)
@@ -123,7 +123,7 @@ async def test_closing_lets_go_of_everything(shared_address):
         await until_alive(watching)
 
 
-async def test_a_closed_store_holds_nothing(address):
+async def test_a_closed_store_cannot_acquire_a_lock(address):
     database = await open_database(address)
     await database.close()
 
@@ -157,7 +157,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
                 os.kill(int(lines[0].split()[1]), signal.SIGKILL)
 
 
-async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
+async def test_the_lock_file_of_a_dead_owner_is_removed(tmp_path):
     (tmp_path / f"store.db-owner-{ALICE}").touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
@@ -167,7 +167,7 @@ async def test_the_file_of_a_dead_owner_is_cleared_away(tmp_path):
     assert list(Path(tmp_path).glob("*owner*")) == []
 
 
-async def test_files_that_dead_owners_left_are_cleared_away_by_whoever_comes(tmp_path):
+async def test_lock_files_of_dead_owners_are_removed_by_the_next_owner(tmp_path):
     (tmp_path / f"store.db-owner-{ALICE}").touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
@@ -185,13 +185,13 @@ async def test_an_owner_is_hexadecimal(address, owner):
                 await database.live_owners([owner])
 
 
-async def test_while_the_server_is_young_everybody_counts_as_alive(postgres_address, monkeypatch):
+async def test_every_owner_counts_as_live_shortly_after_the_server_started(postgres_address, monkeypatch):
     monkeypatch.setattr(postgres, "RECOVERY_GRACE_SECONDS", 1e9)
     async with opened(postgres_address) as database:
         assert await database.live_owners([ALICE, BOB]) == {ALICE, BOB}
 
 
-async def test_a_lost_connection_comes_back_with_its_locks(postgres_address, monkeypatch):
+async def test_a_lost_session_reconnects_with_its_locks(postgres_address, monkeypatch):
     async with opened(postgres_address) as database, opened(postgres_address) as other:
         await database.acquire_owner_lock(ALICE)
         await database.acquire_owner_lock(BOB)

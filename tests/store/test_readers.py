@@ -1,4 +1,4 @@
-"""Readers come and go while three processes post: each sees every message once, and in order."""
+"""Readers of a space come and go while three processes post: each sees every message once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full or broken, and a server that is killed: a clean error, and what was acknowledged is there."""
+"""A full or broken disk, and a killed server: a clean error, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from surehand.store.postgres import pool, session
 from tests.postgres import serving
 
 ADD = "INSERT INTO things (number, body) VALUES (:number, :body)"
-# It fills the disk, looks from a fresh process, makes room and goes on; `limit` and `free` are the two kinds of disk.
+# It fills the disk, reads from a new process, makes room and continues; `limit` and `free` are the two kinds of disk.
 CHILD = """
 import asyncio, json, os, resource, signal, subprocess, sys
 from surehand.store.database import Statement, StoreUnavailable
@@ -47,22 +47,22 @@ async def main():
     await database.write([Statement("CREATE TABLE things (number INTEGER, body TEXT)")])
     if kind == "broken":
         limit(os.path.getsize(path + "-wal") + 300_000)
-    kept, errors = [], set()
+    acknowledged, errors = [], set()
 
     async def write(number):
         try:
             await database.write([Statement(sys.argv[0], {"number": number, "body": "x" * 3_000})])
-            kept.append(number)
+            acknowledged.append(number)
         except StoreUnavailable as error:
             errors.add(str(error))
 
     for start in range(0, 600, 30):
         await asyncio.gather(*(write(number) for number in range(start, start + 30)))
-    during = sorted(kept), stored()
+    during = sorted(acknowledged), stored()
     os.remove(ballast) if kind == "full" else limit(resource.RLIM_INFINITY)
     for number in range(1000, 1010):
         await write(number)
-    print(json.dumps({"during": during, "after": [sorted(kept), stored()], "errors": sorted(errors)}))
+    print(json.dumps({"during": during, "after": [sorted(acknowledged), stored()], "errors": sorted(errors)}))
     await database.close()
 
 sys.argv[0] = "INSERT INTO things (number, body) VALUES (:number, :body)"
@@ -72,7 +72,7 @@ SMALL_DISK = 'mount -t tmpfs -o size=1500k none "$0" && exec "$@"'
 
 
 def on_a_small_disk(folder: Path, *command: str) -> list[str]:
-    """Run this where the folder is a disk of its own, seen by nobody else and gone afterwards."""
+    """Run a program whose folder is a disk of its own, visible to it alone and gone afterwards."""
     unshare = ["unshare", "--map-root-user", "--mount"] if os.geteuid() else ["unshare", "--mount"]
     return [*unshare, "sh", "-c", SMALL_DISK, str(folder), *command]
 
@@ -125,7 +125,7 @@ async def kill_server(server: Any) -> None:
     postmaster.kill()
     await until(lambda: all(map(is_dead, processes)))
     for file in (server.pgdata / "postmaster.pid", *server.pgdata.glob(".s.PGSQL.*.lock")):
-        file.unlink()  # a process that nobody has buried yet would pass for a server
+        file.unlink()  # a zombie process would look like a running server
 
 
 def is_dead(process: Any) -> bool:
@@ -142,7 +142,7 @@ async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_se
     database = await open_database(own_server.get_uri())
     await database.write([Statement("CREATE TABLE things (number INTEGER, body TEXT)")])
     await database.acquire_owner_lock("a11ce")
-    kept: list[int] = []
+    acknowledged: list[int] = []
     lost: list[int] = []
     stop = asyncio.Event()
 
@@ -150,7 +150,7 @@ async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_se
         for number in range(first, first + 100_000):
             try:
                 await database.write([Statement(ADD, {"number": number, "body": ""})])
-                kept.append(number)
+                acknowledged.append(number)
             except StoreUnavailable:
                 lost.append(number)
             if stop.is_set():
@@ -159,18 +159,18 @@ async def test_a_killed_server_costs_no_acknowledged_write_and_comes_back(own_se
     async with asyncio.TaskGroup() as group:
         for writer in range(4):
             group.create_task(keep_writing(writer * 100_000))
-        await until(lambda: len(kept) > 20)
+        await until(lambda: len(acknowledged) > 20)
         monkeypatch.setattr(pool, "CONNECTION_TIMEOUT_SECONDS", 0.5)
         await kill_server(own_server)
         await until(lambda: bool(lost))
         monkeypatch.setattr(pool, "CONNECTION_TIMEOUT_SECONDS", 20.0)
-        before = len(kept)
+        before = len(acknowledged)
         await asyncio.to_thread(own_server.ensure_postgres_running)
-        await until(lambda: len(kept) > before + 20)
+        await until(lambda: len(acknowledged) > before + 20)
         stop.set()
 
     rows = await database.read("SELECT number FROM things")
-    assert set(kept) <= {row["number"] for row in rows} <= set(kept) | set(lost)
+    assert set(acknowledged) <= {row["number"] for row in rows} <= set(acknowledged) | set(lost)
     assert await database.live_owners(["a11ce", "b0b"]) == {"a11ce", "b0b"}  # it has only just come back
     await until_held(database)
     await database.close()

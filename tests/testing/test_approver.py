@@ -1,4 +1,4 @@
-"""Scripted approvals: what the person says who is not there."""
+"""Scripted approvals."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def wipe() -> str:
     return "wiped"
 
 
-async def test_decisions_are_given_in_turn_and_questions_are_remembered() -> None:
+async def test_decisions_are_used_in_order_and_questions_are_recorded() -> None:
     approver = approvals(True, False, None)
     async with runtime(pay, approver=approver) as rt:
         outcomes = [await rt.call("pay", {"amount": amount}) for amount in (1, 2, 3)]
@@ -30,7 +30,7 @@ async def test_decisions_are_given_in_turn_and_questions_are_remembered() -> Non
     assert [wait.arguments for wait in approver.asked] == [{"amount": 1}, {"amount": 2}, {"amount": 3}]
 
 
-async def test_decisions_may_be_given_by_tool_each_for_all_calls_or_in_turn() -> None:
+async def test_decisions_by_tool_apply_to_all_calls_or_in_order() -> None:
     approver = approvals({"pay": [True, False], "w*": Approval(False, reason="no disk is worth that")})
     async with runtime(pay, wipe, approver=approver) as rt:
         assert (await rt.call("pay", {"amount": 1})).ok
@@ -47,7 +47,7 @@ async def test_an_approval_may_edit_the_arguments() -> None:
 
 
 @pytest.mark.parametrize("script", [(True,), ({"pay": [True]},)])
-async def test_a_question_beyond_the_script_fails_the_call_and_the_test(script) -> None:
+async def test_an_unscripted_question_fails_the_call_and_the_test(script) -> None:
     approver = approvals(*script)
     async with runtime(pay, approver=approver) as rt:
         await rt.call("pay", {"amount": 1})
@@ -66,7 +66,7 @@ async def test_a_tool_that_no_glob_matches_is_not_scripted() -> None:
     assert len(approver.missing) == 1
 
 
-async def test_a_test_that_fails_otherwise_is_told_what_was_missing() -> None:
+async def test_another_failure_of_the_test_gets_a_note_about_missing_scripts() -> None:
     approver = approvals()
     async with runtime(pay, approver=approver) as rt:
         with pytest.raises(AssertionError) as failure, approver:
@@ -75,6 +75,6 @@ async def test_a_test_that_fails_otherwise_is_told_what_was_missing() -> None:
     assert failure.value.__notes__ == approver.missing
 
 
-def test_what_is_no_decision_is_refused_at_once() -> None:
+def test_an_invalid_decision_is_rejected_at_once() -> None:
     with pytest.raises(TypeError, match="not 3"):
         approvals(3)

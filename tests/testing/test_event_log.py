@@ -1,4 +1,4 @@
-"""A log of what happened to calls."""
+"""The log of the events of calls."""
 
 from surehand import Context, Done, tool
 from surehand.testing import call_log, runtime
@@ -14,7 +14,7 @@ async def add(a: int, b: int, ctx: Context) -> int:
 ask = tool.client("ask", "Ask the person.", reply="later")
 
 
-async def test_it_keeps_ids_names_outcomes_and_progress_in_order() -> None:
+async def test_the_log_has_ids_names_outcomes_and_progress_in_order() -> None:
     async with runtime(add, ask) as rt:
         log = call_log(rt)
         await rt.call("add", {"a": 1, "b": 2}, call_id="c1")
@@ -28,7 +28,7 @@ async def test_it_keeps_ids_names_outcomes_and_progress_in_order() -> None:
     assert [(each.fraction, each.message) for each in log.progress] == [(0.5, "half way")]
 
 
-async def test_it_shows_one_call_alone_and_stops_when_told() -> None:
+async def test_the_log_can_be_filtered_by_call_and_stopped() -> None:
     async with runtime(add, ask) as rt:
         log = call_log(rt)
         await rt.call("ask", call_id="c1")

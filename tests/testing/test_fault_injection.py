@@ -1,4 +1,4 @@
-"""Faults on purpose: they happen where the work is done, so that everything around it meets them."""
+"""Injected faults replace the handler, so that everything around it has to deal with them."""
 
 import asyncio
 from typing import get_args
@@ -50,7 +50,7 @@ async def test_every_failure_code_can_be_injected_into_a_provider_too(code: Fail
     assert git.calls == []
 
 
-def test_a_code_that_does_not_exist_is_a_mistake_at_once() -> None:
+def test_an_unknown_code_is_an_error_at_once() -> None:
     with pytest.raises(ValueError, match="'broken' is not a failure code"):
         error("broken")
 
@@ -65,7 +65,7 @@ async def test_a_tool_that_hangs_ends_by_its_own_time_limit() -> None:
         assert (await call).text == "(tool failed: look timed out after 20 s.)"
 
 
-async def test_a_provider_that_hangs_ends_by_its_own_time_limit_and_is_told() -> None:
+async def test_a_provider_that_hangs_is_cancelled_by_its_own_time_limit() -> None:
     git = RecordingProvider("git", ["push"], timeout=3)
     async with runtime(faulty(git, {"*": hang()})) as rt:
         call = asyncio.ensure_future(rt.call("git__push"))
@@ -144,7 +144,7 @@ async def test_the_breaker_sees_an_injected_failure_and_recovers() -> None:
     assert len(git.calls) == 1
 
 
-async def test_garbage_is_a_value_that_nobody_asked_for() -> None:
+async def test_garbage_is_an_unexpected_value() -> None:
     async with runtime(faulty(look, {"look": garbage()})) as rt:
         outcome = await rt.call("look")
 
@@ -152,7 +152,7 @@ async def test_garbage_is_a_value_that_nobody_asked_for() -> None:
     assert not isinstance(outcome.data, str)
 
 
-async def test_garbage_may_be_what_json_cannot_hold() -> None:
+async def test_garbage_may_be_a_value_that_json_cannot_represent() -> None:
     async with runtime(faulty(look, {"look": garbage(object())})) as rt:
         assert (await rt.call("look")).code == "crashed"
 
@@ -261,6 +261,6 @@ async def test_context_and_progress_reach_the_real_work() -> None:
     assert (await direct.run()).ok
 
 
-def test_a_fault_for_a_tool_that_is_not_there_is_a_mistake() -> None:
-    with pytest.raises(DefinitionError, match=r"No tool is called 'loo'.*did you mean 'look'"):
+def test_a_fault_for_an_unknown_tool_is_an_error() -> None:
+    with pytest.raises(DefinitionError, match=r"No tool matches 'loo'.*did you mean 'look'"):
         faulty(look, {"loo": hang()})

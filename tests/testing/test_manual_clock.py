@@ -1,4 +1,4 @@
-"""A runtime for tests: one line, and time stands still."""
+"""A runtime for tests, whose time stands still."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ async def stuck() -> str:
     return "never"
 
 
-async def test_it_is_a_runtime_whose_time_a_test_lets_pass() -> None:
+async def test_the_time_of_a_manual_runtime_passes_only_by_advance() -> None:
     async with runtime(stuck) as rt:
         call = asyncio.ensure_future(rt.call("stuck"))
         await rt.clock.advance(4.9)
@@ -26,7 +26,7 @@ async def test_it_is_a_runtime_whose_time_a_test_lets_pass() -> None:
     assert isinstance(rt, Runtime)
 
 
-async def test_it_takes_all_that_a_runtime_takes_and_a_clock_of_your_own() -> None:
+async def test_a_manual_runtime_takes_the_parameters_of_a_runtime_and_a_clock() -> None:
     clock = ManualClock(5)
     async with runtime(stuck, clock=clock, policy=[{"tools": "*", "decision": "deny"}], journal=True) as rt:
         assert (await rt.call("stuck")).code == "denied"

@@ -1,4 +1,4 @@
-"""A provider that says what it is told to, and remembers its calls."""
+"""A provider with scripted answers that records its calls."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from surehand.testing import RecordingProvider, runtime
 COMMIT = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
 
-async def test_it_records_the_calls_that_get_through_with_checked_arguments() -> None:
+async def test_calls_are_recorded_with_validated_arguments() -> None:
     git = RecordingProvider("git", [("commit", COMMIT)], {"commit": "abc123"})
     async with runtime(git) as rt:
         outcome = await rt.call("git__commit", '{"message": "Fix"}', call_id="c1")
@@ -50,7 +50,7 @@ async def test_tools_may_be_given_as_names_with_their_schemas() -> None:
         assert rt.catalogue.find("git__commit").tool.schema == COMMIT
 
 
-async def test_an_iterator_gives_one_answer_per_call_and_says_when_it_has_none_left() -> None:
+async def test_an_iterator_gives_one_answer_per_call_and_fails_when_it_is_exhausted() -> None:
     git = RecordingProvider("git", ["status"], {"status": iter(["clean", Unavailable("busy")])})
     async with runtime(git) as rt:
         outcomes = [await rt.call("git__status") for _ in range(3)]
@@ -60,7 +60,7 @@ async def test_an_iterator_gives_one_answer_per_call_and_says_when_it_has_none_l
     assert "git__status has no answer left for its call 3" in outcomes[2].text
 
 
-async def test_a_tool_of_your_own_does_its_own_work_unless_an_answer_is_given() -> None:
+async def test_a_tool_with_a_handler_does_its_own_work_unless_it_has_an_answer() -> None:
     @tool(effects={"read"})
     async def half(number: int) -> float:
         """Half of a number."""
@@ -83,7 +83,7 @@ async def test_answers_can_be_changed_between_calls() -> None:
         assert (await rt.call("git__status")).unwrap() == "dirty"
 
 
-async def test_it_remembers_what_was_answered_and_what_was_cancelled() -> None:
+async def test_resumed_and_cancelled_calls_are_recorded() -> None:
     async def forever(call: Call) -> None:
         await asyncio.Event().wait()
 
@@ -101,6 +101,6 @@ async def test_it_remembers_what_was_answered_and_what_was_cancelled() -> None:
     assert [reason for _, reason in git.cancelled] == ["timed_out"]
 
 
-def test_an_answer_for_a_tool_that_is_not_offered_is_a_mistake() -> None:
+def test_an_answer_for_an_unknown_tool_is_an_error() -> None:
     with pytest.raises(DefinitionError, match=r"'statsu', which it does not offer.*did you mean 'status'"):
         RecordingProvider("git", ["status"], {"statsu": "clean"})

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from surehand.config.builtin_section import SEARCH_ADDRESS_SETTINGS, SearchSettings, ToolFamily
+from surehand.config.builtin_section import SearchSettings, ToolFamily
 from surehand.config.config import Config
 from surehand.config.errors import ConfigError
 from surehand.config.node import ConfigNode
@@ -169,8 +169,8 @@ def _build_search_engine(search: SearchSettings, shared: _SharedParts) -> Search
             raise
         log.warning("web_search cannot be used: %s", error)
         return _MissingSearchEngine(search.engine, error.problem)
-    if any(name in options for name in SEARCH_ADDRESS_SETTINGS):
-        options["allow_private"] = True  # the person who wrote the address into the file chose it
+    # The developer wrote the address into the file, so it may be private; the model cannot choose another one.
+    options["allow_private"] = bool({"endpoint", "url"} & options.keys())
     engine: SearchEngine = getattr(search_engines, search.engine)(**options)
     return engine
 

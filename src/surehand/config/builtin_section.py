@@ -58,8 +58,8 @@ SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "brave": ("key", "endpoint"),
     "searxng": ("url",),
 }
-SEARCH_ADDRESS_SETTINGS = ("endpoint", "url")
-"""Settings that hold the address of the engine. An address that is in the file may be private."""
+_REQUIRED_ADDRESS = {"bing": "endpoint", "searxng": "url"}
+"""The setting with the address of engines that have no address of their own."""
 _SEARCH_KEYS = ("engine", "key", "cx", "endpoint", "url", "max_results")
 _SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
 _MAX_SEARCH_RESULTS = 20
@@ -73,7 +73,9 @@ def parse_search(node: ConfigNode, *, is_optional: bool = False) -> SearchSettin
             does not need is left out.
     """
     if isinstance(node.value, str):
-        return SearchSettings(_parse_engine_name(node), node, is_optional=is_optional)
+        engine = _parse_engine_name(node)
+        _require_address(engine, {}, node)
+        return SearchSettings(engine, node, is_optional=is_optional)
     settings = known_entries(node, _SEARCH_KEYS, aliases=_SEARCH_KEY_ALIASES)
     if "engine" not in settings:
         word = "provider" if is_optional else "engine"
@@ -88,6 +90,7 @@ def parse_search(node: ConfigNode, *, is_optional: bool = False) -> SearchSettin
         if name not in known:
             raise setting.error(f"{engine} has no setting {name}.", f"its settings: {', '.join(known) or 'none'}.")
         read_text(setting)
+    _require_address(engine, settings, node)
     return SearchSettings(engine, node, settings, max_results, is_optional)
 
 
@@ -96,6 +99,13 @@ def _parse_max_results(node: ConfigNode) -> int:
     if count > _MAX_SEARCH_RESULTS:
         raise node.error(f"{node.key} must be at most {_MAX_SEARCH_RESULTS}.", "write a smaller number.")
     return count
+
+
+def _require_address(engine: str, settings: Mapping[str, ConfigNode], node: ConfigNode) -> None:
+    name = _REQUIRED_ADDRESS.get(engine)
+    if name is not None and name not in settings:
+        fix = f'write search: {{engine: {engine}, {name}: "https://search.example.com"}}.'
+        raise node.error(f"{engine} needs {name}, the URL of the server that it searches with.", fix)
 
 
 def _parse_engine_name(node: ConfigNode) -> str:

@@ -1,4 +1,4 @@
-"""Gateway: a runtime as others reach it. What each way needs is imported when it is first asked for."""
+"""Gateways: ways for other programs to reach a runtime. Each is imported on first use, with its dependencies."""
 
 from __future__ import annotations
 

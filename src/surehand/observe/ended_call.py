@@ -1,4 +1,4 @@
-"""Measuring: what an ended call tells about itself."""
+"""The measurements and labels of an ended call, for metrics, spans and the tree."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from surehand.runtime.pipeline.unknown_tool import UNKNOWN_TOOL_NAME
 
 
 def call_meta(event: CallEnded) -> CallMeta:
-    """How the call went; arguments that cannot be written as JSON have no size, and then nothing else is known."""
+    """Return the measurements of a call; only id and tool if its arguments cannot be measured."""
     try:
         return event.outcome.meta
-    except Exception:  # noqa: BLE001 - the arguments are a stranger's objects, and writing them may raise anything
+    except Exception:  # noqa: BLE001 - serialising foreign objects may raise anything
         return CallMeta(event.call_id, event.tool)
 
 
 def tool_label(event: CallEnded, meta: CallMeta, catalogue: Catalogue) -> str:
-    """The tool's name, or one for all that are not there: a model may invent names without number."""
+    """Return the name of the tool, or one common name for unknown tools: a model may invent any number of names."""
     return event.tool if meta.kind or catalogue.find(event.tool) else UNKNOWN_TOOL_NAME
 
 
 def status_label(event: CallEnded) -> str:
-    """`ok`, `pending`, or the failure's code."""
+    """Return `ok`, `pending`, or the code of the failure."""
     match event.outcome:
         case Failed(code):
             return code

@@ -1,4 +1,4 @@
-"""Metrics: calls as Prometheus counts them."""
+"""`metrics(runtime)`: Prometheus counters, histograms and gauges of a runtime's calls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from surehand.core.events import CallEnded, Event
+from surehand.core.extras import install_command
 from surehand.observe.ended_call import call_meta, status_label, tool_label
 from surehand.runtime.scope import Scope
 
@@ -18,29 +19,29 @@ _MAX_READ_ATTEMPTS = 10
 
 
 def metrics(runtime: Scope, registry: CollectorRegistry | None = None) -> Callable[[], None]:
-    """Count the calls of a runtime in a registry, by default the client's own; the returned function ends that."""
+    """Register metrics of a runtime, by default in the global registry; the returned function unregisters them."""
     try:
         import prometheus_client
     except ImportError as error:
-        raise ImportError("Metrics need prometheus-client: pip install 'surehand[metrics]'.") from error
-    into = prometheus_client.REGISTRY if registry is None else registry
-    counts = CallCollector(runtime)
-    into.register(counts)
-    unsubscribe = runtime.listen(counts.on_event)
-    ended = False
+        raise ImportError(f"Metrics need prometheus-client: {install_command('metrics')}.") from error
+    target = prometheus_client.REGISTRY if registry is None else registry
+    collector = CallCollector(runtime)
+    target.register(collector)
+    unsubscribe = runtime.listen(collector.on_event)
+    has_ended = False
 
     def end() -> None:
-        nonlocal ended
-        if not ended:
-            ended = True
+        nonlocal has_ended
+        if not has_ended:
+            has_ended = True
             unsubscribe()
-            into.unregister(counts)
+            target.unregister(collector)
 
     return end
 
 
 class CallCollector:
-    """One collector for everything: counted as calls end, or read when somebody looks."""
+    """One Prometheus collector: counts calls as they end, and reads gauges when it is scraped."""
 
     def __init__(self, runtime: Scope) -> None:
         from prometheus_client import Counter, Histogram
@@ -62,7 +63,7 @@ class CallCollector:
         self._tokens = Counter("surehand_tokens", "Estimated tokens of their texts.", ("tool",), registry=None)
 
     def on_event(self, event: Event) -> None:
-        """A call has ended."""
+        """Count an ended call."""
         if not isinstance(event, CallEnded):
             return
         meta = call_meta(event)
@@ -73,25 +74,26 @@ class CallCollector:
         self._tokens.labels(tool).inc(meta.tokens)
 
     def collect(self) -> Iterable[Metric]:
-        """What is counted, and how full the runtime is at this moment."""
-        for counted in (self._calls, self._seconds, self._queued, self._tokens):
-            yield from counted.collect()
+        """Yield the counted metrics and the current gauges."""
+        for metric in (self._calls, self._seconds, self._queued, self._tokens):
+            yield from metric.collect()
         yield from self._gauges()
 
     def describe(self) -> Iterable[Metric]:
-        """The names alone, by which a registry notices that they are taken."""
-        for counted in (self._calls, self._seconds, self._queued, self._tokens):
-            yield from counted.describe()
+        """Yield the names, by which a registry notices duplicates."""
+        for metric in (self._calls, self._seconds, self._queued, self._tokens):
+            yield from metric.describe()
         yield from self._gauges()
 
     def _gauges(self) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        stats, queues = _read_with_retry(self._runtime.stats), _read_with_retry(self._runtime.queues)
+        stats = _read_with_retry(self._runtime.stats)
+        queues = _read_with_retry(self._runtime.queues)
         yield GaugeMetricFamily("surehand_running", "Calls suspended in the pipeline.", stats.running)
-        yield GaugeMetricFamily("surehand_pending", "Calls that wait for somebody.", stats.pending)
+        yield GaugeMetricFamily("surehand_pending", "Pending calls.", stats.pending)
         yield GaugeMetricFamily("surehand_abandoned", "Threads left running past their deadline.", stats.abandoned)
-        in_use = GaugeMetricFamily("surehand_queue_in_use", "Slots held.", labels=["queue"])
+        in_use = GaugeMetricFamily("surehand_queue_in_use", "Slots in use.", labels=["queue"])
         waiting = GaugeMetricFamily("surehand_queue_waiting", "Calls in line for a slot.", labels=["queue"])
         for name, queue in queues.items():
             in_use.add_metric([name], queue.in_use)
@@ -100,7 +102,7 @@ class CallCollector:
 
 
 def _read_with_retry(read: Callable[[], T]) -> T:
-    """Scrapes come from a thread of their own, and what they read may grow under them: then read again."""
+    """Read again if a dictionary changed during the read: Prometheus scrapes in its own thread."""
     for _ in range(_MAX_READ_ATTEMPTS):
         try:
             return read()

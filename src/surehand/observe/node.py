@@ -1,4 +1,4 @@
-"""Node: one call in the operation tree, and Total: what the calls of one tool add up to."""
+"""`Node`: one call in the tree of calls. `Total`: the sums over all calls of one tool."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from surehand.core.outcome import CallMeta, WaitingFor
 
 NodeStatus: TypeAlias = Literal["running", "pending", "ok", "failed"]
 _COST_DECIMALS = 12
-"""Costs are shown with so many decimals: sums of floats have noise behind them."""
+"""Costs are rounded to this many decimals, which hides the rounding errors of float sums."""
 
 
 @dataclass(slots=True)
 class Total:
-    """What one tool's ended calls add up to; costs count as soon as they are stated."""
+    """The sums over the ended calls of one tool; costs count as soon as they are reported."""
 
     calls: int = 0
     failures: int = 0
     seconds: float = 0.0
-    """The time of nested calls is in it, and again in those tools' own."""
+    """Includes the time of nested calls, which counts for their own tools too."""
     characters_in: int = 0
     characters_out: int = 0
     tokens: int = 0
@@ -40,13 +40,13 @@ class Total:
         self.tokens += node.tokens
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the sums as JSON values."""
         return asdict(self) | {"cost": round(self.cost, _COST_DECIMALS)}
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One call, from its start to its outcome. A call that waits and goes on stays one node."""
+    """One call, from its start to its outcome. A call that waits and is resumed stays one node."""
 
     id: str
     tool: str
@@ -58,10 +58,10 @@ class Node:
     """The failure's code."""
     waiting_for: WaitingFor | None = None
     kind: str = ""
-    """What does the work; empty for a tool that is not there."""
+    """The kind of provider; empty for an unknown tool."""
     namespace: str = ""
     seconds: float = 0.0
-    """At work, over all passes; waiting for a person between two of them is left out."""
+    """Time in the pipeline, over all passes; waiting for a person between two passes does not count."""
     queued: float = 0.0
     """Seconds spent waiting for a slot."""
     attempts: int = 0
@@ -70,49 +70,52 @@ class Node:
     characters_out: int = 0
     tokens: int = 0
     cost: float = 0.0
-    """What the call itself has cost."""
+    """The cost of the call itself."""
     total_cost: float = 0.0
-    """The same with all that was called from it."""
+    """The cost with all calls made from it."""
     passes: int = 0
-    """How often it went through the pipeline: 2 for a call that waited once."""
+    """How often the call passed through the pipeline: 2 for a call that waited once."""
     calls: list[Node] = field(default_factory=list, repr=False)
-    """The calls made from it, in the order they began."""
+    """The calls made from it, in the order of their start."""
     is_retained: bool = field(default=True, repr=False)
-    """False once it was dropped from its tree, or never fitted in."""
+    """False if it was dropped from its tree, or never fitted in."""
     repeat_tasks: list[asyncio.Task[Any] | None] = field(default_factory=list, repr=False)
-    """Who asks again under the same id, and gets what is stored or nothing."""
+    """Tasks that repeat the call under the same id, and get the stored outcome."""
     counted_costs: list[Mapping[str, Any]] = field(default_factory=list, repr=False)
-    """Where its nested calls stated their costs: when it returns one of their outcomes, it does not pay again."""
+    """Metadata with the costs of nested calls: a call that returns one of their outcomes does not count it again."""
 
     def add_pass(self, meta: CallMeta) -> None:
-        """One pass through the pipeline is over."""
+        """Add the measurements of one pass through the pipeline."""
         if self.passes == 0:
             self.characters_in = meta.characters_in
         self.passes += 1
-        self.kind, self.namespace = meta.kind, meta.namespace
+        self.kind = meta.kind
+        self.namespace = meta.namespace
         self.seconds += meta.latency_ms / 1000
         self.queued += meta.queued_ms / 1000
-        self.attempts, self.cached = meta.attempts, meta.cached
-        self.characters_out, self.tokens = meta.characters_out, meta.tokens
+        self.attempts = meta.attempts
+        self.cached = meta.cached
+        self.characters_out = meta.characters_out
+        self.tokens = meta.tokens
 
     def add_cost(self, amount: float) -> None:
-        """Add to the call's own cost, and to the total of all that it is part of."""
+        """Add to the cost of this call, and to the total of this call and its callers."""
         self.cost += amount
-        at: Node | None = self
-        while at is not None:
-            at.total_cost += amount
-            at = at.parent
+        node: Node | None = self
+        while node is not None:
+            node.total_cost += amount
+            node = node.parent
 
     def walk(self) -> Iterator[Node]:
-        """This call and all that were made from it, callers first."""
-        ahead = [self]
-        while ahead:
-            node = ahead.pop()
+        """Yield this call and all calls made from it, callers first."""
+        remaining = [self]
+        while remaining:
+            node = remaining.pop()
             yield node
-            ahead += reversed(node.calls)
+            remaining += reversed(node.calls)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON values, with the nested calls under `calls`."""
+        """Return the call as JSON values, with nested calls under `calls`."""
         return {
             "id": self.id,
             "tool": self.tool,
@@ -137,7 +140,7 @@ class Node:
 
 
 def parse_cost(quantity: object) -> float:
-    """A cost as a handler states it: a finite number, not below zero; anything else counts nothing."""
+    """Return a cost that a handler reported: a finite positive number; anything else counts as 0."""
     if isinstance(quantity, bool) or not isinstance(quantity, (Real, Decimal)):
         return 0.0
     value = float(quantity)

@@ -1,10 +1,11 @@
-"""Printing: an operation tree as a person reads it, drawn with rich."""
+"""Prints a tree of calls and the totals with rich."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from surehand.core.extras import install_command
 from surehand.core.sanitize import escape_line
 from surehand.observe.node import Node, Total
 
@@ -18,27 +19,27 @@ _STATUS_STYLES = {"ok": "green", "failed": "red", "pending": "yellow", "running"
 
 
 def print_tree(roots: Iterable[Node], totals: Mapping[str, Total], console: Console | None) -> None:
-    """Draw the calls, then what they add up to."""
+    """Print the tree of the calls, then the totals."""
     try:
         from rich.console import Console
         from rich.tree import Tree
     except ImportError as error:
-        raise ImportError("Printing a tree needs rich: pip install 'surehand[cli]'.") from error
+        raise ImportError(f"Printing a tree needs rich: {install_command('cli')}.") from error
     console = console or Console()
-    drawn = Tree("calls")
+    tree = Tree("calls")
     for root in roots:
-        _add_branches(drawn, root)
-    console.print(drawn)
+        _add_branches(tree, root)
+    console.print(tree)
     if totals:
         console.print(_totals_table(totals))
 
 
 def _add_branches(tree: Tree, root: Node) -> None:
-    ahead = [(tree, root)]
-    while ahead:
-        above, node = ahead.pop()
-        branch = above.add(_render_node(node))
-        ahead += [(branch, inner) for inner in reversed(node.calls)]
+    remaining = [(tree, root)]
+    while remaining:
+        parent, node = remaining.pop()
+        branch = parent.add(_render_node(node))
+        remaining += [(branch, inner) for inner in reversed(node.calls)]
 
 
 def _render_node(node: Node) -> Text:
@@ -78,14 +79,16 @@ def _totals_table(totals: Mapping[str, Total]) -> Table:
     table = Table("tool")
     for column in ("calls", "failures", "time", "in", "out", "tokens", "cost"):
         table.add_column(column, justify="right")
-    for tool, of in sorted(totals.items()):
-        sizes = (f"{of.characters_in:,}", f"{of.characters_out:,}", f"{of.tokens:,}", f"{of.cost:.6g}")
-        table.add_row(Text(escape_line(tool)), f"{of.calls:,}", f"{of.failures:,}", format_duration(of.seconds), *sizes)
+    for tool, total in sorted(totals.items()):
+        sizes = (f"{total.characters_in:,}", f"{total.characters_out:,}", f"{total.tokens:,}", f"{total.cost:.6g}")
+        table.add_row(
+            Text(escape_line(tool)), f"{total.calls:,}", f"{total.failures:,}", format_duration(total.seconds), *sizes
+        )
     return table
 
 
 def format_duration(seconds: float) -> str:
-    """Short: `350 ms`, `2.4 s`, `3 min 20 s`."""
+    """Format a duration: `350 ms`, `2.4 s`, `3 min 20 s`."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 119.95:

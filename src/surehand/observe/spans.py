@@ -1,11 +1,14 @@
-"""Spans: one for every pass of a call through the pipeline, named as OpenTelemetry's GenAI conventions say."""
+"""`SpanRecorder`: a span for every pass of a call through the pipeline, by the GenAI conventions of OpenTelemetry.
+
+Imports the OpenTelemetry API, which is optional: only `tracing.py` imports this module.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -19,57 +22,25 @@ from surehand.observe.ended_call import call_meta
 from surehand.runtime.pipeline.unknown_tool import UNKNOWN_TOOL_NAME
 from surehand.runtime.scope import Scope
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
-
-
-def telemetry(
-    runtime: Scope,
-    tracer_provider: TracerProvider | None = None,
-    *,
-    content: bool = False,
-    max_content: int = 4_000,
-) -> Callable[[], None]:
-    """A span for every call from now on; the returned function ends that, once the calls that still run have ended.
-
-    Listens only if the OpenTelemetry API is installed and a provider is given or set by now.
-
-    Args:
-        content: Record arguments, results, messages and progress too. They may hold secrets.
-        max_content: Characters that are recorded of each.
-    """
-    try:
-        from surehand.observe.spans import SpanRecorder, find_tracer  # needs the extra, so not before somebody asks
-    except ImportError:
-        return _do_nothing
-    if (tracer := find_tracer(tracer_provider)) is None:
-        return _do_nothing
-    return SpanRecorder(runtime, tracer, max_content if content else 0).listen()
-
-
-def _do_nothing() -> None:
-    """Nothing was begun."""
-
-
-# As in the GenAI conventions; they are still in development, and the package with their constants is only in beta.
-OPERATION_NAME_ATTRIBUTE, TOOL_NAME_ATTRIBUTE, CALL_ID_ATTRIBUTE = (
-    "gen_ai.operation.name",
-    "gen_ai.tool.name",
-    "gen_ai.tool.call.id",
-)
-TOOL_TYPE_ATTRIBUTE, TOOL_DESCRIPTION_ATTRIBUTE = "gen_ai.tool.type", "gen_ai.tool.description"
-CALL_ARGUMENTS_ATTRIBUTE, CALL_RESULT_ATTRIBUTE = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+# The GenAI conventions are still in development, and the package with their constants is in beta: hence our own.
+OPERATION_NAME_ATTRIBUTE = "gen_ai.operation.name"
+TOOL_NAME_ATTRIBUTE = "gen_ai.tool.name"
+CALL_ID_ATTRIBUTE = "gen_ai.tool.call.id"
+TOOL_TYPE_ATTRIBUTE = "gen_ai.tool.type"
+TOOL_DESCRIPTION_ATTRIBUTE = "gen_ai.tool.description"
+CALL_ARGUMENTS_ATTRIBUTE = "gen_ai.tool.call.arguments"
+CALL_RESULT_ATTRIBUTE = "gen_ai.tool.call.result"
 ERROR_TYPE_ATTRIBUTE = "error.type"
 
 _EXTENSION_KINDS = frozenset({"mcp", "rest", "hosted"})
-"""Kinds that reach for somebody else's system; the conventions call the others functions."""
+"""Kinds of providers that call another system; the conventions call all others functions."""
 _MAX_OPEN_CALLS = 100_000
 _MAX_WAITING_CALLS = 10_000
 _MAX_DESCRIPTION_LENGTH = 1_000
 
 
 def find_tracer(provider: TracerProvider | None) -> Tracer | None:
-    """A tracer that records something; None where spans would go nowhere."""
+    """Return a tracer that records spans; None if they would be discarded."""
     provider = provider or trace.get_tracer_provider()
     if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
         return None
@@ -79,20 +50,20 @@ def find_tracer(provider: TracerProvider | None) -> Tracer | None:
 
 @dataclass(slots=True, eq=False)
 class CallSpan:
-    """One call on its way through the pipeline, in the task that called it."""
+    """The span of one pass of a call through the pipeline, in the task that called it."""
 
     recorder: SpanRecorder
     call_id: str
     span: Span
     is_resumed: bool
     outer: CallSpan | None
-    """The pass that was innermost when this one began."""
+    """The innermost span when this one started."""
     innermost_token: Token[CallSpan | None] | None = None
     context_token: Token[Context] | None = None
     has_ended: bool = False
 
     def make_current(self) -> None:
-        """Make the span current, for the handler and all it starts."""
+        """Make the span current for the handler and everything it starts."""
         self.innermost_token = _innermost_span.set(self)
         self.context_token = contexts.attach(trace.set_span_in_context(self.span))
 
@@ -101,7 +72,7 @@ _innermost_span: ContextVar[CallSpan | None] = ContextVar("surehand_span", defau
 
 
 def _enclosing_spans() -> Iterator[CallSpan]:
-    """The passes around whatever runs now, innermost first."""
+    """Yield the spans around the current code, innermost first."""
     at = _innermost_span.get()
     while at is not None:
         yield at
@@ -109,10 +80,10 @@ def _enclosing_spans() -> Iterator[CallSpan]:
 
 
 def _restore_context() -> None:
-    """Make current again what was so before.
+    """Restore the context from before the spans that have ended.
 
-    Context variables go back in the reverse order only. A pass that ends while a later one in the same task is still
-    open is left when that one is.
+    Context variables can only be reset in reverse order. A span that ends while a later span of the same task is open
+    is left when that one ends.
     """
     while (
         (at := _innermost_span.get()) is not None
@@ -122,23 +93,25 @@ def _restore_context() -> None:
     ):
         try:
             _innermost_span.reset(at.innermost_token)
-        except (ValueError, RuntimeError):  # a copy of the context, in a task that outlives the call
+        except (ValueError, RuntimeError):  # this task has a copy of the context, and outlives the call
             return
         contexts.detach(at.context_token)
 
 
 class SpanRecorder:
-    """Turns events into spans."""
+    """Turns the events of a runtime into spans."""
 
     def __init__(self, runtime: Scope, tracer: Tracer, max_content: int) -> None:
-        self._runtime, self._tracer, self._max_content = runtime, tracer, max_content
+        self._runtime = runtime
+        self._tracer = tracer
+        self._max_content = max_content
         self._redact = runtime.services.redact or str
-        # Without `auto_complete` a call ends when its caller says so, long after other calls may have begun in the
-        # same task: those are not part of it, so it must not stay current.
+        # Without `auto_complete` a call ends when its caller calls `complete`. Other calls of the same task may start
+        # before that and are not part of it, so its span must not stay current.
         self._makes_current = runtime.services.auto_complete
         self._open_spans: dict[str, list[CallSpan]] = {}
         self._waiting_contexts: dict[str, tuple[SpanContext, SpanContext]] = {}
-        """The first and the latest span of calls that wait."""
+        """The first and the latest span of each pending call."""
         self._unsubscribe: Callable[[], None] | None = None
         self._is_stopping = False
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -151,12 +124,12 @@ class SpanRecorder:
         }
 
     def listen(self) -> Callable[[], None]:
-        """Begin; the returned function ends it."""
+        """Start recording; the returned function stops it."""
         self._unsubscribe = self._runtime.listen(self._on_event)
         return self._stop
 
     def _stop(self) -> None:
-        """Begin no more spans. Those that are open end with their calls: only there can the context be restored."""
+        """Start no more spans. Open spans end with their calls: only their tasks can restore the context."""
         self._is_stopping = True
         self._unsubscribe_when_idle()
 
@@ -166,25 +139,27 @@ class SpanRecorder:
             self._unsubscribe = None
 
     def _on_event(self, event: Event) -> None:
-        if (hears := self._handlers.get(type(event))) is not None:
-            hears(event)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
-    # Beginning
+    # Start
 
     def _on_started(self, event: CallStarted) -> None:
         self._start_span(event.call_id, event.tool, self._parent_context(event.parent), event.arguments)
 
     def _on_resumed(self, event: CallResumed) -> None:
         first, latest = self._waiting_contexts.get(event.call_id, (None, None))
-        links = [Link(each) for each in (first, latest if latest is not first else None) if each is not None]
+        contexts_to_link = [first] if latest is first else [first, latest]
+        links = [Link(context) for context in contexts_to_link if context is not None]
         self._start_span(event.call_id, event.tool, None, None, links=links, is_resumed=True)
 
     def _parent_context(self, call_id: str | None) -> Context | None:
-        """None is whatever is current: outside of any call, or inside the parent's own handler."""
-        if call_id is None or any(each.call_id == call_id for each in _enclosing_spans()):
+        """Return the context of the parent; None (the current one) outside of calls and in the parent's handler."""
+        if call_id is None or any(span.call_id == call_id for span in _enclosing_spans()):
             return None
-        passes = self._open_spans.get(call_id)
-        return trace.set_span_in_context(passes[0].span) if passes else None
+        open_spans = self._open_spans.get(call_id)
+        return trace.set_span_in_context(open_spans[0].span) if open_spans else None
 
     def _start_span(
         self,
@@ -212,14 +187,14 @@ class SpanRecorder:
             attributes[CALL_ARGUMENTS_ATTRIBUTE] = self._render_content(arguments)
         name = f"execute_tool {tool if listing else UNKNOWN_TOOL_NAME}"
         span = self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, links)
-        begun = CallSpan(self, call_id, span, is_resumed, _innermost_span.get() if self._makes_current else None)
-        self._open_spans.setdefault(call_id, []).append(begun)
+        call_span = CallSpan(self, call_id, span, is_resumed, _innermost_span.get() if self._makes_current else None)
+        self._open_spans.setdefault(call_id, []).append(call_span)
         if self._makes_current:
-            begun.make_current()
-        if len(self._open_spans) > _MAX_OPEN_CALLS:  # nobody says that they have ended
+            call_span.make_current()
+        if len(self._open_spans) > _MAX_OPEN_CALLS:  # a call without an end event must not be kept for ever
             self._end_span(self._open_spans[next(iter(self._open_spans))][0])
 
-    # On the way
+    # Events during a call
 
     def _on_queued(self, event: CallQueued) -> None:
         self._add_span_event(
@@ -227,26 +202,27 @@ class SpanRecorder:
         )
 
     def _on_progress(self, event: CallProgress) -> None:
-        """How far it is; what it says is content: a handler that yields its result piece by piece says it so."""
-        known: dict[str, Any] = {} if event.fraction is None else {"surehand.fraction": float(event.fraction)}
+        """Record the fraction. Messages are content, because a generator may yield its result as progress."""
+        attributes: dict[str, Any] = {} if event.fraction is None else {"surehand.fraction": float(event.fraction)}
         if self._max_content:
-            said = {"message": event.message, "title": event.title, "data": dict(event.data) or None}
-            known |= {
-                f"surehand.{name}": self._render_content(value) for name, value in said.items() if value is not None
+            content = {"message": event.message, "title": event.title, "data": dict(event.data) or None}
+            attributes |= {
+                f"surehand.{name}": self._render_content(value) for name, value in content.items() if value is not None
             }
-        self._add_span_event(event.call_id, "progress", known)
+        self._add_span_event(event.call_id, "progress", attributes)
 
     def _on_pending(self, event: CallPending) -> None:
         self._add_span_event(event.call_id, "pending", {"surehand.waiting_for": event.waiting_for})
 
     def _add_span_event(self, call_id: str, name: str, attributes: Mapping[str, Any]) -> None:
-        if passes := self._open_spans.get(call_id):
-            passes[0].span.add_event(name, attributes)
+        if open_spans := self._open_spans.get(call_id):
+            open_spans[0].span.add_event(name, attributes)
 
-    # Ending
+    # End
 
     def _on_ended(self, event: CallEnded) -> None:
-        if (ending := self._find_ending(event.call_id)) is None:
+        ending = self._find_ending(event.call_id)
+        if ending is None:
             _restore_context()
             return
         try:
@@ -257,14 +233,14 @@ class SpanRecorder:
             self._end_span(ending)
 
     def _find_ending(self, call_id: str) -> CallSpan | None:
-        """The pass of this task; an id that was given twice may have one in another task too."""
-        passes = self._open_spans.get(call_id, ())
-        mine = (
-            each
-            for each in _enclosing_spans()
-            if each.recorder is self and each.call_id == call_id and not each.has_ended
+        """Find the span that ends: of this task if possible, because a repeated id may have a span in another task."""
+        open_spans = self._open_spans.get(call_id, ())
+        own_spans = (
+            span
+            for span in _enclosing_spans()
+            if span.recorder is self and span.call_id == call_id and not span.has_ended
         )
-        return next(mine, passes[-1] if passes else None)
+        return next(own_spans, open_spans[-1] if open_spans else None)
 
     def _set_end_attributes(self, span: Span, event: CallEnded) -> None:
         meta = call_meta(event)
@@ -298,9 +274,9 @@ class SpanRecorder:
             self._waiting_contexts.pop(ending.call_id, None)
 
     def _end_span(self, ending: CallSpan) -> None:
-        passes = self._open_spans[ending.call_id]
-        passes.remove(ending)
-        if not passes:
+        open_spans = self._open_spans[ending.call_id]
+        open_spans.remove(ending)
+        if not open_spans:
             del self._open_spans[ending.call_id]
         ending.span.end()
         ending.has_ended = True
@@ -308,11 +284,11 @@ class SpanRecorder:
         self._unsubscribe_when_idle()
 
     def _render_content(self, value: Any) -> str:
-        """Known secrets are masked before it is cut: half a secret would not be known."""
+        """Render a value as text, redacted before it is cut: half a secret would not be recognised."""
         if isinstance(value, bytes):
             value = value.decode(errors="replace")
         try:
             text = value if isinstance(value, str) else to_text(value)
-        except Exception:  # noqa: BLE001 - a stranger's objects: writing them may raise anything
+        except Exception:  # noqa: BLE001 - serialising foreign objects may raise anything
             text = f"({type(value).__name__})"
         return self._redact(text)[: self._max_content]

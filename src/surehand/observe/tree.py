@@ -1,4 +1,4 @@
-"""Tree: which calls were made from which, how they went and what they cost."""
+"""`Tree`: which calls were made from which, with their status, time and cost."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_TOOL_NAME_LENGTH = 200
-"""A tool that is not there may be called by any name."""
+"""An unknown tool may have a name of any length."""
 
 
 def tree(runtime: Scope, *, roots: int = 1_000, calls: int = 100_000) -> Tree:
-    """The tree of the calls that begin inside `with tree(runtime) as t:`."""
+    """Collect the calls that start inside `with tree(runtime) as t:`."""
     return Tree(runtime, roots=roots, calls=calls)
 
 
 def watch(runtime: Scope, *, roots: int = 1_000, calls: int = 100_000) -> Tree:
-    """The tree of the calls that begin from now on, until `close()`."""
+    """Collect the calls that start from now on, until `close()`."""
     return Tree(runtime, roots=roots, calls=calls).__enter__()
 
 
 class Tree:
-    """The operation tree of a runtime: at most so many outermost calls, and so many in all; the oldest go first."""
+    """The calls of a runtime as a tree: at most `roots` outermost calls and `calls` in all; drops the oldest first."""
 
     def __init__(self, runtime: Scope, *, roots: int = 1_000, calls: int = 100_000) -> None:
         if roots < 1 or calls < 1:
-            raise ValueError("A tree keeps one call at least.")
+            raise ValueError(f"`roots` and `calls` must be at least 1, got {roots} and {calls}.")
         self.total: dict[str, Total] = {}
-        """Per tool, and never dropped; tools that are not there are counted together."""
+        """Sums per tool, never dropped; unknown tools are counted together."""
         self.dropped = 0
-        """Calls that are no longer kept."""
-        self._runtime, self._max_roots, self._max_calls = runtime, roots, calls
+        """How many calls were dropped."""
+        self._runtime = runtime
+        self._max_roots = roots
+        self._max_calls = calls
         self._roots: dict[str, Node] = {}
         self._nodes: dict[str, Node] = {}
         self._unsubscribe: Callable[[], None] | None = None
@@ -64,12 +66,12 @@ class Tree:
         self.close()
 
     def close(self) -> None:
-        """Listen no longer; what was heard stays."""
+        """Stop listening; the collected calls remain."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
 
-    # Looking
+    # Reading
 
     @property
     def roots(self) -> list[Node]:
@@ -78,20 +80,20 @@ class Tree:
 
     @property
     def cost(self) -> float:
-        """What everything has cost."""
+        """The cost of all calls."""
         return sum(total.cost for total in self.total.values())
 
     def find(self, call_id: str) -> Node | None:
-        """The call with that id."""
+        """Find a call by its id."""
         return self._nodes.get(call_id)
 
     def __iter__(self) -> Iterator[Node]:
-        """Every call that is kept, callers first."""
+        """Yield every retained call, callers first."""
         for root in self.roots:
             yield from root.walk()
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON values: `calls`, `total`, `cost` and `dropped`."""
+        """Return the tree as JSON values: `calls`, `total`, `cost` and `dropped`."""
         return {
             "calls": [root.as_dict() for root in self.roots],
             "total": {tool: total.as_dict() for tool, total in sorted(self.total.items())},
@@ -100,22 +102,24 @@ class Tree:
         }
 
     def as_json(self, *, indent: int | None = None) -> str:
-        """The same as text."""
+        """Return the tree as JSON text."""
         return json.dumps(self.as_dict(), ensure_ascii=False, indent=indent)
 
     def print(self, console: Console | None = None) -> None:
-        """Show it to a person; needs the extra `cli`."""
+        """Print the tree; needs the extra `cli`."""
         print_tree(self.roots, self.total, console)
 
-    # Hearing
+    # Events
 
     def _on_event(self, event: Event) -> None:
-        if (hears := self._handlers.get(type(event))) is not None:
-            hears(event)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
     def _on_started(self, event: CallStarted) -> None:
-        if (known := self._nodes.get(event.call_id)) is not None:
-            known.repeat_tasks.append(_current_task())  # the id was given before: that call is in the tree already
+        node = self._nodes.get(event.call_id)
+        if node is not None:
+            node.repeat_tasks.append(_current_task())  # a repeated id: its call is in the tree already
             return
         parent = self._nodes.get(event.parent) if event.parent else None
         self._add_node(Node(event.call_id, event.tool[:_MAX_TOOL_NAME_LENGTH], event.at, parent))
@@ -124,14 +128,17 @@ class Tree:
         if event.call_id not in self._nodes:
             self._add_node(Node(event.call_id, event.tool, event.at))
         node = self._nodes[event.call_id]
-        node.status, node.waiting_for = "running", None
+        node.status = "running"
+        node.waiting_for = None
 
     def _on_progress(self, event: CallProgress) -> None:
-        if spent := parse_cost(event.data.get("cost")):
-            self._add_cost(self._nodes.get(event.call_id), event.tool, spent)
+        cost = parse_cost(event.data.get("cost"))
+        if cost:
+            self._add_cost(self._nodes.get(event.call_id), event.tool, cost)
 
     def _on_ended(self, event: CallEnded) -> None:
-        if (node := self._nodes.get(event.call_id)) is None:
+        node = self._nodes.get(event.call_id)
+        if node is None:
             return
         if node.repeat_tasks and (task := _current_task()) in node.repeat_tasks:
             node.repeat_tasks.remove(task)
@@ -153,13 +160,14 @@ class Tree:
             del self._nodes[node.id]
 
     def _add_outcome_cost(self, node: Node, done: Done) -> None:
-        """What the outcome says it cost, unless that was paid already: by an earlier call, or by a nested one."""
-        if not (spent := parse_cost(done.metadata.get("cost"))):
+        """Add the cost in an outcome, unless it was counted before, for an earlier (cached) or a nested call."""
+        cost = parse_cost(done.metadata.get("cost"))
+        if not cost:
             return
         if node.parent is not None:
             node.parent.counted_costs.append(done.metadata)
-        if not node.cached and not any(paid is done.metadata for paid in node.counted_costs):
-            self._add_cost(node, node.tool, spent)
+        if not node.cached and not any(counted is done.metadata for counted in node.counted_costs):
+            self._add_cost(node, node.tool, cost)
 
     def _add_cost(self, node: Node | None, tool: str, cost: float) -> None:
         self._total_for(tool).cost += cost
@@ -169,7 +177,7 @@ class Tree:
     def _total_for(self, tool: str) -> Total:
         return self.total.setdefault(tool, Total())
 
-    # Keeping
+    # Nodes
 
     def _add_node(self, node: Node) -> None:
         self._nodes[node.id] = node
@@ -186,7 +194,7 @@ class Tree:
             self.dropped += 1
 
     def _drop_root(self, call_id: str) -> None:
-        """Let go of an outermost call and all below; what still runs is followed to its end, for the totals."""
+        """Drop an outermost call and all calls below it; running ones are followed to their end, for the totals."""
         for node in self._roots.pop(call_id).walk():
             node.is_retained = False
             self.dropped += 1

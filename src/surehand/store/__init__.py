@@ -1,1 +1,1 @@
-"""What is remembered: plain SQL in one portable dialect, on SQLite or PostgreSQL."""
+"""Durable state: SQL in one portable dialect, on SQLite or PostgreSQL."""

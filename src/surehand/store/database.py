@@ -1,7 +1,11 @@
-"""Database: writes as values and reads, the same on SQLite and on PostgreSQL."""
+"""The database interface: writes as lists of statements, and reads, the same on SQLite and on PostgreSQL.
+
+The tables use it, `sqlite/` and `postgres/` implement it. It touches no database itself.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -16,82 +20,83 @@ Row: TypeAlias = dict[str, Any]
 
 INT64_LIMIT = 1 << 63
 MAX_NAME_LENGTH = 1_000
-"""Characters of a name that journal and audit keep."""
+"""Names in the journal and the audit are cut to this many characters."""
+_OWNER_PATTERN = re.compile(r"[0-9a-f]+")
 
 
 class Statement(NamedTuple):
-    """One step of a write. Its decisions are made in SQL, so that one body serves both databases.
+    """One statement of a write. Its decisions are made in SQL, so that one text serves both databases.
 
-    `:name` stands for a parameter, `{now}` for the database's own time in seconds, `{tx}` for the number of the
-    transaction; rows whose `tx` is below `{horizon}` are all there, and are read on `{after}` the place `:tx, :id` in
-    their `{order}`. `{announce}` tells other processes to look.
+    `:name` is a parameter. Words in braces are replaced by each database's own SQL: `{now}` is its time in seconds,
+    `{tx}` the number of the transaction. No transaction can still add a row with a `tx` below `{horizon}`; `{after}`
+    selects the rows after the position `:tx, :id`, and `{order}` sorts by it. `{announce}` notifies other processes.
     """
 
     sql: str
     params: Mapping[str, SqlValue] = MappingProxyType({})
     expect: int | None = None
-    """How many rows it must change or return; any other number undoes the whole write."""
+    """How many rows the statement must change or return; any other number undoes the whole write."""
     validated_size: int | None = None
-    """Its characters and bytes, where it is known already that either database can hold them."""
+    """Characters and bytes of the parameters, if they are known to be valid: they are not validated again."""
 
 
 class Database(Protocol):
-    """Two verbs, and what processes that share it need to know of each other."""
+    """Reads and writes, owner locks, and notifications between the processes that share the database."""
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
-        """Carry out the statements in one transaction, all or nothing, kept on disk; gives the rows that each returned.
+        """Execute the statements in one durable transaction, all or nothing; returns the rows of each.
 
-        A caller that is cancelled hears of it only when its write is decided.
+        A cancelled caller is interrupted only after its write was committed or rolled back.
         """
         ...
 
     async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
-        """Rows as they are now."""
+        """Read rows as dictionaries."""
         ...
 
     async def quick_read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[tuple[Any, ...]]:
-        """A quick look at few rows by an index, without names: where a thread would cost more than it saves."""
+        """Read a few rows by an index, as tuples; SQLite does it on the event loop, which is faster than a thread."""
         ...
 
     async def acquire_owner_lock(self, owner: str) -> None:
-        """Take the lock of this owner, to be had while the process lives."""
+        """Acquire the lock of an owner; the system releases it when the process ends."""
         ...
 
     async def release_owner_lock(self, owner: str) -> None:
-        """Give the lock back."""
+        """Release the lock of an owner."""
         ...
 
     async def live_owners(self, owners: Collection[str]) -> set[str]:
-        """Which of them hold their lock now. In doubt, they do: leases decide."""
+        """Return the owners that hold their lock. In doubt an owner counts as live, and its lease decides."""
         ...
 
     def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when any process may have announced something; gives what ends it."""
+        """Call back when a process may have announced something; returns a function that unsubscribes."""
         ...
 
     def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when any process may have written something that was announced; gives what ends it."""
+        """Call back when a process may have written announced rows; returns a function that unsubscribes."""
         ...
 
     async def vacuum(self) -> None:
-        """Give the space of what was deleted back."""
+        """Return the space of deleted rows to the file system."""
         ...
 
     async def size_bytes(self) -> int:
-        """Bytes of the whole database."""
+        """Return the size of the whole database."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked, then let go."""
+        """Finish the requested work, then close all connections."""
         ...
 
 
 def validate_params(params: Mapping[str, SqlValue]) -> int:
-    """Refuse what one of the two databases would refuse, so that both give the same verdict; gives the size."""
+    """Reject values that either database would reject, so that both behave alike; returns their size."""
     size = 0
     for name, value in params.items():
-        if value.__class__ is str:
-            size += len(value)  # a class is compared faster than an instance is asked
+        if value.__class__ is str:  # comparing classes is faster than isinstance, and this runs for every parameter
+            size += len(value)
             if "\0" in value or not value.isascii():
                 _validate_text(name, value)
         elif value is not None and value.__class__ is not float:
@@ -100,27 +105,13 @@ def validate_params(params: Mapping[str, SqlValue]) -> int:
 
 
 def _validate_non_text(name: str, value: SqlValue) -> int:
-    if isinstance(value, str):
+    if isinstance(value, str):  # a subclass of str
         _validate_text(name, value)
     elif isinstance(value, int):
         if not -INT64_LIMIT <= value < INT64_LIMIT:
             raise UnstorableValue(f"{name} is an integer of more than 64 bits.")
         return 0
     return len(value) if isinstance(value, (str, bytes)) else 0
-
-
-def to_storable_name(text: str | None) -> str | None:
-    """A name for books that are kept whatever somebody calls himself: cut, and spelled out where it must be."""
-    if text is None:
-        return None
-    text = str(text)  # callers give anything
-    if text.isascii() and "\0" not in text:
-        return text[:MAX_NAME_LENGTH]
-    try:
-        _validate_text("", text)
-    except UnstorableValue:
-        return ascii(text)[:MAX_NAME_LENGTH]
-    return text[:MAX_NAME_LENGTH]
 
 
 def _validate_text(name: str, value: str) -> None:
@@ -132,9 +123,29 @@ def _validate_text(name: str, value: str) -> None:
         raise UnstorableValue(f"{name} holds a lone surrogate.") from None
 
 
+def to_storable_name(text: str | None) -> str | None:
+    """Make any name storable in the journal and the audit: cut it, and escape characters that cannot be stored."""
+    if text is None:
+        return None
+    text = str(text)  # callers pass values of other types too
+    if text.isascii() and "\0" not in text:
+        return text[:MAX_NAME_LENGTH]
+    try:
+        _validate_text("", text)
+    except UnstorableValue:
+        return ascii(text)[:MAX_NAME_LENGTH]
+    return text[:MAX_NAME_LENGTH]
+
+
+def validate_owner(owner: str) -> str:
+    """Return a valid owner: hexadecimal digits alone, because it becomes part of a file name."""
+    if not _OWNER_PATTERN.fullmatch(owner):
+        raise ValueError(f"An owner consists of hexadecimal digits, got {owner!r}.")
+    return owner
+
+
 def check_row_count(statement: Statement, row_count: int) -> None:
-    """Undo the write where the world is not as it relies on."""
+    """Raise if a statement changed or returned another number of rows than it expects."""
     if statement.expect is not None and row_count != statement.expect:
-        raise UnexpectedRowCount(
-            f"{row_count} rows where {statement.expect} were expected: {statement.sql.split(maxsplit=3)[:3]}"
-        )
+        start = " ".join(statement.sql.split(maxsplit=3)[:3])
+        raise UnexpectedRowCount(f"Expected {statement.expect} rows, got {row_count}: {start}")

@@ -1,4 +1,4 @@
-"""Opening a database by its address, and bringing its tables up to date."""
+"""Opening a database by its address, and applying the migrations that it lacks."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from typing import TypeAlias
 
 from surehand.store.database import Statement, StoreError, UnexpectedRowCount
 from surehand.store.postgres.database import PostgresDatabase
+from surehand.store.queries import load_queries
 from surehand.store.sqlite.database import SqliteDatabase
 
 AnyDatabase: TypeAlias = SqliteDatabase | PostgresDatabase
-MIGRATION_FILES = ("schema.sql", "schema_2.sql")
-"""In order, forward only: the first makes all tables, each further file changes what came before."""
+MIGRATION_FILES = ("schema.sql", "migrations/0002_message_owner.sql")
+"""Files under `sql/` in order, forward only: the first creates all tables, each further one changes them."""
+
+_SQL = load_queries("schema_versions")
 
 
 async def open_database(address: str, *, now: Callable[[], float] = time.time) -> AnyDatabase:
-    """`file.db`, `:memory:` or `postgresql://...`, with its tables as this version wants them.
+    """Open a file, `:memory:` or `postgresql://...`, and bring its tables up to date.
 
     Args:
-        now: the clock behind `{now}` on SQLite; PostgreSQL has its own.
+        now: The clock behind `{now}` on SQLite; PostgreSQL uses its own.
     """
-    remote = address.startswith(("postgresql://", "postgres://"))
-    if "://" in address and not remote:
-        raise StoreError(f"{address.partition('://')[0]}:// is no store: name a file, ':memory:' or postgresql://...")
-    database: AnyDatabase = await (PostgresDatabase(address) if remote else SqliteDatabase(address, now=now)).open()
+    is_postgres = address.startswith(("postgresql://", "postgres://"))
+    if "://" in address and not is_postgres:
+        scheme = address.partition("://")[0]
+        raise StoreError(f"{scheme}:// is not a store address: use a file name, ':memory:' or postgresql://...")
+    database: AnyDatabase = PostgresDatabase(address) if is_postgres else SqliteDatabase(address, now=now)
+    await database.open()
     try:
         await apply_migrations(database)
     except BaseException:
@@ -35,34 +40,33 @@ async def open_database(address: str, *, now: Callable[[], float] = time.time) -
     return database
 
 
-_RECORD_VERSION = "INSERT INTO schema_versions (version, applied_at) VALUES (:version, {now}) ON CONFLICT DO NOTHING"
-
-
 async def apply_migrations(database: AnyDatabase) -> int:
-    """Apply the migrations that are missing; gives how many."""
-    await database.run_script(
-        "CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER PRIMARY KEY, applied_at {real})"
-    )
+    """Apply the missing migrations; returns their number."""
+    await database.run_script(_SQL["create_table"])
     version = await schema_version(database)
-    if version > len(MIGRATION_FILES):
-        raise StoreError(f"The store is of version {version}, newer than {len(MIGRATION_FILES)}: use a newer surehand.")
-    for number in range(version + 1, len(MIGRATION_FILES) + 1):
+    newest = len(MIGRATION_FILES)
+    if version > newest:
+        raise StoreError(
+            f"The store has schema version {version}, and this program knows only {newest}. Use a newer surehand."
+        )
+    for number in range(version + 1, newest + 1):
         await _apply_migration(database, number)
-    return len(MIGRATION_FILES) - version
+    return newest - version
 
 
 async def schema_version(database: AnyDatabase) -> int:
-    """Which migration was the last."""
-    rows = await database.read("SELECT coalesce(max(version), 0) AS version FROM schema_versions")
+    """Return the number of the last applied migration."""
+    rows = await database.read(_SQL["find_version"])
     return int(rows[0]["version"])
 
 
 async def _apply_migration(database: AnyDatabase, version: int) -> None:
-    """The number comes first: whoever comes second waits for it, and finds that nothing is left to do."""
-    sql = files("surehand.store").joinpath(MIGRATION_FILES[version - 1]).read_text(encoding="utf-8")
+    sql = files("surehand.store").joinpath("sql", *MIGRATION_FILES[version - 1].split("/")).read_text(encoding="utf-8")
     steps = [Statement(part) for part in _without_comments(sql).split(";") if part.strip()]
+    # The version is recorded first: a second process that migrates at the same time waits for this row, then finds it
+    # and changes nothing.
     with suppress(UnexpectedRowCount):
-        await database.write([Statement(_RECORD_VERSION, {"version": version}, expect=1), *steps])
+        await database.write([Statement(_SQL["record_version"], {"version": version}, expect=1), *steps])
 
 
 def _without_comments(sql: str) -> str:

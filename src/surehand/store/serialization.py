@@ -1,4 +1,4 @@
-"""Outcomes and arguments as JSON text that either database can hold, and back."""
+"""Outcomes and arguments as JSON text that both databases can store, and back."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ JSON: TypeAlias = Any
 _BLOCK_TYPES = {block.type: block for block in BLOCK_TYPES}
 _BYTES_PREFIX = "bytes:"
 _MAX_NUMBER_DIGITS = 4_300
-_CLIPPED_TEXT_KEY = "_shown"  # as databases have it
+_CLIPPED_TEXT_KEY = "_shown"  # the stored form: it must not change
 _DATA_ONLY_ATTRIBUTES = {"data", "data_json", "origin"}
-"""What an outcome has that has nothing but data."""
+"""Attributes of an outcome that consists of its data alone."""
 
 
 def dump_json(value: Any) -> str:
-    """A value as JSON; NUL and lone surrogates are written as escapes, which both databases keep."""
+    """Write a value as JSON; NUL and lone surrogates become escapes, which both databases can store."""
     try:
         return _check_readable(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode())
-    except ValueError:  # a lone surrogate, which no UTF-8 can hold
+    except ValueError:  # a lone surrogate, which UTF-8 cannot encode
         return _dump_with_escapes(value)
 
 
 def _check_readable(text: str) -> str:
-    """Python writes numbers of more digits than it reads: what is kept must be read again."""
-    # One of so many digits has some at every so many characters: no need to look at them all.
+    """Reject integers with so many digits that Python writes but does not read them."""
+    # An integer that long covers at least one of the sampled positions: the text need not be scanned whole.
     step = _MAX_NUMBER_DIGITS // 2
     if len(text) > step and any(text[place : place + 50].isdigit() for place in range(0, len(text), step)):
         try:
@@ -52,7 +52,7 @@ def _dump_with_escapes(value: Any) -> str:
 
 
 def serialize_outcome(outcome: Done | Failed) -> str:
-    """An outcome as it is kept. Its data becomes plain JSON values; everything a model was shown stays as it was."""
+    """Write an outcome as JSON. Its data becomes plain JSON values; text and content for models stay unchanged."""
     if isinstance(outcome, Failed):
         return dump_json(
             {"failed": outcome.code, **_non_default_fields(outcome, "message", "executed", "data", "retry_after")}
@@ -71,22 +71,22 @@ def serialize_outcome(outcome: Done | Failed) -> str:
 
 
 def deserialize_outcome(text: str) -> Done | Failed:
-    """An outcome as it was kept."""
-    kept = json.loads(text)
-    if "failed" in kept:
-        return Failed(kept.pop("failed"), **kept)
-    more = kept.get("more") or {}
+    """Read an outcome from its stored form."""
+    stored = json.loads(text)
+    if "failed" in stored:
+        return Failed(stored.pop("failed"), **stored)
+    more = stored.get("more") or {}
     clipped = more.pop(_CLIPPED_TEXT_KEY, None)
     for name in more.keys() & {"content", "attachments"}:
         more[name] = [_deserialize_block(block) for block in more[name]]
-    done = Done(kept["done"], **more)
+    done = Done(stored["done"], **more)
     return done if clipped is None else done.with_clipped_text(clipped)
 
 
 def _non_default_fields(outcome: Done | Failed, *names: str) -> dict[str, Any]:
-    """What differs from the default."""
-    found = {name: getattr(outcome, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None and value is not False and value != {}}
+    """Return the named fields that differ from their default."""
+    values = {name: getattr(outcome, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value is not False and value != {}}
 
 
 def _serialize_block(block: Block) -> dict[str, Any]:
@@ -98,35 +98,38 @@ def _deserialize_block(stored: dict[str, Any]) -> Block:
 
 
 def serialize_arguments(arguments: Mapping[str, Any]) -> str:
-    """Arguments as they are kept. Bytes come back as bytes: their mark is drawn by lot, so that nobody can forge it."""
+    """Write arguments as JSON. Bytes are read back as bytes: a random key marks them, which input cannot forge."""
     mark = urandom(8).hex()
-    found = False
+    has_bytes = False
 
-    def plain(value: Any) -> Any:
-        nonlocal found
+    def to_json_value(value: Any) -> Any:
+        nonlocal has_bytes
         if isinstance(value, (bytes, bytearray)):
-            found = True
+            has_bytes = True
             return {mark: b64encode(value).decode()}
         return _unwrap_container(value)
 
     try:
-        text = json.dumps(arguments, default=plain, allow_nan=False)
+        text = json.dumps(arguments, default=to_json_value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnstorableValue(f"The arguments cannot be written down: {error}.") from error
-    return f"{_BYTES_PREFIX}{mark}:{text}" if found else text
+    return f"{_BYTES_PREFIX}{mark}:{text}" if has_bytes else text
 
 
 def deserialize_arguments(text: str) -> dict[str, Any]:
-    """Arguments as they were kept."""
+    """Read arguments from their stored form."""
     if not text.startswith(_BYTES_PREFIX):
         return json.loads(text)  # type: ignore[no-any-return]
     mark, text = text[len(_BYTES_PREFIX) :].split(":", 1)
-    hook = lambda found: b64decode(found[mark]) if found.keys() == {mark} else found  # noqa: E731 - shorter so
-    return json.loads(text, object_hook=hook)  # type: ignore[no-any-return]
+
+    def decode_bytes(value: dict[str, Any]) -> Any:
+        return b64decode(value[mark]) if value.keys() == {mark} else value
+
+    return json.loads(text, object_hook=decode_bytes)  # type: ignore[no-any-return]
 
 
 def _unwrap_container(value: Any) -> Any:
-    """One layer of what holds other values, so that bytes are found wherever they are."""
+    """Convert one layer of a container, so that bytes inside it are still seen as bytes."""
     if isinstance(value, (set, frozenset)):
         return list(value)
     if isinstance(value, Mapping):
@@ -137,5 +140,5 @@ def _unwrap_container(value: Any) -> Any:
 
 
 def _to_jsonable(value: Any) -> Any:
-    """Dates, models, sets and the like, as pydantic writes them; raises for what nobody can write."""
+    """Convert dates, models, sets and similar values as pydantic does; raises for anything else."""
     return to_jsonable_python(value, bytes_mode="base64")

@@ -1,4 +1,4 @@
-"""Store: what is remembered, by one address."""
+"""Store: the durable state of a runtime, opened by one address, with one attribute for each table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from surehand.store.database import Row, Statement
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
+from surehand.store.queries import load_queries
 from surehand.store.retention import Retention, prune
 from surehand.store.tables.artifacts import ArtifactTable
 from surehand.store.tables.audit import AuditTable
@@ -29,19 +30,28 @@ TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
     "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
 )  # fmt: skip
+_SQL = load_queries("store")
 
 
 class Store:
-    """What is remembered: a SQLite file, `:memory:`, or a PostgreSQL database that several machines share."""
+    """Durable state: a SQLite file, `:memory:`, or a PostgreSQL database that several machines share."""
 
     def __init__(self, database: AnyDatabase, address: str, retention: Retention | None = None) -> None:
-        self.database, self.address = database, address
+        self.database = database
+        self.address = address
         self.retention = retention or Retention()
-        """How long things are kept by a runtime that looks after this store."""
-        self.pending, self.grants, self.inbox = PendingTable(database), GrantTable(database), InboxTable(database)
-        self.journal, self.audit, self.runs = JournalTable(database), AuditTable(database), RunTable(database)
-        self.artifacts, self.notes, self.owners = ArtifactTable(database), NoteTable(database), OwnerTable(database)
-        self.slots, self.breakers = SlotTable(database), BreakerTable(database)
+        """By which a runtime on this store prunes it."""
+        self.pending = PendingTable(database)
+        self.grants = GrantTable(database)
+        self.inbox = InboxTable(database)
+        self.journal = JournalTable(database)
+        self.audit = AuditTable(database)
+        self.runs = RunTable(database)
+        self.artifacts = ArtifactTable(database)
+        self.notes = NoteTable(database)
+        self.owners = OwnerTable(database)
+        self.slots = SlotTable(database)
+        self.breakers = BreakerTable(database)
         self.streams = StreamTable(database)
         self.spaces = SpaceTable(database, self.streams)
 
@@ -52,20 +62,20 @@ class Store:
         retention: Retention | None = None,
         now: Callable[[], float] = time.time,
     ) -> StoreOpening:
-        """`await Store.open("surehand.db")`, or `async with Store.open(...) as store`."""
+        """Open a store: `await Store.open("surehand.db")`, or `async with Store.open(...) as store`."""
         return StoreOpening(fspath(address), retention, now)
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
-        """Carry out statements in one transaction."""
+        """Execute statements in one transaction."""
         return self.database.write(statements)
 
     async def info(self) -> dict[str, Any]:
-        """Version, size, and how much there is of everything."""
+        """Return the schema version, the size, and the number of rows in each table."""
         counts = {}
         for table in TABLES:
             [row] = await self.database.read(f"SELECT count(*) AS number FROM {table}")
             counts[table] = int(row["number"])
-        states = await self.database.read("SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
+        states = await self.database.read(_SQL["count_calls_by_state"])
         return {
             "version": await schema_version(self.database),
             "newest_version": len(MIGRATION_FILES),
@@ -78,28 +88,30 @@ class Store:
     async def prune(
         self, retention: Retention | None = None, *, vacuum: bool = False, exempt_call_ids: Collection[str] = ()
     ) -> dict[str, int]:
-        """Forget what is over and old enough; with `vacuum` the room is given back to the disk."""
-        kept = retention or self.retention
-        counts = await prune(self.database, kept, exempt_call_ids)
-        if kept.max_artifacts is not None or kept.max_artifact_bytes is not None:
+        """Delete rows that are over and old enough; `vacuum` returns their space to the file system."""
+        limits = retention or self.retention
+        counts = await prune(self.database, limits, exempt_call_ids)
+        if limits.max_artifacts is not None or limits.max_artifact_bytes is not None:
             counts["artifacts"] = counts.get("artifacts", 0) + await self.artifacts.prune(
-                older_than=kept.artifacts, keep=kept.max_artifacts, keep_bytes=kept.max_artifact_bytes
+                older_than=limits.artifacts, keep=limits.max_artifacts, keep_bytes=limits.max_artifact_bytes
             )
         if vacuum:
             await self.database.vacuum()
         return counts
 
     async def close(self) -> None:
-        """Finish what was asked, then let go."""
+        """Finish the requested work, then close the database."""
         await self.streams.close()
         await self.database.close()
 
 
 class StoreOpening:
-    """A store that is about to be opened: await it, or enter it."""
+    """The result of `Store.open`: await it, or enter it with `async with`."""
 
     def __init__(self, address: str, retention: Retention | None, now: Callable[[], float]) -> None:
-        self._address, self._retention, self._now = address, retention, now
+        self._address = address
+        self._retention = retention
+        self._now = now
         self._store: Store | None = None
 
     def __await__(self) -> Generator[Any, None, Store]:

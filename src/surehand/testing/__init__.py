@@ -1,4 +1,4 @@
-"""For tests of tools and agents: time that stands still, scripted parts, recorded calls and faults on purpose."""
+"""Tools for tests of tools and agents: a manual clock, scripted parts, recorded calls and injected faults."""
 
 from surehand.testing.approver import ScriptedApprover, approvals
 from surehand.testing.cassettes.cassette import Cassette, cassette

@@ -1,4 +1,4 @@
-"""Scripted approver: what the person says who is not there in a test."""
+"""`approvals(...)`: a scripted approver that takes the place of a person in a test."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from surehand.testing.unscripted import UnscriptedGuard
 
 ScriptedDecision: TypeAlias = bool | str | Approval | None
 DecisionsByTool: TypeAlias = Mapping[str, Any]
-"""Decisions by tool glob: one for every call, or a list of them to be given in turn."""
+"""Decisions by tool glob: one for every call, or a list to use in order."""
 
 
 class ScriptedApprover(UnscriptedGuard):
-    """Gives its decisions in turn, and remembers what it was `asked`."""
+    """Gives scripted decisions in order, and records the calls it was `asked` about."""
 
     def __init__(self, decisions_by_tool: DecisionsByTool) -> None:
         super().__init__()
@@ -26,27 +26,28 @@ class ScriptedApprover(UnscriptedGuard):
         self._decisions_by_glob = {glob: _decision_iterator(decisions) for glob, decisions in decisions_by_tool.items()}
 
     async def __call__(self, pending: PendingCall) -> Approval | None:
-        """Decide on one call; where nothing is scripted, the call fails and says so."""
+        """Decide on one call; a call without a scripted decision fails and says so."""
         self.asked.append(pending)
-        mine = next(
-            (turns for glob, turns in self._decisions_by_glob.items() if fnmatchcase(pending.tool, glob)), iter(())
-        )
-        for decision in mine:
-            return decision
+        for glob, decisions in self._decisions_by_glob.items():
+            if fnmatchcase(pending.tool, glob):
+                for decision in decisions:
+                    return decision
+                break
         return self._report_unscripted(pending)
 
     def _report_unscripted(self, pending: PendingCall) -> Approval:
-        # An approver that raises leaves the call waiting, and a rejection may be what the test expects: so neither.
-        told = f"No approval is scripted for {pending.tool}({canonical_json(pending.arguments)}), question {len(self.asked)}."
-        self.missing.append(told)
-        return Approval(False, reason=told, code="failed")
+        # An approver that raises leaves the call pending, and a test may expect a rejection: so the call fails.
+        call = f"{pending.tool}({canonical_json(pending.arguments)})"
+        message = f"No approval is scripted for {call}, question {len(self.asked)}."
+        self.missing.append(message)
+        return Approval(False, reason=message, code="failed")
 
 
 def approvals(*decisions: ScriptedDecision | DecisionsByTool) -> ScriptedApprover:
-    """An approver for `Runtime(approver=...)`: decisions in the order of the questions, or one mapping by tool glob."""
+    """Build an approver for `Runtime(approver=...)`: decisions in order of the questions, or a mapping by tool glob."""
     match decisions:
-        case (Mapping() as script,):
-            return ScriptedApprover(script)
+        case (Mapping() as decisions_by_tool,):
+            return ScriptedApprover(decisions_by_tool)
     return ScriptedApprover({"*": decisions})
 
 

@@ -1,4 +1,4 @@
-"""Call log: the events of a runtime, kept to be looked at."""
+"""`call_log(runtime)`: records the events of a runtime for a test to inspect."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from surehand.runtime.scope import Scope
 
 @dataclass(slots=True)
 class CallLog:
-    """Events in the order in which they happened."""
+    """Recorded events in order."""
 
     events: list[Event] = field(default_factory=list)
     stop: Callable[[], None] = field(default=lambda: None, repr=False)
-    """Collects no further events."""
+    """Stops recording."""
 
     def of(self, tool: str) -> CallLog:
-        """The same for the tools whose names match the glob, up to now."""
+        """Return the events so far of the tools whose name matches a glob."""
         return CallLog([event for event in self.events if fnmatchcase(getattr(event, "tool", ""), tool)])
 
     def call(self, call_id: str) -> CallLog:
-        """The same for one call, up to now."""
+        """Return the events so far of one call."""
         return CallLog([event for event in self.events if getattr(event, "call_id", None) == call_id])
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the calls, in the order in which they began."""
+        """The ids of the calls, in order of their start."""
         return [event.call_id for event in self.events if isinstance(event, CallStarted)]
 
     @property
@@ -39,12 +39,12 @@ class CallLog:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The outcomes in the order in which they came; a call that waited has one for each step."""
+        """The outcomes in order; a call that waited has one for each pass."""
         return [event.outcome for event in self.events if isinstance(event, CallEnded)]
 
     @property
     def progress(self) -> list[CallProgress]:
-        """What handlers reported."""
+        """The progress that handlers reported."""
         return [event for event in self.events if isinstance(event, CallProgress)]
 
     @property
@@ -54,7 +54,7 @@ class CallLog:
 
 
 def call_log(runtime: Scope) -> CallLog:
-    """Collect every event of a runtime from now on."""
+    """Record every event of a runtime from now on."""
     log = CallLog()
     log.stop = runtime.listen(log.events.append)
     return log

@@ -1,4 +1,4 @@
-"""Faulty sources: the same tools, with faults where their work is done."""
+"""`faulty(source, faults)`: the same tools, with faults in place of their handlers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ from surehand.runtime.sources import flatten_sources
 from surehand.testing.faults import Fault
 
 FaultsByTool: TypeAlias = Mapping[str, Fault]
-"""Faults by the glob of a tool's full name; the first that matches counts."""
+"""Faults by glob of the full tool name; the first match counts."""
 FaultySource: TypeAlias = Tool[..., Any] | Provider | LazyTool
 
 
 def faulty(source: Any, faults: FaultsByTool) -> list[FaultySource]:
-    """The same tools with faults: `Runtime(faulty([pay, git], {"git__*": delay(1), "pay": error("unavailable")}))`.
+    """Return the same tools with faults.
 
-    A fault takes the place of the handler and not of a middleware, so that everything around a handler meets it:
-    time limits, retries, the breaker, queues and the cache.
+    For example `Runtime(faulty([pay, git], {"git__*": delay(1), "pay": error("unavailable")}))`.
+
+    A fault replaces the handler, so that everything around a handler has to deal with it: time limits, retries, the
+    breaker, queues and the cache.
     """
-    found = flatten_sources([source])
-    if not any(isinstance(each, Provider) for each in found):
-        _check_globs_match([each.name for each in found if not isinstance(each, Provider)], faults)
-    return [_inject_into_source(each, faults) for each in found]
+    sources = flatten_sources([source])
+    tool_names = [each.name for each in sources if not isinstance(each, Provider)]
+    if len(tool_names) == len(sources):  # the tools of a provider are not known yet
+        _check_globs_match(tool_names, faults)
+    return [_inject_into_source(each, faults) for each in sources]
 
 
 def _inject_into_source(source: FaultySource, faults: FaultsByTool) -> FaultySource:
@@ -78,24 +81,26 @@ def _inject_into_tool(
 
 
 class FaultyHandler:
-    """A handler that a fault stands in for."""
+    """A handler that applies a fault."""
 
-    can_suspend = True  # whatever the real one does: a fault may wait, and so needs a deadline
+    can_suspend = True  # a fault may wait, and so needs a deadline even if the original handler does not
 
     def __init__(self, fault: Fault, compile_original: Callable[[], StartHandler]) -> None:
-        self._fault, self._compile_original = fault, compile_original
+        self._fault = fault
+        self._compile_original = compile_original
 
     def compile(self) -> StartHandler:
-        """Make the real handler ready too."""
-        fault, work = self._fault, self._compile_original()
+        """Compile the original handler, and return the function that applies the fault."""
+        fault = self._fault
+        work = self._compile_original()
         return lambda running: fault(running, work)
 
 
 def _check_globs_match(names: list[str], faults: FaultsByTool) -> None:
-    """A fault that hits nothing would make a test pass for the wrong reason."""
+    """Reject a glob without a match: a test would pass because its fault never happens."""
     for glob in faults:
         if not any(fnmatchcase(name, glob) for name in names):
             fix = (
                 f"did you mean {near[0]!r}?" if (near := nearest_names(glob, names, 1)) else f"use {', '.join(names)}."
             )
-            raise DefinitionError(f"No tool is called {glob!r}, so its fault would never happen.", fix=fix)
+            raise DefinitionError(f"No tool matches {glob!r}, so its fault would never happen.", fix=fix)

@@ -1,4 +1,4 @@
-"""Faults: ways in which a tool's work can go wrong."""
+"""Faults for tests: delays, errors, hangs, crashes and invalid results in place of a tool's work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from surehand.core.errors import FailureCode, ToolError
 from surehand.core.handler import StartHandler
 
 Fault: TypeAlias = Callable[[RunningCall, StartHandler], Awaitable[Any]]
-"""Stands in for a tool's work, and may still do it: `await work(running)`."""
+"""Replaces the work of a tool; it may still do it with `await work(running)`."""
 
 GARBAGE_VALUE: Any = {"\x00": [None, -1, "\ufffd", {"NaN": []}]}
 
 
 def delay(seconds: float) -> Fault:
-    """The work begins later, on the runtime's clock."""
+    """Delay the work, by the clock of the runtime."""
 
     async def delay(running: RunningCall, work: StartHandler) -> Any:
         await _runtime_clock(running).sleep(seconds)
@@ -32,24 +32,24 @@ def delay(seconds: float) -> Fault:
 def error(
     code: FailureCode, message: str = "", *, executed: bool = True, data: Any = None, retry_after: float | None = None
 ) -> Fault:
-    """The work fails with a code, and `executed` says whether it may have had an effect."""
-    told = message or f"injected fault: {code.replace('_', ' ')}."
+    """Fail with a code; `executed` says whether the work may have had an effect."""
+    text = message or f"injected fault: {code.replace('_', ' ')}."
 
-    def made() -> ToolError:
-        fault = ToolError(told, code=code, data=data, retry_after=retry_after)
+    def build_error() -> ToolError:
+        fault = ToolError(text, code=code, data=data, retry_after=retry_after)
         fault.executed = executed
         return fault
 
-    made()  # an unknown code is a mistake here, and not in the call
+    build_error()  # an unknown code fails here, and not in the call
 
     async def error(running: RunningCall, work: StartHandler) -> Any:
-        raise made()
+        raise build_error()
 
     return error
 
 
 def hang() -> Fault:
-    """The work never ends: the tool's time limit does, or its caller."""
+    """Never return: only a time limit or the caller ends the call."""
 
     async def hang(running: RunningCall, work: StartHandler) -> Any:
         await asyncio.Event().wait()
@@ -58,7 +58,7 @@ def hang() -> Fault:
 
 
 def garbage(value: Any = GARBAGE_VALUE) -> Fault:
-    """The work gives something that nobody asked for; `garbage(object())` gives what JSON cannot hold."""
+    """Return an unexpected value; `garbage(object())` returns one that JSON cannot represent."""
 
     async def garbage(running: RunningCall, work: StartHandler) -> Any:
         return value
@@ -67,7 +67,7 @@ def garbage(value: Any = GARBAGE_VALUE) -> Fault:
 
 
 def crash(exception: BaseException | type[BaseException] = RuntimeError) -> Fault:
-    """The work raises what is no `ToolError`, as a bug does."""
+    """Raise an exception that is not a `ToolError`, as a bug does."""
 
     async def crash(running: RunningCall, work: StartHandler) -> Any:
         raise exception("injected fault") if isinstance(exception, type) else exception
@@ -76,18 +76,18 @@ def crash(exception: BaseException | type[BaseException] = RuntimeError) -> Faul
 
 
 def flaky(times: int, fault: Fault) -> Fault:
-    """Only the first attempts at each tool go wrong; retries count."""
-    seen: Counter[str] = Counter()
+    """Apply a fault to the first attempts of each tool only; retries count as attempts."""
+    attempts: Counter[str] = Counter()
 
     async def flaky(running: RunningCall, work: StartHandler) -> Any:
-        seen[running.tool_name] += 1
-        return await (fault(running, work) if seen[running.tool_name] <= times else work(running))
+        attempts[running.tool_name] += 1
+        return await (fault(running, work) if attempts[running.tool_name] <= times else work(running))
 
     return flaky
 
 
 def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
-    """Some attempts go wrong, the same ones for the same seed."""
+    """Apply a fault to random attempts, the same ones for the same seed."""
     random = Random(seed)
 
     async def chance(running: RunningCall, work: StartHandler) -> Any:
@@ -97,6 +97,6 @@ def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
 
 
 def _runtime_clock(running: RunningCall) -> Clock:
-    """The runtime's, or the machine's for a tool that is run by itself."""
+    """Return the clock of the runtime, or the system clock for a tool that runs without one."""
     scope = getattr(running, "scope", None)
-    return scope.parts.clock if scope is not None else Clock()
+    return scope.services.clock if scope is not None else Clock()

@@ -1,4 +1,4 @@
-"""Manual clock: time that a test lets pass."""
+"""`ManualClock` and `ManualRuntime`: time that passes only when a test advances it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surehand.runtime.runtime import Runtime
 
 
 class ManualRuntime(Runtime):
-    """A Runtime like any other, but time stands still until `await runtime.clock.advance(seconds)`."""
+    """A `Runtime` whose time stands still until `await runtime.clock.advance(seconds)`."""
 
     clock: ManualClock
 
@@ -23,15 +23,16 @@ class ManualRuntime(Runtime):
 
 
 def runtime(*sources: Any, **options: Any) -> ManualRuntime:
-    """A runtime for a test, with everything that `Runtime(...)` takes: `async with runtime(add) as rt:`."""
+    """Build a runtime for a test, with the parameters of `Runtime(...)`: `async with runtime(add) as rt:`."""
     return ManualRuntime(*sources, **options)
 
 
 class _ManualTimer:
-    """Something that happens when the clock gets there."""
+    """A callback that fires when the clock reaches its time."""
 
     def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._callback, self._args = callback, args
+        self._callback = callback
+        self._args = args
         self.is_cancelled = False
 
     def fire(self) -> None:
@@ -51,32 +52,32 @@ class ManualClock(Clock):
         self._order = count()
 
     def time(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self._now
 
     def now(self) -> float:
-        """Seconds on the same clock."""
+        """Return the same time: this clock has only one."""
         return self._now
 
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
-        """Call a function when the clock has been advanced so far."""
-        alarm = _ManualTimer(callback, args)
-        heappush(self._timers, (self._now + delay, next(self._order), alarm))
-        return alarm
+        """Call a function when the clock has been advanced by `delay` seconds."""
+        timer = _ManualTimer(callback, args)
+        heappush(self._timers, (self._now + delay, next(self._order), timer))
+        return timer
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: everything that is due happens in order, and what it wakes runs before this returns."""
-        until = self._now + seconds
+        """Advance the time: fire due timers in order, and let the tasks they wake run before this returns."""
+        end = self._now + seconds
         await settle()
-        while self._timers and self._timers[0][0] <= until:
-            self._now, _, alarm = heappop(self._timers)
-            alarm.fire()
+        while self._timers and self._timers[0][0] <= end:
+            self._now, _, timer = heappop(self._timers)
+            timer.fire()
             await settle()
-        self._now = until
+        self._now = end
         await settle()
 
 
 async def settle(rounds: int = 20) -> None:
-    """Let every task that can run do so."""
+    """Let all tasks that are ready run."""
     for _ in range(rounds):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Recording provider: a provider that says what a test told it to, and remembers its calls."""
+"""`RecordingProvider`: a provider with scripted answers that records its calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ OfferedTool: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
 
 
 class RecordingProvider(Provider):
-    """A real provider with scripted `answers`: a value or an outcome to return, an exception to raise, a function of
-    the call, or an iterator that has one of these for each call. A tool of your own that has none does its own work.
+    """A provider with scripted answers, which records its calls.
+
+    An answer is a value or an outcome to return, an exception to raise, a function of the call, or an iterator with one
+    of these for each call. A tool without an answer does its own work, if it has a handler.
     """
 
     def __init__(
@@ -37,12 +39,15 @@ class RecordingProvider(Provider):
         cache: float | None = None,
         instructions: str = "",
     ) -> None:
-        self.namespace, self.kind = namespace, kind
-        self.timeout, self.queue, self.cache = timeout, queue, cache
+        self.namespace = namespace
+        self.kind = kind
+        self.timeout = timeout
+        self.queue = queue
+        self.cache = cache
         self.calls: list[Call] = []
-        """Every call that got here; `tool` is the tool's own name."""
+        """Every call that reached the provider; `tool` is the tool's name without the namespace."""
         self.resumed: list[tuple[Call, Any]] = []
-        """The calls that went on after a `Pending("input")`, each with the answer."""
+        """The calls that were resumed after a `Pending("input")`, each with the answer."""
         self.cancelled: list[tuple[Call, str]] = []
         """The calls that were cancelled or timed out, each with the reason."""
         self._instructions = instructions
@@ -59,11 +64,11 @@ class RecordingProvider(Provider):
             raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=meant)
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
-        """The offered tools; this provider does their work."""
+        """Return the tools without handlers: this provider does their work."""
         return [tool.evolve(handler=None) for tool in self._tools.values()]
 
     async def invoke(self, call: Call, context: Context) -> Any:
-        """Remember the call and give its answer."""
+        """Record the call and return its answer."""
         self.calls.append(call)
         answer = self._find_answer(call)
         if callable(answer) and not _is_exception(answer):
@@ -88,16 +93,16 @@ class RecordingProvider(Provider):
         raise Unscripted(f"{name} has no answer left for its call {count}.")
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Any:
-        """Remember the answer, and give it as the result."""
+        """Record the answer and return it as the result."""
         self.resumed.append((call, answer))
         return answer
 
     async def cancel(self, call: Call, reason: str) -> None:
-        """Remember that the call is not wanted any more."""
+        """Record that the call was cancelled."""
         self.cancelled.append((call, reason))
 
     def instructions(self) -> str:
-        """What was given."""
+        """Return the instructions passed to the constructor."""
         return self._instructions
 
 

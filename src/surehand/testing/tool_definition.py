@@ -1,4 +1,4 @@
-"""Definition: a tool of a provider as plain values that a file can hold, and as a tool again."""
+"""The definition of a provider's tool as JSON, and a tool from that JSON; cassettes and scripted providers use it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _PRESENTATION_FIELDS = ("category", "audience", "aliases", "visible", "intent", 
 
 
 def tool_to_json(tool: Tool[..., Any]) -> dict[str, JSON]:
-    """All of a definition that is a plain value; functions such as `confirm` are not part of it."""
-    safety, plain = tool.safety, Presentation()
-    face = {
-        name: value
-        for name in _PRESENTATION_FIELDS
-        if (value := getattr(tool.presentation, name)) != getattr(plain, name)
-    }
+    """Write the JSON values of a definition; functions such as `confirm` are left out."""
+    safety = tool.safety
+    defaults = Presentation()
+    presentation = {name: getattr(tool.presentation, name) for name in _PRESENTATION_FIELDS}
+    non_default = {name: value for name, value in presentation.items() if value != getattr(defaults, name)}
     return {
         "name": tool.name,
         "description": tool.description,
@@ -30,21 +28,31 @@ def tool_to_json(tool: Tool[..., Any]) -> dict[str, JSON]:
         **({"repeatable": True} if safety.repeatable else {}),
         **({"confirm": True} if safety.confirm else {}),
         **({"max_bytes": tool.limits.max_bytes} if tool.limits.max_bytes else {}),
-        **face,
+        **non_default,
     }
 
 
 def tool_from_json(definition: Mapping[str, JSON], kind: ToolKind) -> Tool[..., Any]:
-    """The tool that was written, without a handler: its provider does the work."""
-    face = {name: definition[name] for name in _PRESENTATION_FIELDS if name in definition}
-    if "aliases" in face:
-        face["aliases"] = tuple(face["aliases"])
+    """Build a tool from its JSON, without a handler: its provider does the work."""
+    presentation = {name: definition[name] for name in _PRESENTATION_FIELDS if name in definition}
+    if "aliases" in presentation:
+        presentation["aliases"] = tuple(presentation["aliases"])
     safety = Safety(
         frozenset(definition.get("effects", ())),
         repeatable=definition.get("repeatable", False),
         confirm=definition.get("confirm", False),
     )
-    name, limits = definition["name"], CallLimits(max_bytes=definition.get("max_bytes"))
-    told = DescriptionSource(definition.get("description"), None, name)
+    name = definition["name"]
+    limits = CallLimits(max_bytes=definition.get("max_bytes"))
+    description = DescriptionSource(definition.get("description"), None, name)
     parameters = build_parameters(definition.get("parameters", {}))
-    return Tool(name, told, parameters, None, kind, safety=safety, limits=limits, presentation=Presentation(**face))
+    return Tool(
+        name,
+        description,
+        parameters,
+        None,
+        kind,
+        safety=safety,
+        limits=limits,
+        presentation=Presentation(**presentation),
+    )

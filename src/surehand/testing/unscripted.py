@@ -1,4 +1,4 @@
-"""Misses: what a test met and had not prepared; a test cannot end without hearing of it."""
+"""`Unscripted`: raised when a test ends that used something which was neither scripted nor recorded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Self
 
 
 class Unscripted(AssertionError):
-    """A test met something that it had neither scripted nor recorded."""
+    """A test used something that was neither scripted nor recorded."""
 
 
 class UnscriptedGuard:
-    """Used with `with`: leaving the block raises `Unscripted` if anything was missing."""
+    """A context manager that raises `Unscripted` at its end if anything was missing."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
-        """What was asked for and not there, in words."""
+        """A message for each missing script or recording."""
 
     def __enter__(self) -> Self:
         return self
@@ -25,7 +25,7 @@ class UnscriptedGuard:
     ) -> None:
         if not self.missing:
             return
-        told = "\n".join(dict.fromkeys(self.missing))
+        message = "\n".join(dict.fromkeys(self.missing))
         if error is None:
-            raise Unscripted(told)
-        error.add_note(told)  # most likely what the test failed for
+            raise Unscripted(message)
+        error.add_note(message)  # probably the reason of the failure

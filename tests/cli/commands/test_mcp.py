@@ -21,10 +21,10 @@ from mcp import Client, StdioServerParameters
 from surehand.cli.commands.mcp import NO_STORE_WARNING
 from surehand.cli.http_endpoint import HttpEndpoint
 from tests.gateway.mcp import processes
-from tests.gateway.mcp.lines_peer import SOON, call, line, message
-from tests.gateway.mcp.processes import INSIDE, PATIENCE, on_a_port, piped
-from tests.gateway.mcp.talking import ERAS
-from tests.gateway.mcp.web_peer import calling, request
+from tests.gateway.mcp.http_peer import call_request, request
+from tests.gateway.mcp.processes import PROCESS_TIMEOUT_SECONDS, PROCESS_TOOLS, http_process, stdio_process
+from tests.gateway.mcp.sdk_clients import ERAS
+from tests.gateway.mcp.stdio_peer import TIMEOUT_SECONDS, call, encode_line, message
 from tests.needs import needs
 
 surehand = processes.surehand  # a fixture
@@ -42,7 +42,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_starts_it_and_calls_its_tools(surehand, era):
-    program = StdioServerParameters(command=surehand[0], args=[*surehand[1:], "mcp", "--tools", INSIDE])
+    program = StdioServerParameters(command=surehand[0], args=[*surehand[1:], "mcp", "--tools", PROCESS_TOOLS])
     async with Client(program, mode=era) as client:
         names = [each.name for each in (await client.list_tools()).tools]
         called = await client.call_tool("add", {"a": 1, "b": 2})
@@ -52,7 +52,7 @@ async def test_a_client_starts_it_and_calls_its_tools(surehand, era):
 
 
 async def test_nothing_but_the_protocol_is_written_to_stdout(surehand):
-    async with piped(surehand, stderr=PIPE) as (peer, process):
+    async with stdio_process(surehand, stderr=PIPE) as (peer, process):
         assert (await peer.ask(call(1, "run", True)))["result"]["content"][0]["text"] == "ran"
         peer.close()
         rest, told = await process.communicate()
@@ -63,7 +63,7 @@ async def test_nothing_but_the_protocol_is_written_to_stdout(surehand):
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT])
 async def test_it_ends_soon_and_in_order_whatever_runs(surehand, how):
-    async with piped(surehand, stderr=PIPE) as (peer, process):
+    async with stdio_process(surehand, stderr=PIPE) as (peer, process):
         inside = (await peer.ask(call(0, "state", True)))["result"]["structuredContent"]["pid"]
         await peer.send(call(1, "wait", True), call(2, "block", True), message("ping", 3))
         await peer.receive()
@@ -71,7 +71,7 @@ async def test_it_ends_soon_and_in_order_whatever_runs(surehand, how):
             peer.close()
         else:
             os.kill(inside, how)
-        _, told = await asyncio.wait_for(process.communicate(), SOON)
+        _, told = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 
     assert process.returncode == 0
     assert told.decode() == f"{WARNED}\n"
@@ -105,24 +105,24 @@ async def test_a_signal_ends_it_while_its_tools_are_starting(surehand, tmp_path,
         *surehand, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     assert process.stderr is not None
-    assert await asyncio.wait_for(process.stderr.readline(), SOON) == b"starting\n"
+    assert await asyncio.wait_for(process.stderr.readline(), TIMEOUT_SECONDS) == b"starting\n"
     (inside,) = surehand.running() - others
     os.kill(inside, signal.SIGTERM)
-    ended = await asyncio.wait_for(process.communicate(), SOON)
+    ended = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 
     assert (process.returncode, *ended) == (0, b"", b"")
 
 
 def test_files_do_for_streams(surehand, tmp_path):
     asked, answered = tmp_path / "asked", tmp_path / "answered"
-    asked.write_bytes(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
+    asked.write_bytes(b"".join(encode_line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
     with asked.open("rb") as source, answered.open("wb") as target:
         ended = subprocess.run(
-            [*surehand, "mcp", "--tools", INSIDE],
+            [*surehand, "mcp", "--tools", PROCESS_TOOLS],
             stdin=source,
             stdout=target,
             stderr=PIPE,
-            timeout=PATIENCE,
+            timeout=PROCESS_TIMEOUT_SECONDS,
             check=False,
         )
 
@@ -135,10 +135,10 @@ def test_files_do_for_streams(surehand, tmp_path):
 
 def test_without_input_there_is_nothing_to_do(surehand):
     ended = subprocess.run(
-        [*surehand, "mcp", "--tools", INSIDE],
+        [*surehand, "mcp", "--tools", PROCESS_TOOLS],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=PROCESS_TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -146,17 +146,17 @@ def test_without_input_there_is_nothing_to_do(surehand):
 
 
 async def test_over_http_it_says_where_and_wants_the_token(surehand):
-    with on_a_port(surehand, "--path", "/tools", "--token-env", "OUR_TOKEN", OUR_TOKEN="s3cret") as (site, _):
-        asked = calling("add", a=1, b=2).replace(b" /mcp ", b" /tools ")
+    with http_process(surehand, "--path", "/tools", "--token-env", "OUR_TOKEN", OUR_TOKEN="s3cret") as (site, _):
+        asked = call_request("add", a=1, b=2).replace(b" /mcp ", b" /tools ")
         refused = await site.ask(asked)
         served = await site.ask(asked.replace(b"\r\n", b"\r\nAuthorization: Bearer s3cret\r\n", 1))
-        lost = await site.ask(calling("add", a=1, b=2))
+        lost = await site.ask(call_request("add", a=1, b=2))
 
     assert (refused.status, served.status, lost.status) == (401, 200, 404)
 
 
 def test_over_http_it_tells_how_to_connect(surehand):
-    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", INSIDE, "--token-env", "OUR_TOKEN"]
+    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", PROCESS_TOOLS, "--token-env", "OUR_TOKEN"]
     process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, env={**os.environ, "OUR_TOKEN": "s3cret"})
     assert process.stderr is not None
     told = [process.stderr.readline() for _ in range(2)]
@@ -186,9 +186,9 @@ def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(surehand, run, 
 
 async def test_what_the_configuration_asks_for_is_asked(surehand, tmp_path):
     (tmp_path / "surehand.yaml").write_text("policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n")
-    with on_a_port(surehand, "--config", str(tmp_path / "surehand.yaml")) as (site, _):
-        denied = await site.ask(calling("add", a=1, b=2))
-        allowed = await site.ask(calling("delete", name="x"))
+    with http_process(surehand, "--config", str(tmp_path / "surehand.yaml")) as (site, _):
+        denied = await site.ask(call_request("add", a=1, b=2))
+        allowed = await site.ask(call_request("delete", name="x"))
 
     assert denied.json["result"]["isError"] is True
     assert "never" in denied.json["result"]["content"][0]["text"]
@@ -196,8 +196,8 @@ async def test_what_the_configuration_asks_for_is_asked(surehand, tmp_path):
 
 
 async def test_without_rules_it_asks_before_anything_but_reading(surehand):
-    with on_a_port(surehand) as (site, _):
-        answer = await site.ask(calling("delete", name="x"))
+    with http_process(surehand) as (site, _):
+        answer = await site.ask(call_request("delete", name="x"))
 
     assert '"waiting_for":"approval"' in answer.json["result"]["content"][0]["text"]
 
@@ -205,11 +205,11 @@ async def test_without_rules_it_asks_before_anything_but_reading(surehand):
 async def test_the_sample_workspace_can_be_worked_on(surehand, tmp_path):
     shutil.copytree(EXAMPLES / "workspace", tmp_path / "workspace")
     shutil.copy(EXAMPLES / "serve.yaml", tmp_path)
-    with on_a_port(surehand, "--config", str(tmp_path / "serve.yaml")) as (site, _):
-        read = await site.ask(calling("read", file_path="notes/plan.md"))
-        edited = await site.ask(calling("edit", file_path="notes/plan.md", old_string="teh", new_string="the"))
-        asked = await site.ask(calling("bash", command="python3 shop.py", description="Add up the orders"))
-        outside = await site.ask(calling("read", file_path="../serve.yaml"))
+    with http_process(surehand, "--config", str(tmp_path / "serve.yaml")) as (site, _):
+        read = await site.ask(call_request("read", file_path="notes/plan.md"))
+        edited = await site.ask(call_request("edit", file_path="notes/plan.md", old_string="teh", new_string="the"))
+        asked = await site.ask(call_request("bash", command="python3 shop.py", description="Add up the orders"))
+        outside = await site.ask(call_request("read", file_path="../serve.yaml"))
 
     assert "Order more of it" in read.json["result"]["content"][0]["text"]
     assert edited.json["result"]["isError"] is False
@@ -246,10 +246,10 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
     (tmp_path / "several.py").write_text(SEVERAL)
     convert = {"time": "12:00", "source_timezone": "UTC", "target_timezone": "Asia/Tokyo"}
     options = ["--config", str(tmp_path / "served.yaml"), "--tools", str(tmp_path / "several.py")]
-    with on_a_port(surehand, *options) as (site, _):
+    with http_process(surehand, *options) as (site, _):
 
         async def text(tool: str, **arguments: Any) -> str:
-            answer = await site.ask(calling(tool, **arguments))
+            answer = await site.ask(call_request(tool, **arguments))
             return str(answer.json["result"]["content"][0]["text"])
 
         kind = await text("loop")
@@ -285,11 +285,14 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
         (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is malformed."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
         (["--toolset", "no_such"], "or give a glob of tools' names, as in 'git__*'"),
-        (["--toolset", "no_such*"], "No tool matches 'no_such*'. Fix: there is add, state, wait, block, run, delete."),
+        (
+            ["--toolset", "no_such*"],
+            "No tool matches 'no_such*'. Fix: the tools are add, state, wait, block, run, delete.",
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(run, options, told):
-    ended = run("mcp", "--tools", INSIDE, *options)
+    ended = run("mcp", "--tools", PROCESS_TOOLS, *options)
 
     assert ended.code == 2
     assert told in ended.err
@@ -300,7 +303,7 @@ def test_mistakes_are_told_in_a_sentence(run, options, told):
 def test_a_port_that_is_in_use_is_told_of(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = run("mcp", "--tools", INSIDE, "--http", "--port", port)
+        ended = run("mcp", "--tools", PROCESS_TOOLS, "--http", "--port", port)
 
     assert ended.code == 2
     assert f"Port {port} on 127.0.0.1 is in use. Choose another with --port" in ended.err
@@ -314,7 +317,7 @@ def test_without_tools_there_is_nothing_to_serve(run):
 
 
 def test_a_person_is_told_what_this_is(terminal):
-    screen = terminal("mcp", "--tools", INSIDE)
+    screen = terminal("mcp", "--tools", PROCESS_TOOLS)
     screen.sees("A client starts it with this entry")
     screen.sees("Ctrl-D ends it")
     screen.types("\x04", enter=False)
@@ -355,14 +358,14 @@ def told_by(surehand, tmp_path, *requests: bytes, options: tuple[str, ...] = ())
     (tmp_path / "mine.py").write_text(MINE)
     ended = subprocess.run(
         [*surehand, "mcp", "--tools", str(tmp_path / "mine.py"), *options], input=b"".join(requests),
-        capture_output=True, timeout=PATIENCE, check=False,
+        capture_output=True, timeout=PROCESS_TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     return ended.stderr.decode().splitlines()
 
 
 def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, run, tmp_path):
     store = str(tmp_path / "calls.db")
-    [told] = told_by(surehand, tmp_path, line(call(1, "save", True)), options=("--store", store))
+    [told] = told_by(surehand, tmp_path, encode_line(call(1, "save", True)), options=("--store", store))
 
     before, _, command = told.partition(": ")
     program, *words = shlex.split(command)
@@ -371,28 +374,28 @@ def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, 
 
 
 def test_without_a_store_it_is_said_that_nobody_can_answer(surehand, tmp_path):
-    told = told_by(surehand, tmp_path, line(call(1, "save", True)))
+    told = told_by(surehand, tmp_path, encode_line(call(1, "save", True)))
 
     assert told == [WARNED, "save waits for approval, which cannot be given without a store."]
 
 
 def test_a_crash_is_one_line(surehand, tmp_path):
-    told = told_by(surehand, tmp_path, line(call(1, "crash", True)), options=("--toolset", "crash"))
+    told = told_by(surehand, tmp_path, encode_line(call(1, "crash", True)), options=("--toolset", "crash"))
 
     assert told[1:] == ["warning: crash crashed: ValueError: in the middle (--debug shows all of it)"]
 
 
 async def test_only_tools_that_match_are_served(surehand):
-    with on_a_port(surehand, "--toolset", "a*") as (site, _):
-        known, other = await site.ask(calling("add", a=1, b=2)), await site.ask(calling("delete", name="x"))
+    with http_process(surehand, "--toolset", "a*") as (site, _):
+        known, other = await site.ask(call_request("add", a=1, b=2)), await site.ask(call_request("delete", name="x"))
 
     assert known.json["result"]["structuredContent"] == {"result": 3}
     assert "Unknown tool" in other.json["error"]["message"]
 
 
 async def test_a_proxy_in_front_may_have_a_name_of_its_own(surehand):
-    with on_a_port(surehand, "--allow-host", "Shop.example.org") as (site, _):
-        asked = calling("add", a=1, b=2)
+    with http_process(surehand, "--allow-host", "Shop.example.org") as (site, _):
+        asked = call_request("add", a=1, b=2)
         named, other = [
             await site.ask(re.sub(rb"Host: [^\r]+", b"Host: " + host, asked, count=1))
             for host in (b"shop.example.org", b"other.example.org")
@@ -402,9 +405,9 @@ async def test_a_proxy_in_front_may_have_a_name_of_its_own(surehand):
 
 
 async def test_pages_of_a_site_that_was_named_may_talk_to_it(surehand):
-    with on_a_port(surehand, "--allow-origin", "https://app.example.org") as (site, _):
+    with http_process(surehand, "--allow-origin", "https://app.example.org") as (site, _):
         app, other = [
-            await site.ask(calling("add", ("Origin", f"https://{name}.example.org"), a=1, b=2))
+            await site.ask(call_request("add", ("Origin", f"https://{name}.example.org"), a=1, b=2))
             for name in ("app", "other")
         ]
 

@@ -113,7 +113,7 @@ def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
 
 
 def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
-    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max")}
+    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max_")}
 
     assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
     assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()

@@ -1,4 +1,4 @@
-"""`surehand mcp` as a process of its own, with tools that tell what goes on inside it."""
+"""`surehand mcp` as a process, with tools that report its state."""
 
 from __future__ import annotations
 
@@ -15,44 +15,46 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command
-from tests.gateway.mcp.lines_peer import Peer
-from tests.gateway.mcp.web_peer import Site
+from tests.gateway.mcp.http_peer import HttpSite
+from tests.gateway.mcp.stdio_peer import StdioPeer
 
 HERE = Path(__file__).parent
-INSIDE = str(HERE / "inside.py")
+PROCESS_TOOLS = str(HERE / "process_tools.py")
 ROOT = HERE.parents[2]
-PATIENCE = 30.0
+PROCESS_TIMEOUT_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
 def surehand(ready: Command) -> Command:
-    """How to start `surehand`."""
+    """The command `surehand`."""
     return ready
 
 
 @asynccontextmanager
-async def piped(surehand: Command, *arguments: str, stderr: int = DEVNULL) -> AsyncIterator[tuple[Peer, Process]]:
+async def stdio_process(
+    surehand: Command, *arguments: str, stderr: int = DEVNULL
+) -> AsyncIterator[tuple[StdioPeer, Process]]:
     """`surehand mcp` with its standard streams in pipes."""
     process = await asyncio.create_subprocess_exec(
-        *surehand, "mcp", "--tools", INSIDE, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=1 << 24
+        *surehand, "mcp", "--tools", PROCESS_TOOLS, *arguments, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=1 << 24
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield Peer(process.stdout, process.stdin), process
+        yield StdioPeer(process.stdout, process.stdin), process
     finally:
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), PATIENCE)
+            await asyncio.wait_for(process.wait(), PROCESS_TIMEOUT_SECONDS)
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
 
 
 @contextmanager
-def on_a_port(surehand: Command, *arguments: str, **environment: str) -> Iterator[tuple[Site, int]]:
+def http_process(surehand: Command, *arguments: str, **environment: str) -> Iterator[tuple[HttpSite, int]]:
     """`surehand mcp --http` on a free port, and the id of its process."""
-    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", INSIDE, *arguments]
+    command = [*surehand, "mcp", "--http", "--port", "0", "--tools", PROCESS_TOOLS, *arguments]
     others = surehand.running()
     process = subprocess.Popen(command, stderr=PIPE, stdin=DEVNULL, text=True, env={**os.environ, **environment})
     assert process.stderr is not None
@@ -61,10 +63,10 @@ def on_a_port(surehand: Command, *arguments: str, **environment: str) -> Iterato
     assert found, told
     (inside,) = surehand.running() - others
     try:
-        yield Site(int(found[1])), inside
+        yield HttpSite(int(found[1])), inside
     finally:
         with suppress(ProcessLookupError):
             os.kill(inside, signal.SIGTERM)
-        rest = process.communicate(timeout=PATIENCE)[1]
+        rest = process.communicate(timeout=PROCESS_TIMEOUT_SECONDS)[1]
         assert "Traceback" not in rest, rest
         assert process.returncode == 0

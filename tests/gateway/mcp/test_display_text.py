@@ -1,11 +1,11 @@
-"""What a person is shown before saying yes, however a call tries to hide what it does."""
+"""The text of an approval shows the whole call, however a call tries to hide a part of it."""
 
 from typing import Any
 
 import pytest
 
 from surehand import Context, Pending, Provider, Runtime, Tool, tool
-from tests.gateway.mcp.bare import BOTH, WITH_TASKS, bare
+from tests.gateway.mcp.raw_client import FORMS_AND_URLS, WITH_TASKS, raw_client
 
 INVISIBLE = "\x1b\x07\r\x9b\x85\u200b\u200e\u202e\u2028\u2066\ufeff\U000e0041"
 
@@ -37,7 +37,7 @@ async def shell(command: str) -> str:
 
 async def asked(name: str, **arguments: Any) -> str:
     """The question that a person is asked about a call."""
-    async with bare(Runtime(send, take, many, shell)) as client:
+    async with raw_client(Runtime(send, take, many, shell)) as client:
         asks = await client.call(name, arguments)
     return asks["inputRequests"]["approve"]["params"]["message"]
 
@@ -74,7 +74,7 @@ async def test_a_call_without_arguments_shows_its_defaults():
     assert len(lines) == 7
 
 
-async def test_no_default_takes_the_place_of_what_was_sent():
+async def test_no_default_displaces_a_sent_argument():
     lines = (await asked("many", body="x" * 1_400)).splitlines()
 
     assert lines[3] == f"  body: {'x' * 1_400}"
@@ -97,7 +97,7 @@ async def test_a_long_argument_hides_no_other_and_not_its_own_end():
     assert len(message) < 2_000
 
 
-async def test_nothing_that_steers_or_hides_is_shown_as_it_is():
+async def test_control_and_invisible_characters_are_escaped():
     message = await asked("send", body=f"a{INVISIBLE}b", to="\n  files: none")
     shell_message = await asked("shell", command=f"ls{INVISIBLE}")
 
@@ -123,7 +123,7 @@ async def test_a_message_or_preview_of_many_lines_cannot_pass_for_what_would_run
     assert len(lines) < 25
 
 
-async def test_of_many_long_arguments_every_short_one_is_shown_and_the_rest_is_told():
+async def test_of_many_long_arguments_the_short_ones_are_shown_and_the_others_named():
     long = {f"long{number}": "x" * 1_400 for number in range(20)}
     message = await asked("take", **long, to="eve")
 
@@ -134,7 +134,7 @@ async def test_of_many_long_arguments_every_short_one_is_shown_and_the_rest_is_t
     assert len(message) < 15_000
 
 
-async def test_of_far_too_many_arguments_it_is_told_that_most_are_not_shown():
+async def test_with_far_too_many_arguments_a_warning_says_that_most_are_hidden():
     message = await asked("take", **{f"name{number}": "\u200b" * 20 for number in range(5_000)})
 
     assert " of 5,000 arguments are left out, and the names of " in message.splitlines()[-1]
@@ -168,7 +168,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("request_", [FIELDS, {"mode": "form", "schema": FIELDS}])
 async def test_a_form_hides_nothing_and_its_values_are_as_they_were(request_):
-    async with bare(Runtime(Clerk("Who\u202e?", request_))) as client:
+    async with raw_client(Runtime(Clerk("Who\u202e?", request_))) as client:
         [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
 
     name, kind, size = asks["params"]["requestedSchema"]["properties"].values()
@@ -180,7 +180,7 @@ async def test_a_form_hides_nothing_and_its_values_are_as_they_were(request_):
 
 async def test_the_message_beside_an_address_hides_nothing():
     request = {"mode": "url", "url": "https://example.com/in"}
-    async with bare(Runtime(Clerk("Sign\u202e in.", request)), BOTH) as client:
+    async with raw_client(Runtime(Clerk("Sign\u202e in.", request)), FORMS_AND_URLS) as client:
         [asks] = (await client.call("clerk__ask"))["inputRequests"].values()
 
     assert asks["params"]["message"] == r"Sign\u202e in."
@@ -198,14 +198,14 @@ NO_PAGES = [
 
 
 @pytest.mark.parametrize("url", NO_PAGES, ids=range(len(NO_PAGES)))
-async def test_nobody_is_sent_to_what_is_no_page_or_not_what_it_looks_like(url):
-    async with bare(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), BOTH) as client:
+async def test_unsafe_urls_are_never_shown_to_a_person(url):
+    async with raw_client(Runtime(Clerk("Sign in.", {"mode": "url", "url": url})), FORMS_AND_URLS) as client:
         result = await client.call("clerk__ask")
 
     assert result["_meta"]["surehand/waitingFor"] == "input"
 
 
-async def test_what_a_task_says_of_itself_hides_nothing():
+async def test_the_status_message_of_a_task_is_escaped():
     options = {"mcp": {"execution": {"taskSupport": "required"}}}
 
     @tool(effects={"write"}, provider_options=options)
@@ -213,14 +213,14 @@ async def test_what_a_task_says_of_itself_hides_nothing():
         """Wait."""
         return Pending("result", message="Still\u202e here.")
 
-    async with bare(Runtime(wait), WITH_TASKS) as client:
+    async with raw_client(Runtime(wait), WITH_TASKS) as client:
         task = await client.call("wait")
         standing = await client.task(task["taskId"], "working")
 
     assert standing["statusMessage"] == r"Still\u202e here."
 
 
-async def test_of_a_task_that_crashed_a_client_is_told_the_kind_alone(caplog):
+async def test_of_a_crashed_task_the_client_gets_only_the_exception_type(caplog):
     options = {"mcp": {"execution": {"taskSupport": "required"}}}
 
     @tool(effects={"read"}, provider_options=options)
@@ -228,7 +228,7 @@ async def test_of_a_task_that_crashed_a_client_is_told_the_kind_alone(caplog):
         """Fail."""
         raise RuntimeError("in /home/ada")
 
-    async with bare(Runtime(boom), WITH_TASKS) as client:
+    async with raw_client(Runtime(boom), WITH_TASKS) as client:
         task = await client.task((await client.call("boom"))["taskId"], "failed")
 
     told = "boom crashed with RuntimeError. Its details are in the server's log."

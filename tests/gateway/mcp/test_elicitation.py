@@ -1,4 +1,4 @@
-"""A call that waits for a person: its client asks, in either protocol."""
+"""Pending calls whose client asks its user, in both protocols."""
 
 import asyncio
 import sys
@@ -10,8 +10,18 @@ from mcp_types import ElicitResult
 
 from surehand import Context, Failed, Pending, Provider, Runtime, Tool, gateway, tool
 from surehand.testing import ManualClock
-from tests.gateway.mcp.bare import AWAY, BOTH, FORM, NO, YES, accepted, bare, eventually, text_of
-from tests.gateway.mcp.talking import ERAS, OLD, talking, within
+from tests.gateway.mcp.raw_client import (
+    ACCEPT,
+    CANCEL,
+    DECLINE,
+    FORMS,
+    FORMS_AND_URLS,
+    accepted,
+    eventually,
+    raw_client,
+    text_of,
+)
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, sdk_client, within
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -77,8 +87,8 @@ async def was_cancelled(runtime: Runtime, call_id: str) -> bool:
 
 @eras
 async def test_a_person_who_agrees_lets_the_call_run(era):
-    till, person = Till(), Person(YES)
-    async with talking(Runtime(till.tool), era, elicitation_callback=person) as client:
+    till, person = Till(), Person(ACCEPT)
+    async with sdk_client(Runtime(till.tool), era, elicitation_callback=person) as client:
         result = await client.call_tool("pay", {"amount": 5})
 
     assert (said(result), result.is_error, till.paid) == ("paid 5", False, [5])
@@ -88,7 +98,7 @@ async def test_a_person_who_agrees_lets_the_call_run(era):
 @eras
 async def test_a_person_who_declines_keeps_the_call_from_running(era):
     till = Till()
-    async with talking(Runtime(till.tool), era, elicitation_callback=Person(NO)) as client:
+    async with sdk_client(Runtime(till.tool), era, elicitation_callback=Person(DECLINE)) as client:
         result = await client.call_tool("pay", {"amount": 5})
 
     assert (result.is_error, result.meta["surehand/code"], till.paid) == (True, "rejected", [])
@@ -98,7 +108,7 @@ async def test_a_person_who_declines_keeps_the_call_from_running(era):
 async def test_a_dialog_that_is_dismissed_leaves_the_call_waiting(era):
     till = Till()
     async with Runtime(till.tool) as runtime:
-        async with talking(runtime, era, elicitation_callback=Person(AWAY)) as client:
+        async with sdk_client(runtime, era, elicitation_callback=Person(CANCEL)) as client:
             result = await client.call_tool("pay", {"amount": 5})
         [waiting] = await runtime.pending()
         outcome = await runtime.approve(waiting.call_id)
@@ -111,7 +121,7 @@ async def test_a_dialog_that_is_dismissed_leaves_the_call_waiting(era):
 @eras
 async def test_a_person_need_not_be_asked_again(era):
     till, person = Till(), Person(accepted(always=True))
-    async with talking(Runtime(till.tool), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(till.tool), era, elicitation_callback=person) as client:
         for amount in (1, 2):
             assert said(await client.call_tool("pay", {"amount": amount})) == f"paid {amount}"
 
@@ -121,8 +131,8 @@ async def test_a_person_need_not_be_asked_again(era):
 @eras
 @pytest.mark.parametrize("always", [False, "yes", 1, None])
 async def test_only_a_plain_yes_lets_later_calls_run_unasked(era, always):
-    person = Person(accepted(always=always), NO)
-    async with talking(Runtime(Till().tool), era, elicitation_callback=person) as client:
+    person = Person(accepted(always=always), DECLINE)
+    async with sdk_client(Runtime(Till().tool), era, elicitation_callback=person) as client:
         for amount in (1, 2):
             await client.call_tool("pay", {"amount": amount})
 
@@ -130,10 +140,10 @@ async def test_only_a_plain_yes_lets_later_calls_run_unasked(era, always):
 
 
 @eras
-async def test_a_client_that_cannot_be_asked_is_told_to_go_on_and_somebody_else_answers(era):
+async def test_a_client_that_cannot_be_asked_gets_a_pending_text_and_the_call_is_answered_elsewhere(era):
     till = Till()
     async with Runtime(till.tool) as runtime:
-        async with talking(runtime, era) as client:
+        async with sdk_client(runtime, era) as client:
             result = await client.call_tool("pay", {"amount": 5})
         [waiting] = await runtime.pending()
         outcome = await runtime.approve(waiting.call_id)
@@ -153,7 +163,7 @@ async def test_another_process_with_the_same_store_may_answer(tmp_path):
         "        await runtime.approve(waiting.call_id)\nasyncio.run(main())"
     )
     away = Away()
-    async with talking(Runtime(till.tool, store=store), OLD, elicitation_callback=away) as client:
+    async with sdk_client(Runtime(till.tool, store=store), HANDSHAKE, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
         await away.asked.wait()
         other = await asyncio.create_subprocess_exec(sys.executable, "-c", approve, str(store))
@@ -166,9 +176,9 @@ async def test_another_process_with_the_same_store_may_answer(tmp_path):
 # While a client of the older protocol is asked
 
 
-async def test_a_question_that_somebody_else_answers_is_withdrawn_and_the_call_goes_on():
+async def test_a_question_that_is_answered_elsewhere_is_cancelled_and_the_call_resumes():
     till, away = Till(), Away()
-    async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=away) as client:
+    async with Runtime(till.tool) as runtime, sdk_client(runtime, HANDSHAKE, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
         await away.asked.wait()
         [waiting] = await runtime.pending()
@@ -180,9 +190,9 @@ async def test_a_question_that_somebody_else_answers_is_withdrawn_and_the_call_g
     assert said(result) == "paid 5"
 
 
-async def test_a_call_that_somebody_else_rejects_ends_while_its_client_is_asked():
+async def test_a_call_that_is_rejected_elsewhere_ends_while_its_client_is_asked():
     till, away = Till(), Away()
-    async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=away) as client:
+    async with Runtime(till.tool) as runtime, sdk_client(runtime, HANDSHAKE, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
         await away.asked.wait()
         [waiting] = await runtime.pending()
@@ -196,7 +206,7 @@ async def test_a_call_that_somebody_else_rejects_ends_while_its_client_is_asked(
 
 async def test_a_client_that_leaves_while_it_is_asked_has_its_call_cancelled():
     till, away = Till(), Away()
-    async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=away) as client:
+    async with Runtime(till.tool) as runtime, sdk_client(runtime, HANDSHAKE, elicitation_callback=away) as client:
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
         await away.asked.wait()
         [waiting] = await runtime.pending()
@@ -210,7 +220,7 @@ async def test_a_client_that_leaves_while_it_is_asked_has_its_call_cancelled():
 async def test_a_connection_that_breaks_while_its_client_is_asked_cancels_the_call():
     till, away = Till(), Away()
     async with Runtime(till.tool) as runtime:
-        async with talking(runtime, OLD, elicitation_callback=away) as client:
+        async with sdk_client(runtime, HANDSHAKE, elicitation_callback=away) as client:
             calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
             await away.asked.wait()
             [waiting] = await runtime.pending()
@@ -224,7 +234,10 @@ async def test_a_connection_that_breaks_while_its_client_is_asked_cancels_the_ca
 async def test_a_call_that_runs_after_its_client_agreed_ends_when_the_client_leaves():
     till = Till()
     till.may_end.clear()
-    async with Runtime(till.tool) as runtime, talking(runtime, OLD, elicitation_callback=Person(YES)) as client:
+    async with (
+        Runtime(till.tool) as runtime,
+        sdk_client(runtime, HANDSHAKE, elicitation_callback=Person(ACCEPT)) as client,
+    ):
         calling = asyncio.create_task(client.call_tool("pay", {"amount": 5}))
         await till.runs.wait()
         calling.cancel()
@@ -239,9 +252,9 @@ async def test_a_call_that_runs_after_its_client_agreed_ends_when_the_client_lea
 
 async def test_a_question_is_a_result_of_its_own_and_the_answer_the_same_call_again():
     till = Till()
-    async with bare(Runtime(till.tool)) as client:
+    async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
-        result = await client.answer(asks, "pay", YES, {"amount": 5})
+        result = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert asks["resultType"] == "input_required"
     assert asks["inputRequests"]["approve"]["method"] == "elicitation/create"
@@ -251,14 +264,14 @@ async def test_a_question_is_a_result_of_its_own_and_the_answer_the_same_call_ag
 async def test_an_answer_that_is_brought_twice_runs_the_call_once():
     till = Till()
     till.may_end.clear()
-    async with bare(Runtime(till.tool)) as client:
+    async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
-        first = asyncio.create_task(client.answer(asks, "pay", YES, {"amount": 5}))
+        first = asyncio.create_task(client.answer(asks, "pay", ACCEPT, {"amount": 5}))
         await till.runs.wait()
-        second = asyncio.create_task(client.answer(asks, "pay", YES, {"amount": 5}))
+        second = asyncio.create_task(client.answer(asks, "pay", ACCEPT, {"amount": 5}))
         await asyncio.sleep(0)
         till.may_end.set()
-        results = [await first, await second, await client.answer(asks, "pay", YES, {"amount": 5})]
+        results = [await first, await second, await client.answer(asks, "pay", ACCEPT, {"amount": 5})]
 
     assert [text_of(result) for result in results] == ["paid 5"] * 3
     assert till.paid == [5]
@@ -267,26 +280,26 @@ async def test_an_answer_that_is_brought_twice_runs_the_call_once():
 async def test_the_first_of_two_answers_counts():
     till = Till()
     till.may_end.clear()
-    async with bare(Runtime(till.tool)) as client:
+    async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
-        yes = asyncio.create_task(client.answer(asks, "pay", YES, {"amount": 5}))
+        yes = asyncio.create_task(client.answer(asks, "pay", ACCEPT, {"amount": 5}))
         await till.runs.wait()
-        no = asyncio.create_task(client.answer(asks, "pay", NO, {"amount": 5}))
+        no = asyncio.create_task(client.answer(asks, "pay", DECLINE, {"amount": 5}))
         await client.call("pay", {"amount": 1})  # by now the other one waits, too
         till.may_end.set()
 
         assert [text_of(await yes), text_of(await no)] == ["paid 5", "paid 5"]
 
 
-async def test_who_brings_an_answer_and_leaves_does_not_end_the_call_of_who_stays():
+async def test_a_client_that_answers_and_disconnects_does_not_cancel_the_call_for_others():
     till = Till()
     till.may_end.clear()
-    async with bare(Runtime(till.tool)) as client:
+    async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
         again = {"name": "pay", "arguments": {"amount": 5}, "requestState": asks["requestState"]}
-        number, _ = await client.begin("tools/call", **again, inputResponses={"approve": YES})
+        number, _ = await client.begin("tools/call", **again, inputResponses={"approve": ACCEPT})
         await till.runs.wait()
-        staying = asyncio.create_task(client.answer(asks, "pay", YES, {"amount": 5}))
+        staying = asyncio.create_task(client.answer(asks, "pay", ACCEPT, {"amount": 5}))
         await client.call("pay", {"amount": 1})  # by now the other one waits, too
         await client.cancel(number)
         await client.call("pay", {"amount": 1})
@@ -296,29 +309,29 @@ async def test_who_brings_an_answer_and_leaves_does_not_end_the_call_of_who_stay
     assert text_of(result) == "paid 5"
 
 
-async def test_who_leaves_alone_ends_the_call():
+async def test_the_last_client_that_disconnects_cancels_the_call():
     till = Till()
     till.may_end.clear()
-    async with Runtime(till.tool) as runtime, bare(runtime) as client:
+    async with Runtime(till.tool) as runtime, raw_client(runtime) as client:
         asks = await client.call("pay", {"amount": 5})
         again = {"name": "pay", "arguments": {"amount": 5}, "requestState": asks["requestState"]}
-        number, _ = await client.begin("tools/call", **again, inputResponses={"approve": YES})
+        number, _ = await client.begin("tools/call", **again, inputResponses={"approve": ACCEPT})
         await till.runs.wait()
         await client.cancel(number)
         await eventually(lambda: not runtime.stats().running)
-        result = await client.answer(asks, "pay", YES, {"amount": 5})
+        result = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert result["_meta"]["surehand/code"] == "cancelled"
 
 
 @pytest.mark.parametrize("change", ["{}-TAMPERED", "x{}", "{}0", "", "-1.", "{}\n", "9" * 400, "\ud800"])
-async def test_a_state_that_is_none_of_ours_is_refused(change):
+async def test_a_malformed_request_state_is_refused(change):
     till = Till()
-    async with bare(Runtime(till.tool)) as client:
+    async with raw_client(Runtime(till.tool)) as client:
         asks = await client.call("pay", {"amount": 5})
         forged = {**asks, "requestState": change.format(asks["requestState"]).encode(errors="replace").decode()}
         with pytest.raises(MCPError) as error:
-            await client.answer(forged, "pay", YES, {"amount": 5})
+            await client.answer(forged, "pay", ACCEPT, {"amount": 5})
 
     assert (error.value.code, till.paid) == (-32602, [])
 
@@ -331,7 +344,11 @@ async def test_a_state_counts_only_for_its_own_user_tool_and_arguments():
         """Lend somebody money."""
         return "lent"
 
-    async with Runtime(till.tool, lend) as runtime, bare(runtime, user="ann") as ann, bare(runtime, user="bob") as bob:
+    async with (
+        Runtime(till.tool, lend) as runtime,
+        raw_client(runtime, user="ann") as ann,
+        raw_client(runtime, user="bob") as bob,
+    ):
         asks = await ann.call("pay", {"amount": 5})
         for client, name, arguments in (
             (bob, "pay", {"amount": 5}),
@@ -339,52 +356,55 @@ async def test_a_state_counts_only_for_its_own_user_tool_and_arguments():
             (ann, "pay", {"amount": 6}),
         ):
             with pytest.raises(MCPError) as error:
-                await client.answer(asks, name, YES, arguments)
+                await client.answer(asks, name, ACCEPT, arguments)
             assert error.value.code == -32602
-        result = await ann.answer(asks, "pay", YES, {"amount": 5})
+        result = await ann.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert (text_of(result), till.paid) == ("paid 5", [5])
 
 
 async def test_a_call_that_was_approved_with_other_arguments_is_still_the_same_call():
     till = Till()
-    async with Runtime(till.tool) as runtime, bare(runtime) as client:
+    async with Runtime(till.tool) as runtime, raw_client(runtime) as client:
         asks = await client.call("pay", {"amount": 5})
         [waiting] = await runtime.pending()
         await runtime.approve(waiting.call_id, arguments={"amount": 3})
-        result = await client.answer(asks, "pay", YES, {"amount": 5})
+        result = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert text_of(result) == "paid 3"
 
 
 async def test_a_question_outlives_the_server_that_asked_it(tmp_path):
     store, till = tmp_path / "calls.db", Till()
-    async with bare(Runtime(till.tool, store=store)) as client:
+    async with raw_client(Runtime(till.tool, store=store)) as client:
         asks = await client.call("pay", {"amount": 5})
 
     later = Till()
-    async with bare(Runtime(later.tool, store=store)) as client:
-        result = await client.answer(asks, "pay", YES, {"amount": 5})
-    async with bare(Runtime(Till().tool, store=store)) as client:
-        again = await client.answer(asks, "pay", YES, {"amount": 5})
+    async with raw_client(Runtime(later.tool, store=store)) as client:
+        result = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
+    async with raw_client(Runtime(Till().tool, store=store)) as client:
+        again = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert (text_of(result), text_of(again), till.paid, later.paid) == ("paid 5", "paid 5", [], [5])
 
 
-async def test_an_answer_that_comes_too_late_is_told_so():
+async def test_a_late_answer_gets_an_error():
     clock, till = ManualClock(), Till()
-    async with Runtime(till.tool, clock=clock, defaults={"pending_ttl": 60.0}) as runtime, bare(runtime) as client:
+    async with (
+        Runtime(till.tool, clock=clock, defaults={"pending_ttl": 60.0}) as runtime,
+        raw_client(runtime) as client,
+    ):
         asks = await client.call("pay", {"amount": 5})
         await clock.advance(61)
-        result = await client.answer(asks, "pay", YES, {"amount": 5})
+        result = await client.answer(asks, "pay", ACCEPT, {"amount": 5})
 
     assert (result["_meta"]["surehand/code"], till.paid) == ("expired", [])
 
 
-async def test_nobody_agrees_before_they_were_asked():
+async def test_an_approval_cannot_be_sent_with_the_call():
     till = Till()
-    async with bare(Runtime(till.tool)) as client:
-        asks = await client.call("pay", {"amount": 5}, inputResponses={"approve": YES})
+    async with raw_client(Runtime(till.tool)) as client:
+        asks = await client.call("pay", {"amount": 5}, inputResponses={"approve": ACCEPT})
 
     assert (asks["resultType"], till.paid) == ("input_required", [])
 
@@ -428,10 +448,10 @@ def heard(result: Any) -> list[Any]:
 
 
 @eras
-@pytest.mark.parametrize("answer", [accepted(name="Ann"), NO, AWAY])
-async def test_what_a_form_is_answered_goes_to_whoever_asked(era, answer):
+@pytest.mark.parametrize("answer", [accepted(name="Ann"), DECLINE, CANCEL])
+async def test_the_answer_to_a_form_reaches_the_tool_that_asked(era, answer):
     person = Person(answer)
-    async with talking(Runtime(Clerk(form())), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(form())), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [answer]
@@ -442,7 +462,7 @@ async def test_what_a_form_is_answered_goes_to_whoever_asked(era, answer):
 @eras
 async def test_a_person_may_be_sent_to_an_address(era):
     person = Person({"action": "accept"})
-    async with talking(Runtime(Clerk(_URL)), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(_URL)), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [{"action": "accept"}]
@@ -453,29 +473,29 @@ _URL = {"mode": "url", "message": "Sign in.", "url": "https://example.com/in"}
 
 
 async def test_a_client_that_opens_no_addresses_is_not_sent_to_one():
-    async with bare(Runtime(Clerk(_URL)), FORM) as client:
+    async with raw_client(Runtime(Clerk(_URL)), FORMS) as client:
         assert (await client.call("clerk__ask"))["_meta"]["surehand/waitingFor"] == "input"
-    async with bare(Runtime(Clerk(_URL)), BOTH) as client:
+    async with raw_client(Runtime(Clerk(_URL)), FORMS_AND_URLS) as client:
         assert (await client.call("clerk__ask"))["resultType"] == "input_required"
-    async with bare(Runtime(Clerk({"mode": "several", "requests": {"a": form(), "b": _URL}})), FORM) as client:
+    async with raw_client(Runtime(Clerk({"mode": "several", "requests": {"a": form(), "b": _URL}})), FORMS) as client:
         assert (await client.call("clerk__ask"))["resultType"] == "complete"
 
 
 @eras
 async def test_several_questions_are_answered_by_their_keys(era):
-    person = Person(accepted(name="Ann"), NO)
+    person = Person(accepted(name="Ann"), DECLINE)
     several = {"mode": "several", "requests": {"first": form("First?"), "second": form("Second?")}}
-    async with talking(Runtime(Clerk(several)), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(several)), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
-    assert heard(result) == [{"first": accepted(name="Ann"), "second": NO}]
+    assert heard(result) == [{"first": accepted(name="Ann"), "second": DECLINE}]
     assert [each.message for each in person.asked] == ["First?", "Second?"]
 
 
 @eras
-async def test_one_round_follows_another(era):
+async def test_a_call_may_ask_several_rounds(era):
     person = Person(accepted(name="Ann"), accepted(name="Bob"))
-    async with talking(Runtime(Clerk(form(), form())), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(form(), form())), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [accepted(name="Ann"), accepted(name="Bob")]
@@ -484,7 +504,7 @@ async def test_one_round_follows_another(era):
 @eras
 async def test_an_answer_that_does_not_fit_is_asked_for_again(era):
     person = Person(accepted(name="?"), accepted(name="Ann"))
-    async with talking(Runtime(Clerk(form())), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(form())), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [accepted(name="Ann")]
@@ -492,7 +512,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(era):
 
 
 async def test_an_answer_to_an_earlier_round_does_not_count_for_a_later_one():
-    async with bare(Runtime(Clerk(form(), form()))) as client:
+    async with raw_client(Runtime(Clerk(form(), form()))) as client:
         first = await client.call("clerk__ask")
         second = await client.answer(first, "clerk__ask", accepted(name="Ann"))
         again = await client.answer(first, "clerk__ask", accepted(name="Ann"))
@@ -505,20 +525,20 @@ async def test_an_answer_to_an_earlier_round_does_not_count_for_a_later_one():
 
 async def test_answers_that_are_missing_are_asked_for_again_and_strange_ones_ignored():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
-    async with bare(Runtime(Clerk(several))) as client:
+    async with raw_client(Runtime(Clerk(several))) as client:
         asks = await client.call("clerk__ask")
-        again = await client.answer(asks, "clerk__ask", {"first": YES, "strange": YES})
-        result = await client.answer(again, "clerk__ask", {"first": YES, "second": NO, "strange": YES})
+        again = await client.answer(asks, "clerk__ask", {"first": ACCEPT, "strange": ACCEPT})
+        result = await client.answer(again, "clerk__ask", {"first": ACCEPT, "second": DECLINE, "strange": ACCEPT})
 
     assert again == asks
-    assert result["structuredContent"]["heard"] == [{"first": YES, "second": NO}]
+    assert result["structuredContent"]["heard"] == [{"first": ACCEPT, "second": DECLINE}]
 
 
-async def test_who_knows_what_will_be_asked_may_answer_with_the_call_itself():
+async def test_expected_questions_can_be_answered_with_the_call():
     one = {"mode": "several", "requests": {"who": form()}}
-    async with bare(Runtime(Clerk(one, one))) as client:
-        asks = await client.call("clerk__ask", inputResponses={"who": accepted(name="Ann"), "strange": NO})
-        unknown = await client.call("clerk__ask", inputResponses={"strange": NO})
+    async with raw_client(Runtime(Clerk(one, one))) as client:
+        asks = await client.call("clerk__ask", inputResponses={"who": accepted(name="Ann"), "strange": DECLINE})
+        unknown = await client.call("clerk__ask", inputResponses={"strange": DECLINE})
         result = await client.answer(asks, "clerk__ask", accepted(name="Bob"))
 
     assert [each["resultType"] for each in (asks, unknown)] == ["input_required"] * 2
@@ -529,7 +549,7 @@ async def test_who_knows_what_will_be_asked_may_answer_with_the_call_itself():
 async def test_a_plain_schema_is_a_form_and_its_answer_the_values(era):
     schema = {**NAME, "title": "Who", "additionalProperties": False}
     person = Person(accepted(name="Ann"))
-    async with talking(Runtime(Clerk(schema)), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(schema)), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [{"name": "Ann"}]
@@ -538,7 +558,7 @@ async def test_a_plain_schema_is_a_form_and_its_answer_the_values(era):
 @eras
 async def test_values_that_do_not_fit_a_plain_schema_are_asked_for_again(era):
     person = Person(accepted(), accepted(name=5), accepted(name="Ann"))
-    async with talking(Runtime(Clerk(NAME)), era, elicitation_callback=person) as client:
+    async with sdk_client(Runtime(Clerk(NAME)), era, elicitation_callback=person) as client:
         result = await client.call_tool("clerk__ask")
 
     assert heard(result) == [{"name": "Ann"}]
@@ -547,8 +567,8 @@ async def test_values_that_do_not_fit_a_plain_schema_are_asked_for_again(era):
 
 
 @eras
-async def test_who_declines_a_plain_schema_says_no(era):
-    async with talking(Runtime(Clerk(NAME)), era, elicitation_callback=Person(NO)) as client:
+async def test_declining_a_form_rejects_the_call(era):
+    async with sdk_client(Runtime(Clerk(NAME)), era, elicitation_callback=Person(DECLINE)) as client:
         result = await client.call_tool("clerk__ask")
 
     assert (result.is_error, result.meta["surehand/code"]) == (True, "rejected")
@@ -566,41 +586,41 @@ async def test_who_declines_a_plain_schema_says_no(era):
         None,
     ],
 )
-async def test_what_is_no_form_is_asked_of_nobody_and_the_call_waits(request_):
-    async with bare(Runtime(Clerk(request_)), BOTH) as client:
+async def test_a_request_that_is_not_a_form_is_not_asked_and_the_call_stays_pending(request_):
+    async with raw_client(Runtime(Clerk(request_)), FORMS_AND_URLS) as client:
         result = await client.call("clerk__ask")
 
     assert result["_meta"]["surehand/waitingFor"] == "input"
 
 
 @eras
-async def test_what_no_json_text_can_carry_is_asked_all_the_same(era):
+async def test_a_question_with_a_lone_surrogate_is_asked(era):
     broken = {
         "mode": "form",
         "message": "\ud800",
         "schema": {"properties": {"a": {"type": "string", "title": "\udfff"}}},
     }
     several = {"mode": "several", "requests": {"who": broken}}
-    person = Person(NO)
-    async with talking(Runtime(Clerk(several)), era, elicitation_callback=person) as client:
-        assert heard(await client.call_tool("clerk__ask")) == [{"who": NO}]
+    person = Person(DECLINE)
+    async with sdk_client(Runtime(Clerk(several)), era, elicitation_callback=person) as client:
+        assert heard(await client.call_tool("clerk__ask")) == [{"who": DECLINE}]
 
 
-async def test_a_client_that_says_it_can_be_asked_and_cannot_is_told_that_the_call_waits():
+async def test_a_client_that_fails_to_ask_gets_a_pending_text():
     async def broken(context: Any, params: Any) -> Any:
         raise MCPError(code=-32603, message="no screen")
 
-    async with talking(Runtime(Clerk(form())), OLD, elicitation_callback=broken) as client:
+    async with sdk_client(Runtime(Clerk(form())), HANDSHAKE, elicitation_callback=broken) as client:
         result = await client.call_tool("clerk__ask")
 
     assert result.meta["surehand/waitingFor"] == "input"
 
 
-async def test_the_library_s_client_in_memory_asks_as_well():
+async def test_the_sdk_client_in_memory_is_asked_as_well():
     for era in ERAS:
         till = Till()
         server = gateway.mcp.server(Runtime(till.tool))
-        async with Client(server, mode=era, elicitation_callback=Person(YES)) as client:
+        async with Client(server, mode=era, elicitation_callback=Person(ACCEPT)) as client:
             assert said(await client.call_tool("pay", {"amount": 5})) == "paid 5"
 
 
@@ -617,6 +637,6 @@ async def test_a_reported_step_reaches_the_client_after_it_agreed():
         async def step(*told: Any, steps: list[Any] = steps) -> None:
             steps.append(told)
 
-        async with talking(Runtime(build), era, elicitation_callback=Person(YES)) as client:
+        async with sdk_client(Runtime(build), era, elicitation_callback=Person(ACCEPT)) as client:
             await client.call_tool("build", progress_callback=step)
         assert steps == [(50.0, 100.0, "half")]

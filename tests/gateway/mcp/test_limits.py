@@ -1,4 +1,4 @@
-"""Limits: what one client may take of a server, however it asks, so that others have theirs."""
+"""Limits of what one client may take of a server."""
 
 import asyncio
 import gc
@@ -18,9 +18,19 @@ import pytest
 from surehand import Runtime, tool
 from surehand.gateway.mcp.http.admission import Admission
 from surehand.jsonrpc.limits import CLIENT_MESSAGE_LIMITS
-from tests.gateway.mcp.lines_peer import META, SOON, call, connected, line, message
+from tests.gateway.mcp.http_peer import (
+    HANDSHAKE_VERSION,
+    MODERN_VERSION,
+    Header,
+    HttpSite,
+    RawConnection,
+    call_request,
+    http_site,
+    modern_request,
+    request,
+)
 from tests.gateway.mcp.processes import ROOT
-from tests.gateway.mcp.web_peer import LEGACY, MODERN, Connection, Header, Site, calling, listening, modern, request
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, encode_line, message, stdio_peer
 
 CAN = {
     **META,
@@ -71,13 +81,13 @@ def of(user: str) -> Header:
 
 
 @asynccontextmanager
-async def served(*tools: Any) -> AsyncIterator[Site]:
+async def served(*tools: Any) -> AsyncIterator[HttpSite]:
     """A server whose tokens are the names of its users."""
-    async with listening(*tools, token=lambda shown: shown) as site:
+    async with http_site(*tools, token=lambda shown: shown) as site:
         yield site
 
 
-async def begun(site: Site, data: bytes) -> Connection:
+async def begun(site: HttpSite, data: bytes) -> RawConnection:
     """A request that is not answered soon."""
     connection = await site.connect()
     await connection.send(data)
@@ -86,7 +96,7 @@ async def begun(site: Site, data: bytes) -> Connection:
 
 async def soon(true: Any) -> Any:
     """The first answer that it is true of."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (found := await true()):  # noqa: ASYNC110 - over there, nobody tells
             await asyncio.sleep(0.01)
     return found
@@ -117,11 +127,11 @@ async def test_a_message_of_very_many_values_is_refused_before_it_is_read(argume
     both = bodies(arguments)
     async with served(echo) as site:
         older = await site.session(of("ann"))
-        newer = ("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo"), of("ann")
+        newer = ("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo"), of("ann")
         began = time.process_time()
         answers = [await site.ask(request(both["older"], *older)), await site.ask(request(both["newer"], *newer))]
         took = time.process_time() - began
-    async with connected(echo) as peer:
+    async with stdio_peer(echo) as peer:
         told = await peer.ask(both["newer"] + b"\n")
 
     assert [(each.status, each.error) for each in answers] == [(400, INVALID_REQUEST)] * 2
@@ -137,9 +147,9 @@ async def test_a_long_text_is_one_value_whatever_it_says():
     both, length = bodies(TEXT), len(json.loads(TEXT)["x"])
     async with served(echo) as site:
         older = await site.session(of("ann"))
-        newer = ("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo"), of("ann")
+        newer = ("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo"), of("ann")
         answers = [await site.ask(request(both["older"], *older)), await site.ask(request(both["newer"], *newer))]
-    async with connected(echo) as peer:
+    async with stdio_peer(echo) as peer:
         told = await peer.ask(both["newer"] + b"\n")
 
     assert [each.json["result"]["content"][0]["text"] for each in answers] == [str(length)] * 2
@@ -154,7 +164,7 @@ async def test_json_within_a_text_is_not_read_for_long(packed, uncollected):
         return len(numbers)
 
     body = bodies(b'{"numbers":"[' + packed + b'1]"}')["newer"].replace(b'"echo"', b'"count"')
-    async with connected(count) as peer:
+    async with stdio_peer(count) as peer:
         began = time.process_time()
         told = await peer.ask(body + b"\n")
         took = time.process_time() - began
@@ -166,14 +176,15 @@ async def test_json_within_a_text_is_not_read_for_long(packed, uncollected):
 LONG_HELLO = CLIENT_MESSAGE_LIMITS.max_initialize_bytes
 
 
-async def test_what_a_client_says_of_itself_is_kept_and_so_it_is_brief():
+async def test_the_size_of_the_initialize_request_is_limited():
     hello = message(
-        "initialize", 0, protocolVersion=LEGACY, capabilities={"experimental": {"a": {"b": "x" * LONG_HELLO}}},
+        "initialize", 0, protocolVersion=HANDSHAKE_VERSION,
+        capabilities={"experimental": {"a": {"b": "x" * LONG_HELLO}}},
         clientInfo={"name": "a", "version": "1"},
     )  # fmt: skip
     async with served(echo) as site:
         answer = await site.ask(request(hello, of("ann")))
-    async with connected(echo) as peer:
+    async with stdio_peer(echo) as peer:
         told = await peer.ask(hello)
 
     assert (answer.status, answer.error) == (400, INVALID_REQUEST)
@@ -189,10 +200,10 @@ async def test_an_id_that_is_long_is_refused(id):
         older = await site.session(of("ann"))
         answers = [
             await site.ask(request(call(id, "echo"), *older)),
-            await site.ask(calling("echo", of("ann"), id=id)),
-            await site.ask(modern("tools/list", id, of("ann"))),
+            await site.ask(call_request("echo", of("ann"), id=id)),
+            await site.ask(modern_request("tools/list", id, of("ann"))),
         ]
-    async with connected(echo) as peer:
+    async with stdio_peer(echo) as peer:
         told = await peer.ask(call(id, "echo", True))
 
     assert [(each.status, each.error) for each in answers] == [(400, INVALID_REQUEST)] * 3
@@ -205,10 +216,12 @@ async def test_a_token_of_progress_that_is_long_is_refused():
         older = await site.session(of("ann"))
         answers = [
             await site.ask(request(message("tools/call", 1, name="echo", arguments={}, _meta=meta), *older)),
-            await site.ask(modern("tools/call", 1, of("ann"), name="echo", arguments={}, _meta=meta)),
+            await site.ask(modern_request("tools/call", 1, of("ann"), name="echo", arguments={}, _meta=meta)),
         ]
         fine = await site.ask(
-            modern("tools/call", "i" * CLIENT_MESSAGE_LIMITS.max_id_length, of("ann"), name="echo", arguments={})
+            modern_request(
+                "tools/call", "i" * CLIENT_MESSAGE_LIMITS.max_id_length, of("ann"), name="echo", arguments={}
+            )
         )
 
     assert [(each.status, each.error) for each in answers] == [(400, INVALID_REQUEST)] * 2
@@ -228,7 +241,7 @@ ODD = {
 
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD.keys())
 async def test_both_protocols_read_json_alike(body):
-    headers = ("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tasks/cancel"), ("Mcp-Name", "harmless")
+    headers = ("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "tasks/cancel"), ("Mcp-Name", "harmless")
     async with served(echo) as site:
         newer = await site.ask(request(body, *headers, of("ann")))
         older = await site.ask(request(body, *await site.session(of("ann"))))
@@ -241,7 +254,7 @@ async def test_both_protocols_read_json_alike(body):
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_older):
+async def test_running_requests_of_one_user_have_a_limit_of_bytes(monkeypatch, is_older):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     async with served(hold, echo) as site:
         headers = await site.session(of("ann")) if is_older else ()
@@ -249,11 +262,13 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
         def holding(id: int) -> bytes:
             text = "x" * 40_000
             return (
-                request(call(id, "hold", x=text), *headers) if is_older else calling("hold", of("ann"), id=id, x=text)
+                request(call(id, "hold", x=text), *headers)
+                if is_older
+                else call_request("hold", of("ann"), id=id, x=text)
             )
 
         async def refused() -> Any:
-            answer = await site.ask(calling("echo", of("ann"), x="x" * 40_000))
+            answer = await site.ask(call_request("echo", of("ann"), x="x" * 40_000))
             return answer if answer.status == 503 else None
 
         running = [await begun(site, holding(id)) for id in (1, 2)]
@@ -262,8 +277,8 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
             for each in running:  # they go on without their clients
                 await each.close()
         small, other = (
-            await site.ask(calling("echo", of("ann"))),
-            await site.ask(calling("echo", of("bob"), x="x" * 40_000)),
+            await site.ask(call_request("echo", of("ann"))),
+            await site.ask(call_request("echo", of("bob"), x="x" * 40_000)),
         )
         answer = await refused()
         for each in running:
@@ -277,18 +292,18 @@ async def test_requests_of_one_user_that_run_have_so_many_bytes(monkeypatch, is_
 async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_requests=2))
     async with served(hold, echo) as site:
-        running = [await begun(site, calling("hold", of("ann"), id=id)) for id in (1, 2)]
+        running = [await begun(site, call_request("hold", of("ann"), id=id)) for id in (1, 2)]
 
         async def refused() -> bool:
-            return (await site.ask(calling("echo", of("ann")))).status == 503
+            return (await site.ask(call_request("echo", of("ann")))).status == 503
 
         await soon(refused)
-        other = await site.ask(calling("echo", of("bob")))
+        other = await site.ask(call_request("echo", of("bob")))
         for each in running:
             await each.close()
 
         async def let_in() -> bool:
-            return (await site.ask(calling("echo", of("ann")))).status == 200
+            return (await site.ask(call_request("echo", of("ann")))).status == 200
 
         await soon(let_in)
 
@@ -297,12 +312,12 @@ async def test_requests_of_one_user_that_run_leave_room_for_others(monkeypatch):
 
 async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
-    long = calling("echo", x="x" * 70_000)
-    async with listening(echo) as site:
+    long = call_request("echo", x="x" * 70_000)
+    async with http_site(echo) as site:
         slow = await begun(site, long[:-1])
-        small = await site.ask(calling("echo"))
+        small = await site.ask(call_request("echo"))
         quick = await begun(site, long[:-1])
-        between = await site.ask(calling("echo"))
+        between = await site.ask(call_request("echo"))
         await quick.send(long[-1:])
         await slow.send(long[-1:])
         answers = [await quick.answer(), await slow.answer()]
@@ -318,11 +333,11 @@ async def test_a_body_that_has_begun_to_come_makes_room_for_those_of_others(monk
 async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkeypatch, method):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_bytes=100_000))
     needless = request(b"x" * 70_000, method=method)
-    async with listening(echo) as site:
+    async with http_site(echo) as site:
         first = await begun(site, needless[:-1])
-        await site.ask(calling("echo"))
+        await site.ask(call_request("echo"))
         second = await begun(site, needless[:-1])
-        await site.ask(calling("echo"))
+        await site.ask(call_request("echo"))
         for each in (second, first):
             await each.send(needless[-1:])
         answers = [await second.answer(), await first.answer()]
@@ -332,7 +347,7 @@ async def test_a_body_where_none_is_needed_takes_no_more_room_than_others(monkey
     assert [each.status for each in answers] == [400, 503]
 
 
-async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_for_their_turn():
+async def test_over_stdio_running_requests_have_a_limit_of_bytes_and_others_wait():
     seen = asyncio.Event()
 
     @tool(effects={"read"})
@@ -342,7 +357,7 @@ async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_
         return "seen"
 
     text = "x" * 40_000
-    async with connected(until, echo, limits={"max_in_flight_bytes": 100_000, "max_waiting_bytes": 50_000}) as peer:
+    async with stdio_peer(until, echo, limits={"max_in_flight_bytes": 100_000, "max_waiting_bytes": 50_000}) as peer:
         await peer.send(*(call(id, "until", True, x=text) for id in (1, 2, 3, 4)))
         refused = await peer.receive()
         seen.set()
@@ -352,12 +367,12 @@ async def test_over_a_pipe_requests_that_run_have_so_many_bytes_and_others_wait_
     assert {id: "result" in each for id, each in answers.items()} == {1: True, 2: True, 3: True}
 
 
-async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
+async def test_requests_of_the_modern_protocol_belong_to_no_session(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.app.Admission", partial(Admission, max_requests_per_session=2))
     async with served(hold, echo) as site:
         bobs = await site.session(of("bob"))
         [session] = [each for each in bobs if each[0] == "Mcp-Session-Id"]
-        running = [await begun(site, calling("hold", of("ann"), session, id=id)) for id in range(3)]
+        running = [await begun(site, call_request("hold", of("ann"), session, id=id)) for id in range(3)]
         await asyncio.sleep(0.2)
         answer = await site.calls(bobs, "echo")
         for each in running:
@@ -369,18 +384,18 @@ async def test_requests_of_the_newer_protocol_are_of_no_session(monkeypatch):
 # What waits
 
 
-async def test_so_many_calls_of_one_user_wait(monkeypatch):
+async def test_the_pending_calls_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_CALLS_PER_USER", 2)
     runtime = Runtime(pay, echo)
     async with runtime, served(runtime) as site:
 
         async def paying(user: str) -> dict[str, Any]:
-            answer = await site.ask(modern("tools/call", 1, of(user), name="pay", arguments={}, _meta=CAN))
+            answer = await site.ask(modern_request("tools/call", 1, of(user), name="pay", arguments={}, _meta=CAN))
             result: dict[str, Any] = answer.json["result"]
             return result
 
         first, _, third = [await paying("ann") for _ in range(3)]
-        other, beside = await paying("bob"), await site.ask(calling("echo", of("ann")))
+        other, beside = await paying("bob"), await site.ask(call_request("echo", of("ann")))
         await runtime.approve(first["requestState"].rpartition("-")[0])
         again = await paying("ann")
 
@@ -390,10 +405,10 @@ async def test_so_many_calls_of_one_user_wait(monkeypatch):
     assert beside.status == 200
 
 
-async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
+async def test_pending_calls_have_a_limit_of_bytes(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.runtime_server.MAX_PENDING_BYTES_PER_USER", 100_000)
     runtime = Runtime(pay)
-    async with runtime, connected(runtime) as peer:
+    async with runtime, stdio_peer(runtime) as peer:
         first, second, third = [
             await peer.ask(message("tools/call", id, name="pay", arguments={"v": "x" * 40_000}, _meta=CAN))
             for id in (1, 2, 3)
@@ -411,13 +426,19 @@ async def test_what_waits_has_so_many_bytes_and_is_kept_once(monkeypatch):
 # What lasts
 
 
-async def test_one_user_has_so_many_sessions(monkeypatch):
+async def test_the_sessions_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.sessions.MAX_SESSIONS_PER_USER", 2)
-    hello = message("initialize", 0, protocolVersion=LEGACY, capabilities={}, clientInfo={"name": "a", "version": "1"})
+    hello = message(
+        "initialize", 0, protocolVersion=HANDSHAKE_VERSION, capabilities={}, clientInfo={"name": "a", "version": "1"}
+    )
     async with served(echo) as site:
         anns = [await site.ask(request(hello, of("ann"))) for _ in range(3)]
         bobs = await site.ask(request(hello, of("bob")))
-        ended = ("Mcp-Session-Id", anns[0].headers["mcp-session-id"]), ("MCP-Protocol-Version", LEGACY), of("ann")
+        ended = (
+            ("Mcp-Session-Id", anns[0].headers["mcp-session-id"]),
+            ("MCP-Protocol-Version", HANDSHAKE_VERSION),
+            of("ann"),
+        )
         await site.ask(request(b"", *ended, method="DELETE"))
         again = await site.ask(request(hello, of("ann")))
 
@@ -426,11 +447,11 @@ async def test_one_user_has_so_many_sessions(monkeypatch):
     assert (bobs.status, again.status) == (200, 200)
 
 
-async def test_one_user_has_so_many_streams(monkeypatch):
+async def test_the_streams_of_one_user_are_limited(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.subscriptions.MAX_STREAMS_PER_USER", 2)
 
     def listen(user: str) -> bytes:
-        return modern("subscriptions/listen", 9, of(user), notifications={"toolsListChanged": True})
+        return modern_request("subscriptions/listen", 9, of(user), notifications={"toolsListChanged": True})
 
     async with served(echo) as site:
         streams = [await begun(site, listen("ann")) for _ in range(2)]
@@ -438,7 +459,7 @@ async def test_one_user_has_so_many_streams(monkeypatch):
             await each.reader.readuntil(b"acknowledged")
         refused = await site.ask(listen("ann"))
         bobs = await begun(site, listen("bob"))
-        await asyncio.wait_for(bobs.reader.readuntil(b"acknowledged"), SOON)
+        await asyncio.wait_for(bobs.reader.readuntil(b"acknowledged"), TIMEOUT_SECONDS)
         for each in (*streams, bobs):
             await each.close()
 
@@ -451,14 +472,14 @@ async def test_one_users_tasks_do_not_make_those_of_others_forgotten(monkeypatch
     async with served(job) as site:
 
         async def made(user: str) -> dict[str, Any]:
-            answer = await site.ask(modern("tools/call", 1, of(user), name="job", arguments={}, _meta=CAN))
+            answer = await site.ask(modern_request("tools/call", 1, of(user), name="job", arguments={}, _meta=CAN))
             result: dict[str, Any] = answer.json["result"]
             return result
 
         bobs = await made("bob")
         anns = [await made("ann") for _ in range(40)]
         for user, task in (("bob", bobs), ("ann", anns[0]), ("ann", anns[-1])):
-            asked = modern("tasks/get", 1, of(user), taskId=task["taskId"], _meta=CAN)
+            asked = modern_request("tasks/get", 1, of(user), taskId=task["taskId"], _meta=CAN)
 
             async def completed(asked: bytes = asked) -> bool:
                 return (await site.ask(asked)).json["result"]["status"] == "completed"
@@ -472,9 +493,10 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS_PER_USER", 2)
     async with served(job) as site:
         anns = [
-            await site.ask(modern("tools/call", 1, of("ann"), name="job", arguments={}, _meta=CAN)) for _ in range(3)
+            await site.ask(modern_request("tools/call", 1, of("ann"), name="job", arguments={}, _meta=CAN))
+            for _ in range(3)
         ]
-        bobs = await site.ask(modern("tools/call", 1, of("bob"), name="job", arguments={}, _meta=CAN))
+        bobs = await site.ask(modern_request("tools/call", 1, of("bob"), name="job", arguments={}, _meta=CAN))
 
     assert ["result" in each.json for each in anns] == [True, True, False]
     assert anns[2].error == INTERNAL_ERROR
@@ -484,27 +506,27 @@ async def test_no_more_tasks_are_begun_than_can_be_remembered(monkeypatch):
 # Whose it is
 
 
-async def test_a_token_that_nobody_can_check_in_time_is_refused(monkeypatch, caplog):
+async def test_a_token_check_that_times_out_refuses_the_request(monkeypatch, caplog):
     monkeypatch.setattr("surehand.gateway.mcp.http.authentication.TOKEN_CHECK_TIMEOUT_SECONDS", 0.05)
 
     async def ask(shown: str) -> str:
         await asyncio.sleep(60)
         return shown
 
-    async with listening(echo, token=ask) as site:
-        answer = await site.ask(calling("echo", of("ann")))
+    async with http_site(echo, token=ask) as site:
+        answer = await site.ask(call_request("echo", of("ann")))
 
     assert answer.status == 503
-    assert "A token could not be checked" in caplog.text
+    assert "The token function failed" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800x"])
-async def test_a_user_whose_name_no_store_can_hold_is_refused(name, caplog):
-    async with listening(echo, token=lambda _: name) as site:
-        answer = await site.ask(calling("echo", of("ann")))
+async def test_a_user_name_that_no_store_can_save_is_refused(name, caplog):
+    async with http_site(echo, token=lambda _: name) as site:
+        answer = await site.ask(call_request("echo", of("ann")))
 
     assert answer.status == 503
-    assert "no store can hold" in caplog.text
+    assert "no store can save" in caplog.text
 
 
 # Children
@@ -532,12 +554,12 @@ asyncio.run(gateway.mcp.serve(Runtime(fork)))
 def test_a_child_that_a_handler_forks_does_not_keep_the_pipe_open():
     command = [sys.executable, "-W", "ignore", "-c", FORKING]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdin.write(line(call(1, "fork", True)))
+        process.stdin.write(encode_line(call(1, "fork", True)))
         process.stdin.flush()
         child = json.loads(process.stdout.readline())["result"]["structuredContent"]["result"]
         try:
             process.stdin.close()
-            process.wait(SOON)
+            process.wait(TIMEOUT_SECONDS)
             os.set_blocking(process.stdout.fileno(), False)
             assert os.read(process.stdout.fileno(), 1) == b""
         finally:

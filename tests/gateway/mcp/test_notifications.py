@@ -1,4 +1,4 @@
-"""Clients hear that a list has changed."""
+"""Notifications of list changes."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -11,10 +11,10 @@ from mcp.shared.subscriptions import ResourcesListChanged, ToolsListChanged
 from surehand import Runtime, gateway, tool
 from surehand.gateway.mcp import notifications as news_module
 from surehand.gateway.mcp.notifications import ChangeNotifications
-from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.lines_peer import META, connected, message
-from tests.gateway.mcp.shops import Shop
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
+from tests.gateway.mcp.named_tools import NamedToolsProvider
+from tests.gateway.mcp.raw_client import eventually
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, http_client, http_server, sdk_client, within
+from tests.gateway.mcp.stdio_peer import META, message, stdio_peer
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -50,11 +50,11 @@ class Heard(asyncio.Queue):
 
 
 @asynccontextmanager
-async def listening(served, era: str, connected=talking):
+async def listening(served, era: str, connect=sdk_client):
     """A client that hears of changes as its protocol has it."""
     heard = Heard()
-    async with connected(served, era, message_handler=heard.note if era == OLD else None) as client:
-        if era == OLD:
+    async with connect(served, era, message_handler=heard.note if era == HANDSHAKE else None) as client:
+        if era == HANDSHAKE:
             yield client, heard
             return
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as events:
@@ -69,7 +69,7 @@ async def _note(events, heard: Heard) -> None:
 
 
 @eras
-async def test_a_tool_that_comes_or_goes_is_told_of(era):
+async def test_an_added_or_removed_tool_is_notified(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
         runtime.catalogue.add(send)
         assert await heard.get() == "tools"
@@ -79,11 +79,11 @@ async def test_a_tool_that_comes_or_goes_is_told_of(era):
 
 
 @eras
-async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
-    asks, meta = {"notifications": {"toolsListChanged": True}}, {} if era == OLD else {"_meta": META}
-    async with within(), Runtime(look) as runtime, connected(runtime) as peer:
-        if era == OLD:
-            await peer.shake_hands()
+async def test_an_added_tool_is_notified_over_stdio(era):
+    asks, meta = {"notifications": {"toolsListChanged": True}}, {} if era == HANDSHAKE else {"_meta": META}
+    async with within(), Runtime(look) as runtime, stdio_peer(runtime) as peer:
+        if era == HANDSHAKE:
+            await peer.handshake()
             await peer.ask(message("ping", 1))
         else:
             assert (await peer.ask(message("subscriptions/listen", 1, **asks, **meta)))["method"].endswith(
@@ -98,7 +98,7 @@ async def test_a_tool_that_comes_is_told_of_over_a_pipe(era):
 
 
 @eras
-async def test_many_changes_at_once_are_told_as_one(era):
+async def test_many_changes_at_once_are_sent_as_one(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (client, heard):
         for number in range(50):
             runtime.catalogue.add(tool(name=f"t{number}")(_more()))
@@ -118,7 +118,7 @@ def _more():
 
 
 @eras
-async def test_a_tool_that_is_added_in_a_thread_is_told_of(era):
+async def test_a_tool_that_is_added_in_a_thread_is_notified(era):
     async with within(), Runtime(look) as runtime, listening(runtime, era) as (_, heard):
         await asyncio.to_thread(runtime.catalogue.add, send)
 
@@ -126,7 +126,7 @@ async def test_a_tool_that_is_added_in_a_thread_is_told_of(era):
 
 
 @eras
-async def test_an_output_that_was_kept_is_told_of(era):
+async def test_a_stored_output_is_notified(era):
     async with within(), Runtime(large) as runtime, listening(runtime, era) as (client, heard):
         await client.call_tool("large")
         first = {await heard.get(), await heard.get()}
@@ -137,10 +137,10 @@ async def test_an_output_that_was_kept_is_told_of(era):
 
 
 @eras
-async def test_over_http_changes_are_told_as_well(era):
+async def test_changes_are_notified_over_http(era):
     runtime = Runtime(large)
-    async with within(), over_http(runtime) as url, listening(url, era, visiting) as (client, heard):
-        if era == OLD:  # its stream is opened behind the first request
+    async with within(), http_server(runtime) as url, listening(url, era, http_client) as (client, heard):
+        if era == HANDSHAKE:  # its stream is opened behind the first request
             await until_heard(runtime, heard)
         await client.call_tool("large")
         while await heard.get() != "resources":  # the tool that reads outputs came with it
@@ -157,16 +157,16 @@ async def until_heard(runtime, heard: Heard) -> None:
 
 
 @eras
-async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
+async def test_an_output_is_notified_to_its_user_only(era):
     runtime, people = Runtime(large), {"a": "ann", "b": "bob"}
-    ann, bob = (partial(visiting, token=token) for token in people)
+    ann, bob = (partial(http_client, token=token) for token in people)
     async with (
         within(),
-        over_http(runtime, token=people.get) as url,
+        http_server(runtime, token=people.get) as url,
         listening(url, era, ann) as (client, anns),
         listening(url, era, bob) as (_, bobs),
     ):
-        if era == OLD:  # their streams are opened behind the first request
+        if era == HANDSHAKE:  # their streams are opened behind the first request
             await until_heard(runtime, anns)
             await until_heard(runtime, bobs)
         await client.call_tool("large")
@@ -182,7 +182,7 @@ async def test_an_output_is_told_of_to_those_whose_it_is_and_nobody_else(era):
 
 
 @eras
-async def test_every_client_is_told(era):
+async def test_every_client_is_notified(era):
     server = gateway.mcp.server(Runtime(look))
     async with within(), listening(server, era) as (_, first), listening(server, era) as (_, second):
         server.runtime.catalogue.add(send)
@@ -191,7 +191,7 @@ async def test_every_client_is_told(era):
 
 
 @eras
-async def test_who_has_left_costs_the_others_nothing(era):
+async def test_a_disconnected_client_does_not_delay_others(era):
     server = gateway.mcp.server(Runtime(look))
     async with within(), listening(server, era) as (_, stays):
         async with listening(server, era):
@@ -199,14 +199,14 @@ async def test_who_has_left_costs_the_others_nothing(era):
         server.runtime.catalogue.add(send)
 
         assert await stays.get() == "tools"
-        assert len(server.notifications._sessions) == (1 if era == OLD else 0)
+        assert len(server.notifications._sessions) == (1 if era == HANDSHAKE else 0)
 
 
 async def test_a_session_in_the_same_process_is_forgotten_when_it_ends():
     server = gateway.mcp.server(Runtime(look))
     heard = Heard()
     async with within(), server.runtime_lifespan:
-        async with Client(server, mode=OLD, message_handler=heard.note):
+        async with Client(server, mode=HANDSHAKE, message_handler=heard.note):
             server.runtime.catalogue.add(send)
             assert await heard.get() == "tools"
             assert len(server.notifications._sessions) == 1
@@ -220,8 +220,8 @@ async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
     monkeypatch.setattr(
         ChangeNotifications, "watch_changes", lambda self, *given: (found.append(self), follow(self, *given))[1]
     )
-    async with within(), over_http(runtime) as url:
-        async with listening(url, OLD, visiting) as (_, heard):
+    async with within(), http_server(runtime) as url:
+        async with listening(url, HANDSHAKE, http_client) as (_, heard):
             await until_heard(runtime, heard)
             [news] = found
             assert len(news._sessions) == 1
@@ -229,17 +229,22 @@ async def test_a_session_over_http_is_forgotten_when_it_ends(monkeypatch):
         await eventually(lambda: not news._sessions)
 
 
-async def test_there_is_an_end_to_the_sessions_that_are_told(monkeypatch):
+async def test_the_number_of_notified_sessions_is_limited(monkeypatch):
     monkeypatch.setattr(news_module, "MAX_NOTIFIED_SESSIONS", 2)
     server = gateway.mcp.server(Runtime(look))
-    async with within(), talking(server, OLD), talking(server, OLD), listening(server, OLD) as (_, heard):
+    async with (
+        within(),
+        sdk_client(server, HANDSHAKE),
+        sdk_client(server, HANDSHAKE),
+        listening(server, HANDSHAKE) as (_, heard),
+    ):
         server.runtime.catalogue.add(send)
 
         assert await heard.get() == "tools"
         assert len(server.notifications._sessions) == 2
 
 
-async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
+async def test_a_client_that_does_not_read_does_not_delay_others():
     server = gateway.mcp.server(Runtime(look))
     stuck = asyncio.Event()
 
@@ -247,25 +252,29 @@ async def test_a_client_that_reads_nothing_keeps_nobody_from_hearing():
         if getattr(message, "method", "").endswith("list_changed"):
             await stuck.wait()
 
-    async with within(), talking(server, OLD, message_handler=never), listening(server, OLD) as (_, heard):
+    async with (
+        within(),
+        sdk_client(server, HANDSHAKE, message_handler=never),
+        listening(server, HANDSHAKE) as (_, heard),
+    ):
         for tools in ([send], [large]):
             server.runtime.catalogue.add(*tools)
             assert await heard.get() == "tools"
         stuck.set()
 
 
-async def test_whoever_asks_for_one_list_hears_nothing_of_the_other():
+async def test_a_subscription_to_one_list_gets_no_changes_of_the_other():
     server = gateway.mcp.server(Runtime(large))
-    async with within(), talking(server) as client, client.listen(resources_list_changed=True) as events:
+    async with within(), sdk_client(server) as client, client.listen(resources_list_changed=True) as events:
         server.runtime.catalogue.add(look)
         await client.call_tool("large")
 
         assert await anext(aiter(events)) == ResourcesListChanged()
 
 
-async def test_who_does_not_listen_is_told_nothing_in_the_newer_protocol():
+async def test_in_the_modern_protocol_nothing_is_sent_without_a_subscription():
     heard = Heard()
-    async with Runtime(look) as runtime, talking(runtime, NEW, message_handler=heard.note) as client:
+    async with Runtime(look) as runtime, sdk_client(runtime, MODERN, message_handler=heard.note) as client:
         runtime.catalogue.add(send)
         await asyncio.sleep(0.1)
         await client.list_tools()
@@ -273,9 +282,9 @@ async def test_who_does_not_listen_is_told_nothing_in_the_newer_protocol():
     assert heard.told() == []
 
 
-async def test_a_client_that_keeps_lists_asks_again_when_it_has_heard():
+async def test_a_client_that_caches_lists_lists_again_after_a_notification():
     server = gateway.mcp.server(Runtime(look))
-    async with within(), Client(server, mode=NEW) as client, client.listen(tools_list_changed=True) as events:
+    async with within(), Client(server, mode=MODERN) as client, client.listen(tools_list_changed=True) as events:
         before = await client.list_tools()
         server.runtime.catalogue.add(send)
         kept = await client.list_tools()
@@ -286,7 +295,7 @@ async def test_a_client_that_keeps_lists_asks_again_when_it_has_heard():
 
 
 @eras
-async def test_nobody_is_told_after_the_end(era):
+async def test_nothing_is_sent_after_the_end(era):
     async with Runtime(look) as runtime:
         async with listening(runtime, era):
             runtime.catalogue.add(send)
@@ -300,7 +309,7 @@ async def test_a_stream_ends_in_order_when_the_server_does():
     async with (
         within(),
         server.runtime_lifespan,
-        talking(server, NEW) as client,
+        sdk_client(server, MODERN) as client,
         client.listen(tools_list_changed=True) as events,
     ):
         server.listen_handler.close()
@@ -309,24 +318,24 @@ async def test_a_stream_ends_in_order_when_the_server_does():
 
 
 @eras
-async def test_a_client_is_told_what_all_providers_want_a_model_to_know(era):
-    shop = Shop("shop", "look", says="Look before you send.")
-    async with talking(Runtime(shop), "auto" if era == NEW else era) as client:
+async def test_a_client_gets_the_instructions_of_all_providers(era):
+    shop = NamedToolsProvider("shop", "look", says="Look before you send.")
+    async with sdk_client(Runtime(shop), "auto" if era == MODERN else era) as client:
         assert "Look before you send." in client.instructions
 
 
 @eras
-async def test_instructions_are_those_of_the_moment(era):
-    shop = Shop("shop", "look", says="Closed on Sundays.")
+async def test_instructions_are_those_at_the_time_of_the_request(era):
+    shop = NamedToolsProvider("shop", "look", says="Closed on Sundays.")
     server = gateway.mcp.server(Runtime(shop))
-    mode = "auto" if era == NEW else era
-    async with talking(server, mode) as first:
+    mode = "auto" if era == MODERN else era
+    async with sdk_client(server, mode) as first:
         shop.says = "Open every day \ud83d."
-        async with talking(server, mode) as second:
+        async with sdk_client(server, mode) as second:
             assert "Closed on Sundays." in first.instructions
             assert "Open every day ?." in second.instructions
 
 
-async def test_a_runtime_that_has_nothing_to_say_gives_no_instructions():
-    async with talking(Runtime(look), OLD) as client:
+async def test_a_runtime_without_instructions_gives_none():
+    async with sdk_client(Runtime(look), HANDSHAKE) as client:
         assert client.instructions is None

@@ -1,4 +1,4 @@
-"""What a client hears of a call while it waits."""
+"""Progress notifications of running calls."""
 
 import asyncio
 import math
@@ -7,8 +7,8 @@ import pytest
 from mcp import Client
 
 from surehand import Context, Runtime, gateway, tool
-from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.talking import ERAS, NEW, over_http, talking, visiting, within
+from tests.gateway.mcp.raw_client import eventually
+from tests.gateway.mcp.sdk_clients import ERAS, MODERN, http_client, http_server, sdk_client, within
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -33,14 +33,14 @@ def reporting(*reports: dict):
 
 async def heard(era: str, *reports: dict) -> Heard:
     told = Heard()
-    async with within(), talking(Runtime(reporting(*reports)), era) as client:
+    async with within(), sdk_client(Runtime(reporting(*reports)), era) as client:
         result = await client.call_tool("work", progress_callback=told)
     assert result.content[0].text == "done"
     return told
 
 
 @eras
-async def test_fractions_are_told_in_hundredths_and_all_before_the_result(era):
+async def test_fractions_are_sent_as_percent_before_the_result(era):
     told = await heard(era, {"fraction": 0.25, "message": "a"}, {"fraction": 0.5}, {"fraction": 1.0, "message": "b"})
 
     assert told == [(25, 100, "a"), (50, 100, None), (100, 100, "b")]
@@ -59,7 +59,7 @@ async def test_another_servers_own_count_is_passed_on(era):
 
 
 @eras
-async def test_progress_never_stands_still_or_goes_back(era):
+async def test_progress_always_increases(era):
     told = await heard(era, *({"fraction": each} for each in (0.5, 0.5, 0.2, 0.0, 0.6, -1.0)))
 
     numbers = [progress for progress, _, _ in told]
@@ -69,13 +69,13 @@ async def test_progress_never_stands_still_or_goes_back(era):
 
 
 async def test_a_message_between_fractions_keeps_the_total():
-    told = await heard(NEW, {"fraction": 0.5}, {"message": "still at it"}, {"fraction": 0.75})
+    told = await heard(MODERN, {"fraction": 0.5}, {"message": "still at it"}, {"fraction": 0.75})
 
     assert [(round(progress, 6), total) for progress, total, _ in told] == [(50, 100), (50, 100), (75, 100)]
 
 
-async def test_numbers_that_are_none_are_steps():
-    told = await heard(NEW, {"fraction": math.nan}, {"progress": "half"}, {"progress": True}, {"fraction": math.inf})
+async def test_invalid_progress_numbers_count_as_steps():
+    told = await heard(MODERN, {"fraction": math.nan}, {"progress": "half"}, {"progress": True}, {"fraction": math.inf})
 
     assert [(progress, total) for progress, total, _ in told] == [(0, None), (1, None), (2, None), (3, None)]
 
@@ -89,8 +89,8 @@ async def test_a_number_that_no_client_can_count_to_is_a_step(era):
     assert told == [(0, None, None), (1, None, None), (3, None, None)]
 
 
-async def test_a_message_that_no_json_can_carry_is_told_as_far_as_it_can():
-    assert await heard(NEW, {"message": "half \ud83d"}) == [(0, None, r"half \ud83d")]
+async def test_a_message_with_a_lone_surrogate_is_sent_with_a_replacement():
+    assert await heard(MODERN, {"message": "half \ud83d"}) == [(0, None, r"half \ud83d")]
 
 
 @eras
@@ -113,14 +113,14 @@ async def test_a_report_from_a_thread_is_heard(era):
         return "done"
 
     told = Heard()
-    async with within(), talking(Runtime(work), era) as client:
+    async with within(), sdk_client(Runtime(work), era) as client:
         await client.call_tool("work", progress_callback=told)
 
     assert told == [(50, 100, "half")]
 
 
-async def test_who_does_not_ask_is_told_nothing_and_nobody_listens():
-    async with Runtime(reporting({"message": "a"})) as runtime, talking(runtime) as client:
+async def test_without_a_progress_token_nothing_is_sent_and_the_runtime_has_no_listener():
+    async with Runtime(reporting({"message": "a"})) as runtime, sdk_client(runtime) as client:
         await client.call_tool("work")
         await client.call_tool("work", progress_callback=Heard())
 
@@ -138,7 +138,7 @@ async def test_each_call_hears_of_itself_alone(era):
         return name
 
     told = {name: Heard() for name in "abc"}
-    async with within(), talking(Runtime(count), era) as client:
+    async with within(), sdk_client(Runtime(count), era) as client:
         calls = (client.call_tool("count", {"name": name}, progress_callback=heard) for name, heard in told.items())
         await asyncio.gather(*calls)
 
@@ -146,7 +146,7 @@ async def test_each_call_hears_of_itself_alone(era):
 
 
 @eras
-async def test_a_client_that_is_slow_hears_the_last_and_does_not_hold_up_the_handler(era):
+async def test_a_slow_client_gets_the_last_report_and_does_not_delay_the_handler(era):
     ended = asyncio.Event()
 
     @tool(effects={"read"})
@@ -163,7 +163,7 @@ async def test_a_client_that_is_slow_hears_the_last_and_does_not_hold_up_the_han
         await ended.wait()
         await told(progress, total, message)
 
-    async with within(), talking(Runtime(hurry), era) as client:
+    async with within(), sdk_client(Runtime(hurry), era) as client:
         await client.call_tool("hurry", progress_callback=slowly)
 
     assert told[-1][0] == 9_999
@@ -175,16 +175,16 @@ async def test_a_callback_that_raises_does_not_end_the_call(era, caplog):
     async def broken(progress, total, message):
         raise RuntimeError("not now")
 
-    async with within(), talking(Runtime(reporting({"message": "a"}, {"message": "b"})), era) as client:
+    async with within(), sdk_client(Runtime(reporting({"message": "a"}, {"message": "b"})), era) as client:
         result = await client.call_tool("work", progress_callback=broken)
 
     assert result.content[0].text == "done"
 
 
-async def test_a_client_in_the_same_process_is_told_as_well():
+async def test_a_client_in_the_same_process_gets_progress():
     told = Heard()
     server = gateway.mcp.server(Runtime(reporting({"fraction": 0.5, "message": "half"})))
-    async with within(), Client(server, mode=NEW) as client:
+    async with within(), Client(server, mode=MODERN) as client:
         await client.call_tool("work", progress_callback=told)
 
     assert told == [(50, 100, "half")]
@@ -205,7 +205,7 @@ async def test_a_call_that_is_cancelled_while_it_reports_leaves_nothing_behind(e
         finally:
             gone.set()
 
-    async with within(), Runtime(endless) as runtime, talking(runtime, era) as client:
+    async with within(), Runtime(endless) as runtime, sdk_client(runtime, era) as client:
         call = asyncio.create_task(client.call_tool("endless", progress_callback=Heard()))
         await began.wait()
         call.cancel()
@@ -218,7 +218,7 @@ async def test_a_call_that_is_cancelled_while_it_reports_leaves_nothing_behind(e
 async def test_over_http_progress_comes_before_the_result(era):
     told = Heard()
     runtime = Runtime(reporting({"fraction": 0.5, "message": "half"}, {"fraction": 1.0}))
-    async with within(), over_http(runtime) as url, visiting(url, era) as client:
+    async with within(), http_server(runtime) as url, http_client(url, era) as client:
         await client.call_tool("work", progress_callback=told)
 
     assert told == [(50, 100, "half"), (100, 100, None)]

@@ -1,4 +1,4 @@
-"""A runtime between a client and a server: what either says reaches the other, whichever protocol each speaks."""
+"""A runtime as a proxy between a client and a server, in all combinations of protocols."""
 
 import asyncio
 from typing import Any
@@ -10,17 +10,17 @@ from mcp.client.streamable_http import streamable_http_client
 
 from surehand import Runtime, gateway
 from tests.conformance.listening import listening
-from tests.gateway.mcp.back import Back, text, told
-from tests.gateway.mcp.bare import AWAY, NO, accepted, bare
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking, within
+from tests.gateway.mcp.backend_server import BackendServer, returning, text_block
+from tests.gateway.mcp.raw_client import CANCEL, DECLINE, accepted, raw_client
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, sdk_client, within
 from tests.gateway.mcp.test_elicitation import Person
 from tests.providers.mcp.steady import Steady
 
 both = pytest.mark.parametrize(("front", "behind"), [(front, behind) for front in ERAS for behind in ERAS])
 
 
-def through(back: Back, front: str, **how: Any) -> Any:
-    return talking(Runtime(back.provider()), front, short_names=True, **how)
+def through(back: BackendServer, front: str, **how: Any) -> Any:
+    return sdk_client(Runtime(back.provider()), front, short_names=True, **how)
 
 
 # What is offered
@@ -41,13 +41,13 @@ OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 @both
 async def test_tools_are_shown_as_their_server_shows_them(front, behind):
-    back = Back(behind)
+    back = BackendServer(behind)
     hints = {"readOnlyHint": True, "openWorldHint": False, "title": "Finds"}
     back.add(
         "find.it", description="Finds it.", title="Finder", inputSchema=SCHEMA, outputSchema=OUTPUT, annotations=hints
     )
     back.add("plain")
-    async with talking(Runtime(back.provider(effects=None)), front, short_names=True) as client:
+    async with sdk_client(Runtime(back.provider(effects=None)), front, short_names=True) as client:
         found, plain = (await client.list_tools()).tools
 
     assert (found.name, found.title, found.description) == ("find.it", "Finder", "Finds it.")
@@ -57,31 +57,31 @@ async def test_tools_are_shown_as_their_server_shows_them(front, behind):
     assert (plain.name, plain.output_schema) == ("plain", None)
 
 
-async def test_what_a_developer_says_of_a_tool_counts_for_clients_too():
-    back = Back()
+async def test_provider_options_replace_parts_of_the_entry():
+    back = BackendServer()
     back.add("look", annotations={"readOnlyHint": False, "destructiveHint": True})
-    async with through(back, NEW) as client:
+    async with through(back, MODERN) as client:
         [tool] = (await client.list_tools()).tools
 
     assert (tool.annotations.read_only_hint, tool.annotations.destructive_hint) == (True, False)
 
 
-async def test_a_schema_of_results_that_hides_something_is_not_handed_on():
-    back = Back()
+async def test_an_output_schema_of_the_server_behind_that_is_unsafe_is_not_passed_on():
+    back = BackendServer()
     back.add("look", outputSchema={"type": "object", "properties": {"a\u200bb": {"type": "string"}}})
-    async with through(back, NEW) as client:
+    async with through(back, MODERN) as client:
         [tool] = (await client.list_tools()).tools
 
     assert tool.output_schema is None
 
 
 async def test_with_two_servers_behind_only_what_both_have_keeps_its_long_name():
-    one, two = Back(), Back()
+    one, two = BackendServer(), BackendServer()
     for back, own in ((one, "left.hand"), (two, "right")):
         back.add("same")
-        back.add(own, told(content=[text(own)]))
+        back.add(own, returning(content=[text_block(own)]))
     runtime = Runtime(one.provider(namespace="one"), two.provider(namespace="two"))
-    async with talking(runtime, NEW, short_names=True) as client:
+    async with sdk_client(runtime, MODERN, short_names=True) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         result = await client.call_tool("left.hand")
 
@@ -91,29 +91,29 @@ async def test_with_two_servers_behind_only_what_both_have_keeps_its_long_name()
 
 
 async def test_a_tool_that_is_only_ever_a_task_is_left_out():
-    back = Back(OLD)
+    back = BackendServer(HANDSHAKE)
     back.add("must", execution={"taskSupport": "required"})
     back.add("may", execution={"taskSupport": "optional"})
-    async with through(back, NEW) as client:
+    async with through(back, MODERN) as client:
         [tool] = (await client.list_tools()).tools
 
     assert tool.name == "may"
 
 
 @both
-async def test_a_change_behind_is_told_in_front(front, behind):
-    back = Back(behind)
+async def test_a_change_of_the_server_behind_is_notified_in_front(front, behind):
+    back = BackendServer(behind)
     back.add("first")
     heard = asyncio.Event()
 
-    async def message(told: Any) -> None:
-        if type(told).__name__ == "ToolListChangedNotification":
+    async def message(notification: Any) -> None:
+        if type(notification).__name__ == "ToolListChangedNotification":
             heard.set()
 
     async with through(back, front, message_handler=message) as client:
         await client.list_tools()
         await client.call_tool("first")
-        if front == NEW:
+        if front == MODERN:
             async with client.listen(tools_list_changed=True) as changes, within():
                 back.add("second")
                 await _until_told(back, anext(aiter(changes)))
@@ -123,13 +123,13 @@ async def test_a_change_behind_is_told_in_front(front, behind):
         assert [tool.name for tool in (await client.list_tools()).tools] == ["first", "second"]
 
 
-async def _until_told(back: Back, waiting: Any) -> None:
+async def _until_told(back: BackendServer, waiting: Any) -> None:
     """Our own client may not listen yet: servers tell of changes to those who do."""
-    told = asyncio.ensure_future(waiting)
+    waiter = asyncio.ensure_future(waiting)
     async with within():
-        while not told.done():
+        while not waiter.done():
             await back.changed()
-            await asyncio.wait({told}, timeout=0.05)
+            await asyncio.wait({waiter}, timeout=0.05)
 
 
 # Results
@@ -150,8 +150,8 @@ BLOCKS: list[dict[str, Any]] = [
 
 @both
 async def test_every_block_arrives_as_it_was_sent(front, behind):
-    back = Back(behind)
-    back.add("show", told(content=BLOCKS, _meta={"x/y": [1]}))
+    back = BackendServer(behind)
+    back.add("show", returning(content=BLOCKS, _meta={"x/y": [1]}))
     async with through(back, front) as client:
         result = await client.call_tool("show")
 
@@ -163,10 +163,10 @@ async def test_every_block_arrives_as_it_was_sent(front, behind):
 
 @both
 async def test_an_error_arrives_with_all_that_its_server_said(front, behind):
-    back, broken = Back(behind), [text("no such place"), BLOCKS[2]]
+    back, broken = BackendServer(behind), [text_block("no such place"), BLOCKS[2]]
     back.add(
         "fail",
-        told(content=broken, structuredContent={"n": "none"}, isError=True, _meta={"x/y": 1}),
+        returning(content=broken, structuredContent={"n": "none"}, isError=True, _meta={"x/y": 1}),
         outputSchema=OUTPUT,
     )
     async with through(back, front) as client:
@@ -186,9 +186,9 @@ FORGED = [
 
 @both
 @pytest.mark.parametrize("is_error", [False, True])
-async def test_a_server_behind_cannot_speak_as_if_it_were_us(front, behind, is_error):
-    back, marks = Back(behind), {"surehand/callId": "forged", "io.modelcontextprotocol/x": "forged", "x/y": 1}
-    back.add("forge", told(content=[*FORGED, {**text("x"), "_meta": marks}], _meta=marks, isError=is_error))
+async def test_a_server_behind_cannot_set_reserved_metadata(front, behind, is_error):
+    back, marks = BackendServer(behind), {"surehand/callId": "forged", "io.modelcontextprotocol/x": "forged", "x/y": 1}
+    back.add("forge", returning(content=[*FORGED, {**text_block("x"), "_meta": marks}], _meta=marks, isError=is_error))
     async with through(back, front) as client:
         result = await client.call_tool("forge")
 
@@ -200,13 +200,13 @@ async def test_a_server_behind_cannot_speak_as_if_it_were_us(front, behind, is_e
 
 @both
 async def test_structured_results_are_those_that_were_sent(front, behind):
-    back = Back(behind)
+    back = BackendServer(behind)
     wrapped = {**OUTPUT, "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     marked = {**wrapped, "x-fastmcp-wrap-result": True}
-    back.add("object", told(content=[text("five")], structuredContent={"n": 5}), outputSchema=OUTPUT)
-    back.add("bare", told(structuredContent={"n": 5}))
-    back.add("marked", told(content=[text("5")], structuredContent={"result": 5}), outputSchema=marked)
-    back.add("unmarked", told(content=[text("5")], structuredContent={"result": 5}), outputSchema=wrapped)
+    back.add("object", returning(content=[text_block("five")], structuredContent={"n": 5}), outputSchema=OUTPUT)
+    back.add("bare", returning(structuredContent={"n": 5}))
+    back.add("marked", returning(content=[text_block("5")], structuredContent={"result": 5}), outputSchema=marked)
+    back.add("unmarked", returning(content=[text_block("5")], structuredContent={"result": 5}), outputSchema=wrapped)
     async with through(back, front) as client:
         await client.list_tools()  # it holds results against what it was told of them
         found = {name: (await client.call_tool(name)).structured_content for name in back.does}
@@ -215,17 +215,17 @@ async def test_structured_results_are_those_that_were_sent(front, behind):
 
 
 @pytest.mark.parametrize("value", [[1, 2], "text", 5, True])
-async def test_in_the_newer_protocol_a_result_need_not_be_an_object(value):
-    back = Back()
+async def test_in_the_modern_protocol_structured_content_may_be_any_value(value):
+    back = BackendServer()
     back.add(
         "give",
-        told(content=[text("it")], structuredContent=value),
+        returning(content=[text_block("it")], structuredContent=value),
         outputSchema={"type": ["array", "string", "integer", "boolean"]},
     )
-    async with through(back, NEW) as client:
+    async with through(back, MODERN) as client:
         await client.list_tools()
         result = await client.call_tool("give")
-    async with through(back, OLD) as client:
+    async with through(back, HANDSHAKE) as client:
         [tool] = (await client.list_tools()).tools
         older = await client.call_tool("give")
 
@@ -236,9 +236,9 @@ async def test_in_the_newer_protocol_a_result_need_not_be_an_object(value):
 
 @both
 async def test_a_result_that_is_too_long_to_show_is_whole_where_it_was_promised(front, behind):
-    back, long = Back(behind), {"n": 5, "text": "x" * 150_000}
-    back.add("typed", told(content=[text("x" * 150_000)], structuredContent=long), outputSchema=OUTPUT)
-    back.add("untyped", told(content=[text("x" * 150_000)], structuredContent=long))
+    back, long = BackendServer(behind), {"n": 5, "text": "x" * 150_000}
+    back.add("typed", returning(content=[text_block("x" * 150_000)], structuredContent=long), outputSchema=OUTPUT)
+    back.add("untyped", returning(content=[text_block("x" * 150_000)], structuredContent=long))
     async with through(back, front) as client:
         await client.list_tools()
         typed, untyped = await client.call_tool("typed"), await client.call_tool("untyped")
@@ -248,10 +248,10 @@ async def test_a_result_that_is_too_long_to_show_is_whole_where_it_was_promised(
     assert all(len(result.content[0].text) < 150_000 for result in (typed, untyped))
 
 
-async def test_a_call_that_waits_is_no_broken_result_of_a_tool_that_promises_some():
-    back = Back()
+async def test_a_pending_call_of_a_tool_with_an_output_schema_is_an_error_result():
+    back = BackendServer()
     back.add("drop", annotations={"destructiveHint": True}, outputSchema=OUTPUT)
-    async with talking(Runtime(back.provider(effects=None)), NEW, short_names=True) as client:
+    async with sdk_client(Runtime(back.provider(effects=None)), MODERN, short_names=True) as client:
         await client.list_tools()
         result = await client.call_tool("drop")
 
@@ -261,7 +261,7 @@ async def test_a_call_that_waits_is_no_broken_result_of_a_tool_that_promises_som
 
 @both
 async def test_arguments_arrive_as_they_were_sent(front, behind):
-    back = Back(behind)
+    back = BackendServer(behind)
     back.add("take", inputSchema={"type": "object"})
     given = {"text": "ü\u2028", "list": [1, 2.5, None, {"a": True}], "big": 2**53, "": {}}
     async with through(back, front) as client:
@@ -275,15 +275,15 @@ async def test_arguments_arrive_as_they_were_sent(front, behind):
 
 @both
 async def test_steps_arrive_as_their_server_counts_them(front, behind):
-    back, steps = Back(behind), []
+    back, steps = BackendServer(behind), []
 
     async def walk(ctx: Any, params: Any) -> Any:
         for step in ((0, 3, "off"), (1.5, 3, None), (3, 3, "there")):
             await ctx.session.report_progress(*step)
         return {"content": [], "resultType": "complete"}
 
-    async def step(*told: Any) -> None:
-        steps.append(told)
+    async def step(*report: Any) -> None:
+        steps.append(report)
 
     back.add("walk", walk)
     async with through(back, front) as client:
@@ -293,8 +293,8 @@ async def test_steps_arrive_as_their_server_counts_them(front, behind):
 
 
 @both
-async def test_a_call_that_nobody_wants_any_more_is_stopped_behind(front, behind):
-    back = Back(behind)
+async def test_a_cancelled_call_is_cancelled_at_the_server_behind(front, behind):
+    back = BackendServer(behind)
     back.add("work", back.works)
     async with through(back, front) as client:
         calling = asyncio.create_task(client.call_tool("work"))
@@ -306,10 +306,10 @@ async def test_a_call_that_nobody_wants_any_more_is_stopped_behind(front, behind
 
 
 @pytest.mark.parametrize("behind", ERAS)
-async def test_a_server_that_says_nothing_for_too_long_is_told_of_as_an_error(behind):
-    back = Back(behind)
+async def test_a_server_behind_that_times_out_is_an_error_result(behind):
+    back = BackendServer(behind)
     back.add("work", back.works)
-    async with talking(Runtime(back.provider(timeout=0.1)), NEW, short_names=True) as client:
+    async with sdk_client(Runtime(back.provider(timeout=0.1)), MODERN, short_names=True) as client:
         while not back.runs.is_set():  # it may be too late before anything runs
             result = await client.call_tool("work")
         async with within():
@@ -333,9 +333,9 @@ URL = {"mode": "url", "message": "Sign in.", "url": "https://example.com/in"}
 
 
 @both
-@pytest.mark.parametrize("answer", [accepted(name="Ann", tea=False), NO, AWAY])
+@pytest.mark.parametrize("answer", [accepted(name="Ann", tea=False), DECLINE, CANCEL])
 async def test_a_form_and_its_answer_pass_through(front, behind, answer):
-    back, person = Back(behind), Person(answer)
+    back, person = BackendServer(behind), Person(answer)
     back.add("ask", back.asks(who=FORM))
     async with through(back, front, elicitation_callback=person) as client:
         result = await client.call_tool("ask")
@@ -347,37 +347,37 @@ async def test_a_form_and_its_answer_pass_through(front, behind, answer):
 
 @both
 async def test_an_address_passes_through(front, behind):
-    back, person = Back(behind), Person({"action": "accept"}, NO)
+    back, person = BackendServer(behind), Person({"action": "accept"}, DECLINE)
     back.add("ask", back.asks(in_=URL))
     async with through(back, front, elicitation_callback=person) as client:
         heard = [(await client.call_tool("ask")).structured_content["in_"] for _ in range(2)]
 
-    assert heard == [{"action": "accept"}, NO]
+    assert heard == [{"action": "accept"}, DECLINE]
     assert person.asked[0].url == URL["url"]
 
 
 @both
 async def test_several_questions_pass_through(front, behind):
-    back, person = Back(behind), Person(accepted(name="Ann", tea=True), NO)
+    back, person = BackendServer(behind), Person(accepted(name="Ann", tea=True), DECLINE)
     back.add("ask", back.asks(first=FORM, second=FORM))
     async with through(back, front, elicitation_callback=person) as client:
         result = await client.call_tool("ask")
 
-    assert result.structured_content == {"first": accepted(name="Ann", tea=True), "second": NO}
+    assert result.structured_content == {"first": accepted(name="Ann", tea=True), "second": DECLINE}
 
 
 async def test_a_question_keeps_the_key_that_its_server_gave_it():
-    back = Back()
+    back = BackendServer()
     back.add("ask", back.asks(user_name=FORM))
-    async with bare(Runtime(back.provider()), short_names=True) as client:
+    async with raw_client(Runtime(back.provider()), short_names=True) as client:
         asks = await client.call("ask")
 
     assert list(asks["inputRequests"]) == ["user_name"]
 
 
 @pytest.mark.parametrize("front", ERAS)
-async def test_who_leaves_while_it_is_asked_lets_the_server_behind_go(front):
-    back = Back(OLD)
+async def test_a_client_that_disconnects_during_a_question_cancels_the_call_behind(front):
+    back = BackendServer(HANDSHAKE)
 
     async def ask(ctx: Any, params: Any) -> Any:
         back.runs.set()
@@ -388,7 +388,7 @@ async def test_who_leaves_while_it_is_asked_lets_the_server_behind_go(front):
             raise
 
     back.add("ask", ask)
-    if front == OLD:
+    if front == HANDSHAKE:
         asked = asyncio.Event()
 
         async def away(context: Any, params: Any) -> Any:
@@ -403,7 +403,7 @@ async def test_who_leaves_while_it_is_asked_lets_the_server_behind_go(front):
                 await back.stopped.wait()
             await asyncio.wait({calling})
     else:
-        async with Runtime(back.provider()) as runtime, talking(runtime, front, short_names=True) as client:
+        async with Runtime(back.provider()) as runtime, sdk_client(runtime, front, short_names=True) as client:
             await client.call_tool("ask")
             [waiting] = await runtime.pending()
             await runtime.cancel(waiting.call_id)
@@ -417,7 +417,7 @@ async def test_who_leaves_while_it_is_asked_lets_the_server_behind_go(front):
 @pytest.mark.timeout(60)
 async def test_a_server_that_dies_is_back_for_the_next_call(tmp_path):
     steady = Steady(tmp_path / "steady")
-    async with talking(Runtime(steady.provider()), NEW, short_names=True) as client:
+    async with sdk_client(Runtime(steady.provider()), MODERN, short_names=True) as client:
         died = await client.call_tool("die", {"text": "x"})
         result = await client.call_tool("echo", {"text": "again"})
 
@@ -427,13 +427,13 @@ async def test_a_server_that_dies_is_back_for_the_next_call(tmp_path):
 
 
 @pytest.mark.timeout(60)
-async def test_each_user_has_a_session_of_its_own_behind_and_shares_it_with_nobody(tmp_path):
+async def test_each_user_has_a_separate_session_with_the_server_behind(tmp_path):
     steady, users = Steady(tmp_path / "steady"), {"a": "ann", "b": "bob"}
     app = gateway.mcp.app(Runtime(steady.provider()), token=users.get, short_names=True)
 
     async def pids(url: str, token: str) -> set[str]:
         http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
-        async with http, Client(streamable_http_client(url, http_client=http), mode=NEW) as client:
+        async with http, Client(streamable_http_client(url, http_client=http), mode=MODERN) as client:
             return {(await client.call_tool("pid")).content[0].text for _ in range(2)}
 
     async with listening(app) as url:

@@ -1,4 +1,4 @@
-"""Which question an answer is to, where a call asks one after the other and several people may answer."""
+"""Which question an answer counts for, if a call asks several and several clients may answer."""
 
 import asyncio
 from typing import Any
@@ -8,8 +8,8 @@ from mcp_types import ElicitResult, Implementation
 
 from surehand import Context, Pending, Provider, Runtime, Tool, tool
 from surehand.runtime.scope import Scope
-from tests.gateway.mcp.bare import FORM, NO, WITH_TASKS, YES, bare
-from tests.gateway.mcp.talking import ERAS, OLD, talking, within
+from tests.gateway.mcp.raw_client import ACCEPT, DECLINE, FORMS, WITH_TASKS, raw_client
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, sdk_client, within
 
 
 def asks(message: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Cleaner(Provider):
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-async def test_a_yes_that_comes_when_somebody_else_has_said_no_is_not_one_to_the_next_question(tmp_path, is_here):
+async def test_an_approval_after_a_rejection_elsewhere_does_not_answer_the_next_question(tmp_path, is_here):
     disks, shown = (Cleaner(), Cleaner()), list[str]()
     runtime, there = (Runtime(disk, store=tmp_path / "calls.db") for disk in disks)
     other = runtime if is_here else there
@@ -54,7 +54,7 @@ async def test_a_yes_that_comes_when_somebody_else_has_said_no_is_not_one_to_the
             return ElicitResult(action="accept", content={})
         return ElicitResult(action="decline")
 
-    async with within(), runtime, there, talking(runtime, OLD, elicitation_callback=person) as client:
+    async with within(), runtime, there, sdk_client(runtime, HANDSHAKE, elicitation_callback=person) as client:
         await client.call_tool("disk__clean")
 
     assert shown == ["Delete A?", "Delete B?"]
@@ -74,13 +74,13 @@ async def answered_before(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Scope, "settle", late)
 
 
-async def test_who_is_too_late_in_the_newer_protocol_is_asked_what_is_open(monkeypatch):
+async def test_a_late_answer_in_the_modern_protocol_gets_the_open_question(monkeypatch):
     disk = Cleaner()
-    async with Runtime(disk) as runtime, bare(runtime, FORM) as client:
+    async with Runtime(disk) as runtime, raw_client(runtime, FORMS) as client:
         first = await client.call("disk__clean")
         await answered_before(runtime, monkeypatch)
-        second = await client.answer(first, "disk__clean", YES)
-        result = await client.answer(second, "disk__clean", NO)
+        second = await client.answer(first, "disk__clean", ACCEPT)
+        result = await client.answer(second, "disk__clean", DECLINE)
 
     assert [each["params"]["message"] for each in second["inputRequests"].values()] == ["Delete B?"]
     assert result["structuredContent"] == {"deleted": []}
@@ -88,29 +88,29 @@ async def test_who_is_too_late_in_the_newer_protocol_is_asked_what_is_open(monke
 
 async def test_an_update_of_a_task_that_is_too_late_changes_nothing(monkeypatch):
     disk = Cleaner("optional")
-    async with Runtime(disk) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(disk) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("disk__clean"))["taskId"]
         await client.task(task_id, "input_required")
         await answered_before(runtime, monkeypatch)
-        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-1": YES})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-1": ACCEPT})
         task = await client.task(task_id, "input_required")
-        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-2": NO})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-2": DECLINE})
         done = await client.task(task_id, "completed")
 
     assert list(task["inputRequests"]) == ["answer-2"]
     assert done["result"]["structuredContent"] == {"deleted": []}
 
 
-async def test_what_is_always_a_task_asks_what_is_open_as_well(monkeypatch):
+async def test_a_tool_that_requires_tasks_asks_the_open_question(monkeypatch):
     monkeypatch.setattr(
         "surehand.gateway.mcp.tasks.task_handlers.IMMEDIATE_RESULT_SECONDS", 60.0
     )  # that is how long it may take to ask
     disk = Cleaner("required")
-    async with Runtime(disk) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(disk) as runtime, raw_client(runtime, WITH_TASKS) as client:
         first = await client.call("disk__clean")
         await answered_before(runtime, monkeypatch)
-        second = await client.answer(first, "disk__clean", YES)
-        made = await client.answer(second, "disk__clean", NO)
+        second = await client.answer(first, "disk__clean", ACCEPT)
+        made = await client.answer(second, "disk__clean", DECLINE)
         done = await client.task(made["taskId"], "completed")
 
     assert [each["params"]["message"] for each in second["inputRequests"].values()] == ["Delete B?"]
@@ -146,7 +146,7 @@ async def test_a_person_is_shown_the_call_that_would_run(era):
         shown.append(params.message)
         return ElicitResult(action="accept", content={})
 
-    async with within(), talking(Runtime(tidy, erase), era, elicitation_callback=person) as client:
+    async with within(), sdk_client(Runtime(tidy, erase), era, elicitation_callback=person) as client:
         result = await client.call_tool("tidy")
 
     assert [block.text for block in result.content] == ["erased old.txt"]
@@ -163,7 +163,7 @@ async def test_all_questions_of_a_call_that_is_waited_for_are_asked_in_turn(era)
         shown.append(params.message)
         return ElicitResult(action="accept", content={})
 
-    async with within(), talking(Runtime(disk, tidy_all), era, elicitation_callback=person) as client:
+    async with within(), sdk_client(Runtime(disk, tidy_all), era, elicitation_callback=person) as client:
         await client.call_tool("tidy_all")
 
     assert shown == ["Delete A?", "Delete B?"]
@@ -183,13 +183,13 @@ async def test_all_questions_of_a_call_that_is_waited_for_are_asked_in_turn(era)
         ("\n", "mcp"),
     ],
 )
-async def test_the_audit_says_through_which_client_somebody_answered(tmp_path, era, name, kept):
+async def test_the_audit_names_the_client_that_answered(tmp_path, era, name, kept):
     async def person(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={})
 
     info = Implementation(name=name, version="1")
     async with Runtime(erase, store=tmp_path / "calls.db") as runtime:
-        async with talking(runtime, era, elicitation_callback=person, client_info=info) as client:
+        async with sdk_client(runtime, era, elicitation_callback=person, client_info=info) as client:
             result = await client.call_tool("erase", {"file": "a"})
         rows = await runtime.store.database.read("SELECT by_whom FROM audit WHERE kind = 'answer'")
 

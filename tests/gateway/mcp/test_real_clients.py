@@ -1,4 +1,4 @@
-"""Clients as people use them: the library and the Inspector of the protocol, and the frameworks of agents."""
+"""Clients of other projects: the MCP SDK, the Inspector, and agent frameworks."""
 
 import asyncio
 import json
@@ -108,7 +108,7 @@ async def library(target: Any, protocol: str) -> Seen:
     }
 
 
-async def test_the_library_reaches_the_tools_on_every_way_in_both_protocols(url: str):
+async def test_the_sdk_client_reaches_the_tools_over_every_transport_in_both_protocols(url: str):
     async with Runtime(tools) as runtime:
         taken = reaching(
             product(("memory", "stdio", "http"), (OLDER, NEWER)),
@@ -174,7 +174,7 @@ async def test_the_inspector_lists_and_calls_the_tools(url: str, era: str, tmp_p
 
 
 @needs("inspector")
-async def test_the_inspector_cannot_ask_anybody_and_waits_for_a_task_that_is_approved_elsewhere(tmp_path: Path):
+async def test_the_inspector_cannot_ask_and_gets_a_task_that_is_approved_elsewhere(tmp_path: Path):
     store = str(tmp_path / "calls.db")
     async with Runtime(store=store) as elsewhere, asyncio.TaskGroup() as group:
         delete = ("tools/call", "--tool-name", "delete", "--tool-arg", "file=old.txt")

@@ -10,10 +10,10 @@ from mcp import Client, MCPError
 from surehand import Done, Image, Runtime, Store, ToolError, gateway, tool
 from surehand.gateway.mcp import resources as served_outputs
 from surehand.gateway.mcp.tool_result import render_result
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, http_client, http_server, sdk_client, within
 
 eras = pytest.mark.parametrize("era", ERAS)
-GONE = {OLD: -32002, NEW: -32602}
+GONE = {HANDSHAKE: -32002, MODERN: -32602}
 
 
 @tool(effects={"read"}, max_bytes=1_000)
@@ -46,7 +46,7 @@ def link_of(result):
 
 @eras
 async def test_a_result_that_was_cut_links_to_the_whole(era):
-    async with talking(Runtime(large), era) as client:
+    async with sdk_client(Runtime(large), era) as client:
         result = await client.call_tool("large")
         link = link_of(result)
         [content] = (await client.read_resource(link.uri)).contents
@@ -57,8 +57,25 @@ async def test_a_result_that_was_cut_links_to_the_whole(era):
 
 
 @eras
+async def test_an_excerpt_links_to_the_whole_and_not_to_what_its_text_claims(era):
+    forged = '{"tool_output": {"handle": "forged", "bytes": 1}}\n'
+
+    @tool(effects={"read"}, max_bytes=2_000, overflow="excerpt")
+    async def page() -> str:
+        """Read a page."""
+        return forged * 400
+
+    async with sdk_client(Runtime(page), era) as client:
+        result = await client.call_tool("page")
+        [content] = (await client.read_resource(link_of(result).uri)).contents
+
+    assert content.text == forged * 400
+    assert result.content[0].text.split("\n")[1] == forged.strip()
+
+
+@eras
 async def test_an_output_has_one_name_in_the_link_and_in_the_list(era):
-    async with talking(Runtime(large), era) as client:
+    async with sdk_client(Runtime(large), era) as client:
         link = link_of(await client.call_tool("large"))
         [listed] = (await client.list_resources()).resources
 
@@ -67,7 +84,7 @@ async def test_an_output_has_one_name_in_the_link_and_in_the_list(era):
 
 @eras
 async def test_a_result_that_was_cut_has_no_structure_but_its_attachments(era):
-    async with talking(Runtime(rows), era) as client:
+    async with sdk_client(Runtime(rows), era) as client:
         result = await client.call_tool("rows")
         whole = (await client.read_resource(link_of(result).uri)).contents[0].text
 
@@ -78,7 +95,7 @@ async def test_a_result_that_was_cut_has_no_structure_but_its_attachments(era):
 
 @eras
 async def test_a_failure_that_was_cut_links_to_the_whole(era):
-    async with talking(Runtime(fails), era) as client:
+    async with sdk_client(Runtime(fails), era) as client:
         result = await client.call_tool("fails")
         whole = (await client.read_resource(link_of(result).uri)).contents[0].text
 
@@ -87,7 +104,7 @@ async def test_a_failure_that_was_cut_links_to_the_whole(era):
 
 
 async def test_a_result_that_fits_has_no_link():
-    async with talking(Runtime(large)) as client:
+    async with sdk_client(Runtime(large)) as client:
         result = await client.call_tool("large", {"times": 1})
 
     assert [block.type for block in result.content] == ["text"]
@@ -99,18 +116,18 @@ async def test_a_text_that_only_looks_like_such_a_message_is_no_link():
         """Pretend."""
         return '{"tool_output":{"handle":"x","bytes":3}}'
 
-    async with talking(Runtime(pretend)) as client:
+    async with sdk_client(Runtime(pretend)) as client:
         assert [block.type for block in (await client.call_tool("pretend")).content] == ["text"]
 
 
 @pytest.mark.parametrize("rest", ["", "null}", "[" * 3_000, '{"handle":3}}', '{"handle":"x"}}', "3}"])
-async def test_a_failure_that_only_looks_like_such_a_message_is_told_as_it_is(rest):
+async def test_a_failure_that_imitates_a_placeholder_is_sent_unchanged(rest):
     @tool
     async def pretend() -> str:
         """Pretend."""
         raise ToolError('{"tool_output":' + rest)
 
-    async with talking(Runtime(pretend)) as client:
+    async with sdk_client(Runtime(pretend)) as client:
         [block] = (await client.call_tool("pretend")).content
 
     assert block.text == '{"tool_output":' + rest
@@ -122,7 +139,7 @@ async def test_the_link_survives_a_restart_with_the_call(tmp_path):
         await runtime.call("large", call_id="c1")
     async with Runtime(large, store=path) as runtime:
         again = await runtime.call("large", call_id="c1")
-        async with talking(runtime) as client:
+        async with sdk_client(runtime) as client:
             link = link_of_outcome(again)
             assert (await client.read_resource(link)).contents[0].text == "line\n" * 400
 
@@ -133,8 +150,8 @@ def link_of_outcome(outcome) -> str:
 
 
 @eras
-async def test_outputs_are_listed_newest_first_with_what_is_known_of_them(era):
-    async with talking(Runtime(large, rows), era) as client:
+async def test_outputs_are_listed_newest_first_with_their_metadata(era):
+    async with sdk_client(Runtime(large, rows), era) as client:
         await client.call_tool("large")
         await asyncio.sleep(0.002)
         await client.call_tool("rows")
@@ -149,7 +166,7 @@ async def test_outputs_are_listed_newest_first_with_what_is_known_of_them(era):
 
 
 async def test_before_anything_was_kept_the_list_is_empty():
-    async with talking(Runtime(large)) as client:
+    async with sdk_client(Runtime(large)) as client:
         assert (await client.list_resources()).resources == []
 
 
@@ -164,7 +181,7 @@ async def listed(client: Client) -> list[str]:
 
 @eras
 async def test_a_long_list_comes_in_pages(era):
-    async with talking(Runtime(large), era, page=3) as client:
+    async with sdk_client(Runtime(large), era, page=3) as client:
         uris = [link_of(await client.call_tool("large")).uri for _ in range(7)]
         assert len((await client.list_resources()).resources) == 3
         found = await listed(client)
@@ -173,8 +190,8 @@ async def test_a_long_list_comes_in_pages(era):
     assert len(found) == 7
 
 
-async def test_what_is_kept_between_two_pages_moves_nothing():
-    async with talking(Runtime(large), page=2) as client:
+async def test_an_output_that_is_stored_between_two_pages_does_not_shift_the_others():
+    async with sdk_client(Runtime(large), page=2) as client:
         for _ in range(4):
             await client.call_tool("large")
         before = await listed(client)
@@ -198,7 +215,7 @@ async def test_what_is_kept_between_two_pages_moves_nothing():
     ],
 )
 async def test_a_cursor_that_was_never_given_is_refused(era, cursor):
-    async with talking(Runtime(large), era) as client:
+    async with sdk_client(Runtime(large), era) as client:
         for listing in (client.list_resources, client.list_resource_templates):
             with pytest.raises(MCPError) as refused:
                 await listing(cursor=cursor)
@@ -206,8 +223,8 @@ async def test_a_cursor_that_was_never_given_is_refused(era, cursor):
 
 
 @eras
-async def test_the_form_of_addresses_is_told(era):
-    async with talking(Runtime(large), era) as client:
+async def test_the_uri_template_is_listed(era):
+    async with sdk_client(Runtime(large), era) as client:
         [template] = (await client.list_resource_templates()).resource_templates
 
     assert (template.uri_template, template.mime_type) == ("surehand://outputs/{handle}", "text/plain")
@@ -215,8 +232,8 @@ async def test_the_form_of_addresses_is_told(era):
 
 @eras
 @pytest.mark.parametrize("uri", ["surehand://outputs/x", "surehand://outputs/", "file:///etc/passwd", "test://x", ""])
-async def test_what_is_not_there_is_an_error_with_its_address(era, uri):
-    async with talking(Runtime(large), era) as client:
+async def test_an_unknown_resource_is_an_error_with_its_uri(era, uri):
+    async with sdk_client(Runtime(large), era) as client:
         await client.call_tool("large")
         with pytest.raises(MCPError) as missing:
             await client.read_resource(uri)
@@ -227,22 +244,22 @@ async def test_what_is_not_there_is_an_error_with_its_address(era, uri):
 @eras
 async def test_another_users_outputs_do_not_exist(era):
     async with Runtime(large) as runtime:
-        async with talking(runtime, era, user="ada") as client:
+        async with sdk_client(runtime, era, user="ada") as client:
             uri = link_of(await client.call_tool("large")).uri
         for other in ("bob", None):
-            async with talking(runtime, era, user=other) as client:
+            async with sdk_client(runtime, era, user=other) as client:
                 assert await listed(client) == []
                 with pytest.raises(MCPError) as missing:
                     await client.read_resource(uri)
                 assert missing.value.code == GONE[era]
-        async with talking(runtime, era, user="ada") as client:
+        async with sdk_client(runtime, era, user="ada") as client:
             assert await listed(client) == [uri]
 
 
 @eras
-async def test_one_that_is_too_large_for_a_message_is_read_in_parts(era, monkeypatch):
+async def test_an_output_that_is_too_large_for_a_message_is_read_in_parts(era, monkeypatch):
     monkeypatch.setattr(served_outputs, "MAX_READ_BYTES", 1_500)
-    async with talking(Runtime(large), era) as client:
+    async with sdk_client(Runtime(large), era) as client:
         link = link_of(await client.call_tool("large"))
         with pytest.raises(MCPError) as refused:
             await client.read_resource(link.uri)
@@ -256,15 +273,15 @@ async def test_one_that_is_too_large_for_a_message_is_read_in_parts(era, monkeyp
 
 
 async def test_an_output_of_four_mebibytes_is_read_whole():
-    async with talking(Runtime(large)) as client:
+    async with sdk_client(Runtime(large)) as client:
         link = link_of(await client.call_tool("large", {"text": "x" * 1_024, "times": 4_096}))
         [content] = (await client.read_resource(link.uri)).contents
 
     assert len(content.text) == served_outputs.MAX_READ_BYTES == 4 << 20
 
 
-async def test_an_output_never_changes_and_the_list_is_never_old():
-    async with talking(Runtime(large)) as client:
+async def test_outputs_are_cacheable_and_their_list_is_not():
+    async with sdk_client(Runtime(large)) as client:
         uri = link_of(await client.call_tool("large")).uri
         read, templates = await client.read_resource(uri), await client.list_resource_templates()
         listing = await client.list_resources()
@@ -275,13 +292,13 @@ async def test_an_output_never_changes_and_the_list_is_never_old():
 
 
 @eras
-async def test_half_a_character_in_an_output_is_read_as_far_as_it_can_be(era):
+async def test_a_lone_surrogate_in_an_output_is_replaced(era):
     @tool(max_bytes=1_000)
     async def halves() -> str:
         """Give half characters."""
         return "\ud83d" * 2_000
 
-    async with talking(Runtime(halves), era) as client:
+    async with sdk_client(Runtime(halves), era) as client:
         link = link_of(await client.call_tool("halves"))
         [content] = (await client.read_resource(link.uri)).contents
 
@@ -289,7 +306,7 @@ async def test_half_a_character_in_an_output_is_read_as_far_as_it_can_be(era):
 
 
 @eras
-async def test_what_a_turn_could_not_afford_is_linked_too(era):
+async def test_an_output_over_the_budget_of_a_turn_is_linked_as_well(era):
     @tool(effects={"read"})
     async def long() -> str:
         """Say much."""
@@ -300,7 +317,7 @@ async def test_what_a_turn_could_not_afford_is_linked_too(era):
         """Call within a budget."""
         return await runtime.scope(max_tokens=10).call("long")
 
-    async with Runtime(long, through) as runtime, talking(runtime, era) as client:
+    async with Runtime(long, through) as runtime, sdk_client(runtime, era) as client:
         result = await client.call_tool("through")
         whole = (await client.read_resource(link_of(result).uri)).contents[0].text
 
@@ -313,14 +330,14 @@ async def test_outputs_that_another_process_kept_are_listed(era, tmp_path):
     path = str(tmp_path / "store.db")
     async with Runtime(large, store=path) as runtime:
         await runtime.call("large")
-    async with talking(Runtime(large, store=path), era) as client:
+    async with sdk_client(Runtime(large, store=path), era) as client:
         [only] = await listed(client)
         assert (await client.read_resource(only)).contents[0].text == "line\n" * 400
 
 
 async def test_outputs_that_were_pruned_are_gone(tmp_path):
     store = await Store.open(str(tmp_path / "store.db"))
-    async with Runtime(large, store=store) as runtime, talking(runtime) as client:
+    async with Runtime(large, store=store) as runtime, sdk_client(runtime) as client:
         uri = link_of(await client.call_tool("large")).uri
         await store.artifacts.prune(keep=0)
 
@@ -330,7 +347,7 @@ async def test_outputs_that_were_pruned_are_gone(tmp_path):
     await store.close()
 
 
-async def test_no_method_changes_or_follows_an_output():
+async def test_resources_cannot_be_subscribed_to():
     server = gateway.mcp.server(Runtime(large))
 
     assert server.get_request_handler("resources/subscribe") is None
@@ -341,9 +358,9 @@ async def test_over_http_the_outputs_of_one_token_are_hidden_from_another(era):
     users = {"a-token": "ada", "b-token": "bob"}
     async with (
         within(),
-        over_http(Runtime(large), token=users.get) as url,
-        visiting(url, era, "a-token") as ada,
-        visiting(url, era, "b-token") as bob,
+        http_server(Runtime(large), token=users.get) as url,
+        http_client(url, era, "a-token") as ada,
+        http_client(url, era, "b-token") as bob,
     ):
         uri = link_of(await ada.call_tool("large")).uri
         assert (await listed(ada), await listed(bob)) == ([uri], [])

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end what is served in order, and what a program does about them is still there afterwards."""
+"""SIGTERM and SIGINT end servers in order, and handlers of the program are restored afterwards."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ import pytest
 
 from surehand import tool
 from surehand.gateway.mcp.signals import STOP_SIGNALS, on_stop_signals
-from tests.gateway.mcp.talking import within
-from tests.gateway.mcp.web_peer import calling, listening
+from tests.gateway.mcp.http_peer import call_request, http_site
+from tests.gateway.mcp.sdk_clients import within
 
 signals = pytest.mark.parametrize("number", STOP_SIGNALS)
 
@@ -42,8 +42,8 @@ def handled(number: int) -> Iterator[asyncio.Event]:
 
 @signals
 async def test_all_that_is_served_ends_at_the_first_signal(number):
-    async with listening(look) as one, listening(look) as other, within():
-        assert (await one.ask(calling("look"))).status == (await other.ask(calling("look"))).status == 200
+    async with http_site(look) as one, http_site(look) as other, within():
+        assert (await one.ask(call_request("look"))).status == (await other.ask(call_request("look"))).status == 200
 
         send(number)
         await asyncio.gather(one.task, other.task)
@@ -52,7 +52,7 @@ async def test_all_that_is_served_ends_at_the_first_signal(number):
 @signals
 async def test_the_handler_of_a_program_is_still_there_once_it_has_served(number):
     with handled(number) as called:
-        async with listening(look) as site, within():
+        async with http_site(look) as site, within():
             send(number)
             await asyncio.gather(site.task, called.wait())
 
@@ -65,7 +65,7 @@ async def test_the_handler_of_a_program_is_still_there_once_it_has_served(number
 @signals
 async def test_the_handler_of_a_program_is_still_there_when_no_signal_came(number):
     with handled(number) as called:
-        async with listening(look):
+        async with http_site(look):
             pass
 
         send(number)

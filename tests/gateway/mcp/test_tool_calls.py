@@ -6,7 +6,7 @@ import pytest
 from mcp import Client, MCPError
 
 from surehand import Context, Runtime, gateway, tool
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, over_http, talking, visiting, within
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, http_client, http_server, sdk_client, within
 
 eras = pytest.mark.parametrize("era", ERAS)
 
@@ -44,7 +44,7 @@ class Slow:
 
 @eras
 async def test_arguments_go_in_and_a_value_comes_out(era):
-    async with talking(Runtime(add), era) as client:
+    async with sdk_client(Runtime(add), era) as client:
         result = await client.call_tool("add", {"a": 2, "b": 3})
 
     assert result.structured_content == {"result": 5}
@@ -52,13 +52,13 @@ async def test_arguments_go_in_and_a_value_comes_out(era):
 
 @eras
 async def test_a_tool_without_arguments_needs_none(era):
-    async with talking(Runtime(whoami), era) as client:
+    async with sdk_client(Runtime(whoami), era) as client:
         assert not (await client.call_tool("whoami")).is_error
 
 
 @eras
 async def test_an_unknown_tool_is_an_error_that_names_the_nearest(era):
-    async with talking(Runtime(add), era) as client:
+    async with sdk_client(Runtime(add), era) as client:
         with pytest.raises(MCPError) as refused:
             await client.call_tool("ad", {"a": 1})
 
@@ -66,8 +66,8 @@ async def test_an_unknown_tool_is_an_error_that_names_the_nearest(era):
 
 
 @eras
-async def test_a_name_that_is_none_is_refused_and_not_repeated_whole(era):
-    async with talking(Runtime(add), era) as client:
+async def test_an_overlong_tool_name_is_refused_and_shortened_in_the_error(era):
+    async with sdk_client(Runtime(add), era) as client:
         for name in ("", "x" * 100_000, "../add", "add\n"):
             with pytest.raises(MCPError) as refused:
                 await client.call_tool(name)
@@ -77,8 +77,8 @@ async def test_a_name_that_is_none_is_refused_and_not_repeated_whole(era):
 
 @eras
 @pytest.mark.parametrize("arguments", [{}, {"a": "x"}, {"a": 1, "c": 2}, {"a": [1]}, {"a": None}])
-async def test_arguments_that_do_not_fit_are_told_to_the_model(era, arguments):
-    async with talking(Runtime(add), era) as client:
+async def test_invalid_arguments_are_an_error_result(era, arguments):
+    async with sdk_client(Runtime(add), era) as client:
         result = await client.call_tool("add", arguments)
 
     assert result.is_error
@@ -86,14 +86,14 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model(era, arguments):
 
 
 @eras
-async def test_a_call_that_takes_too_long_is_told_to_the_model(era):
+async def test_a_timeout_is_an_error_result(era):
     @tool(timeout=0.05)
     async def late() -> str:
         """Be late."""
         await asyncio.sleep(10)
         return ""
 
-    async with within(), talking(Runtime(late), era) as client:
+    async with within(), sdk_client(Runtime(late), era) as client:
         result = await client.call_tool("late")
 
     assert result.is_error
@@ -110,7 +110,7 @@ async def test_calls_run_beside_each_other(era):
         await together.wait()
         return number
 
-    async with within(), talking(Runtime(meet), era) as client:
+    async with within(), sdk_client(Runtime(meet), era) as client:
         results = await asyncio.gather(*(client.call_tool("meet", {"number": n}) for n in range(50)))
 
     assert [each.structured_content["result"] for each in results] == list(range(50))
@@ -119,7 +119,7 @@ async def test_calls_run_beside_each_other(era):
 @eras
 async def test_a_client_that_cancels_stops_the_handler(era):
     slow = Slow()
-    async with within(), talking(Runtime(slow.tool), era) as client:
+    async with within(), sdk_client(Runtime(slow.tool), era) as client:
         call = asyncio.create_task(client.call_tool("slow"))
         await slow.began.wait()
         call.cancel()
@@ -130,7 +130,7 @@ async def test_a_client_that_cancels_stops_the_handler(era):
 
 async def test_a_client_in_the_same_process_that_cancels_stops_the_handler():
     slow = Slow()
-    async with within(), Client(gateway.mcp.server(Runtime(slow.tool)), mode=NEW) as client:
+    async with within(), Client(gateway.mcp.server(Runtime(slow.tool)), mode=MODERN) as client:
         call = asyncio.create_task(client.call_tool("slow"))
         await slow.began.wait()
         call.cancel()
@@ -139,9 +139,9 @@ async def test_a_client_in_the_same_process_that_cancels_stops_the_handler():
 
 
 @eras
-async def test_a_client_that_is_out_of_patience_stops_the_handler(era):
+async def test_a_client_timeout_cancels_the_handler(era):
     slow = Slow()
-    async with within(), talking(Runtime(slow.tool), era) as client:
+    async with within(), sdk_client(Runtime(slow.tool), era) as client:
         while not slow.began.is_set():  # a client may be out of patience before anything has begun
             with pytest.raises(MCPError) as late:
                 await client.call_tool("slow", read_timeout_seconds=0.1)
@@ -154,7 +154,7 @@ async def test_a_client_that_is_out_of_patience_stops_the_handler(era):
 async def test_a_client_that_leaves_in_the_middle_stops_its_calls(era):
     slow = Slow()
     async with Runtime(slow.tool) as runtime, within():
-        async with talking(runtime, era) as client:
+        async with sdk_client(runtime, era) as client:
             call = asyncio.create_task(client.call_tool("slow"))
             await slow.began.wait()
         await slow.stopped.wait()
@@ -169,7 +169,7 @@ async def test_a_runtime_that_closes_in_the_middle_ends_the_call_with_a_result(e
     runtime = Runtime(slow.tool)
     async with within():
         await runtime.__aenter__()
-        async with talking(runtime, era) as client:
+        async with sdk_client(runtime, era) as client:
             call = asyncio.create_task(client.call_tool("slow"))
             await slow.began.wait()
             await runtime.close()
@@ -183,21 +183,21 @@ async def test_a_runtime_that_closes_in_the_middle_ends_the_call_with_a_result(e
 async def test_a_runtime_is_started_for_the_first_client_and_closed_after_the_last(era):
     runtime = Runtime(add)
     server = gateway.mcp.server(runtime)
-    async with talking(server, era) as first:
-        async with talking(server, era) as second:
+    async with sdk_client(server, era) as first:
+        async with sdk_client(server, era) as second:
             assert runtime.services.is_open
             await second.call_tool("add", {"a": 1})
         assert (await first.call_tool("add", {"a": 1})).structured_content == {"result": 2}
     assert not runtime.services.is_open
 
-    async with talking(server, era) as again:
+    async with sdk_client(server, era) as again:
         assert (await again.call_tool("add", {"a": 2})).structured_content == {"result": 3}
 
 
 async def test_a_client_that_leaves_first_leaves_the_runtime_to_the_other():
     runtime = Runtime(add)
     server = gateway.mcp.server(runtime)
-    first, second = talking(server, OLD), talking(server, NEW)
+    first, second = sdk_client(server, HANDSHAKE), sdk_client(server, MODERN)
     opened, may_leave, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def stay_for_a_while() -> None:
@@ -220,28 +220,28 @@ async def test_a_client_that_leaves_first_leaves_the_runtime_to_the_other():
 @eras
 async def test_a_running_runtime_is_left_running(era):
     async with Runtime(add) as runtime:
-        async with talking(runtime, era) as client:
+        async with sdk_client(runtime, era) as client:
             await client.call_tool("add", {"a": 1})
         assert runtime.services.is_open
 
 
 @eras
-async def test_calls_are_made_for_the_user_that_the_server_stands_for(era):
-    async with talking(Runtime(whoami), era, user="ada") as client:
+async def test_calls_have_the_user_of_the_option(era):
+    async with sdk_client(Runtime(whoami), era, user="ada") as client:
         result = await client.call_tool("whoami")
 
     assert result.structured_content == {"user": "ada", "session": None}
 
 
 @eras
-async def test_without_a_user_calls_are_made_for_nobody(era):
-    async with talking(Runtime(whoami), era) as client:
+async def test_without_a_user_calls_are_anonymous(era):
+    async with sdk_client(Runtime(whoami), era) as client:
         assert (await client.call_tool("whoami")).structured_content == {"user": None, "session": None}
 
 
 @eras
-async def test_what_a_client_writes_into_its_request_makes_it_nobody_else(era):
-    async with talking(Runtime(whoami), era, user="ada") as client:
+async def test_metadata_of_a_request_does_not_change_its_user(era):
+    async with sdk_client(Runtime(whoami), era, user="ada") as client:
         result = await client.call_tool("whoami", meta={"user": "bob", "surehand/user": "bob"})
 
     assert result.structured_content["user"] == "ada"
@@ -249,7 +249,7 @@ async def test_what_a_client_writes_into_its_request_makes_it_nobody_else(era):
 
 @eras
 async def test_calls_are_counted_like_any_other(era):
-    async with Runtime(add) as runtime, talking(runtime, era) as client:
+    async with Runtime(add) as runtime, sdk_client(runtime, era) as client:
         await client.call_tool("add", {"a": 1})
         await client.call_tool("add", {"a": "x"})
 
@@ -262,7 +262,7 @@ async def test_calls_are_counted_like_any_other(era):
 @eras
 async def test_over_http_a_client_that_cancels_stops_the_handler(era):
     slow = Slow()
-    async with within(), over_http(Runtime(slow.tool)) as url, visiting(url, era) as client:
+    async with within(), http_server(Runtime(slow.tool)) as url, http_client(url, era) as client:
         call = asyncio.create_task(client.call_tool("slow"))
         await slow.began.wait()
         call.cancel()
@@ -275,9 +275,9 @@ async def test_over_http_each_call_is_made_for_the_user_of_its_token(era):
     users = {"a-token": "ada", "b-token": "bob"}
     async with (
         within(),
-        over_http(Runtime(whoami), token=users.get, user="nobody") as url,
-        visiting(url, era, "a-token") as ada,
-        visiting(url, era, "b-token") as bob,
+        http_server(Runtime(whoami), token=users.get, user="nobody") as url,
+        http_client(url, era, "a-token") as ada,
+        http_client(url, era, "b-token") as bob,
     ):
         found = [(await each.call_tool("whoami")).structured_content["user"] for each in (ada, bob, ada)]
 
@@ -294,7 +294,7 @@ async def test_over_http_calls_run_beside_each_other(era):
         await together.wait()
         return number
 
-    async with within(), over_http(Runtime(meet)) as url, visiting(url, era) as client:
+    async with within(), http_server(Runtime(meet)) as url, http_client(url, era) as client:
         results = await asyncio.gather(*(client.call_tool("meet", {"number": n}) for n in range(10)))
 
     assert [each.structured_content["result"] for each in results] == list(range(10))

@@ -1,4 +1,4 @@
-"""What a client is given of an outcome."""
+"""The result of an outcome."""
 
 import math
 from base64 import b64decode, b64encode
@@ -27,7 +27,7 @@ from surehand import (
     gateway,
     tool,
 )
-from tests.gateway.mcp.talking import ERAS, NEW, OLD, talking
+from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, sdk_client
 
 eras = pytest.mark.parametrize("era", ERAS)
 PICTURE = b64encode(b"\x89PNG").decode()
@@ -44,7 +44,7 @@ class Pair:
     right: str
 
 
-async def given(value: Any, era: str = NEW, **facets: Any) -> Any:
+async def given(value: Any, era: str = MODERN, **facets: Any) -> Any:
     """What a client is given of a tool that returns, or raises, this."""
 
     @tool(**facets)
@@ -54,7 +54,7 @@ async def given(value: Any, era: str = NEW, **facets: Any) -> Any:
             raise value
         return value
 
-    async with talking(Runtime(give), era) as client:
+    async with sdk_client(Runtime(give), era) as client:
         return await client.call_tool("give")
 
 
@@ -69,7 +69,7 @@ async def test_an_object_is_given_as_text_and_as_structure(era):
 
 @eras
 @pytest.mark.parametrize("value", [3, 2.5, True, [1, 2], []])
-async def test_what_is_no_object_is_put_into_one(era, value):
+async def test_data_that_is_not_an_object_is_wrapped_in_one(era, value):
     assert (await given(value, era)).structured_content == {"result": value}
 
 
@@ -82,7 +82,7 @@ async def test_a_text_is_only_a_text(era):
 
 
 @pytest.mark.parametrize("value", [None, ""])
-async def test_nothing_is_told_in_words(value):
+async def test_a_result_of_none_is_a_text(value):
     result = await given(value)
 
     assert [block.text for block in result.content] == ["(no output)"]
@@ -115,7 +115,7 @@ async def test_a_number_of_thousands_of_digits_is_shown_as_text_alone():
 
 
 @eras
-async def test_every_kind_of_block_has_its_like(era):
+async def test_every_block_type_has_a_wire_form(era):
     blocks = [
         Text("one"),
         Json({"two": 2}),
@@ -159,7 +159,7 @@ async def test_a_list_beside_content_of_its_own_is_not_given_twice():
 
 @eras
 @pytest.mark.parametrize("where", ["text", "link", "inside", "meta"])
-async def test_half_a_character_does_not_end_the_connection(era, where):
+async def test_a_lone_surrogate_does_not_end_the_connection(era, where):
     half = "\ud83d"
     made = {
         "text": half,
@@ -172,7 +172,7 @@ async def test_half_a_character_does_not_end_the_connection(era, where):
     assert "?" in result.model_dump_json()
 
 
-async def test_what_a_server_said_beside_its_result_is_passed_on():
+async def test_metadata_of_a_servers_result_is_passed_on():
     beside = {"_meta": {"cost": 3}, "blocks": {"0": {"annotations": {"audience": ["user"]}, "secret": 1}}}
     result = await given(Done("x", content=[Text("x")], metadata=beside))
 
@@ -201,14 +201,14 @@ async def test_a_failure_is_a_result_with_its_code(era, error, code):
     assert result.structured_content is None
 
 
-async def test_when_to_try_again_is_told():
+async def test_retry_after_is_in_the_metadata():
     result = await given(RateLimited("Too often.", retry_after=2.5))
 
     assert (result.meta["surehand/code"], result.meta["surehand/retryAfter"]) == ("rate_limited", 2.5)
 
 
 @eras
-async def test_of_a_bug_in_a_handler_a_client_is_told_the_kind_alone(era, caplog):
+async def test_of_an_unexpected_exception_the_client_gets_only_the_type(era, caplog):
     result = await given(ZeroDivisionError("by /home/ada/secret.py\nTraceback: more"), era)
 
     assert (result.is_error, result.meta["surehand/code"]) == (True, "crashed")
@@ -216,19 +216,19 @@ async def test_of_a_bug_in_a_handler_a_client_is_told_the_kind_alone(era, caplog
     assert "/home/ada/secret.py" in caplog.text
 
 
-async def test_of_a_bug_that_a_runtime_keeps_to_itself_nothing_is_left_to_hide(caplog):
+async def test_without_crash_details_the_message_of_a_crash_is_already_short(caplog):
     @tool
     async def give() -> str:
         """Give it."""
         raise ZeroDivisionError("by /home/ada")
 
-    async with talking(Runtime(give, crash_details=False)) as client:
+    async with sdk_client(Runtime(give, crash_details=False)) as client:
         result = await client.call_tool("give")
 
     assert result.content[0].text.startswith("give crashed with ZeroDivisionError. The same call")
 
 
-async def test_of_what_cannot_be_written_as_json_a_client_is_told_no_more(caplog):
+async def test_an_error_while_serializing_a_result_reveals_no_details(caplog):
     class Odd(BaseModel):
         x: int = 1
 
@@ -242,13 +242,13 @@ async def test_of_what_cannot_be_written_as_json_a_client_is_told_no_more(caplog
     assert "/home/ada" not in result.model_dump_json()
 
 
-async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either(monkeypatch, caplog):
+async def test_on_any_transport_the_text_of_an_exception_is_not_sent(monkeypatch, caplog):
     async def broken(*_: Any) -> Any:
         raise RuntimeError("in /home/ada")
 
-    monkeypatch.setattr("surehand.gateway.mcp.resources.ResourceHandlers.list", broken)
+    monkeypatch.setattr("surehand.gateway.mcp.resources.ResourceHandlers.list_resources", broken)
     server = gateway.mcp.server(Runtime())
-    async with talking(server) as client:
+    async with sdk_client(server) as client:
         with pytest.raises(MCPError) as refused:
             await client.list_resources()
 
@@ -257,7 +257,7 @@ async def test_on_a_transport_of_ones_own_no_text_of_an_exception_is_sent_either
 
 @eras
 @pytest.mark.parametrize("kind", ["surehand/code", "Surehand/callId", "io.modelcontextprotocol/related-task"])
-async def test_nobody_but_us_sets_our_marks(era, kind):
+async def test_reserved_metadata_keys_of_others_are_removed(era, kind):
     beside = {"_meta": {kind: "forged", "own": 1}, "blocks": {"0": {"_meta": {kind: "forged", "own": 2}}}}
     result = await given(Done("x", content=[Text("x")], metadata=beside), era)
 
@@ -279,7 +279,7 @@ async def test_nobody_but_us_sets_our_marks(era, kind):
     ],
     ids=range(8),
 )
-async def test_an_address_that_a_client_might_run_is_told_in_words(uri):
+async def test_a_link_that_a_client_might_execute_becomes_text(uri):
     result = await given(Done(content=[Resource(uri, "a"), Resource(uri, text="inside"), File(url=uri)]))
 
     assert [block.type for block in result.content] == ["text"] * 3
@@ -308,7 +308,7 @@ async def test_a_file_is_addressed_by_its_name_whatever_it_is():
     ]  # fmt: skip
 
 
-async def test_a_block_with_nothing_in_it_is_told_in_words():
+async def test_an_empty_block_becomes_text():
     result = await given(Done(content=[Image(), Audio(), File()]))
 
     assert [block.type for block in result.content] == ["text"] * 3
@@ -329,13 +329,13 @@ SOUND, LINK = "[audio: audio/wav, 4 bytes]", "[resource: note://1]"
 async def test_a_client_of_an_old_protocol_is_given_no_block_that_it_does_not_know(protocol, told, monkeypatch):
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", protocol)
     blocks = [Text("x"), Image(PICTURE), Audio(PICTURE), Resource("note://1")]
-    result = await given(Done(content=blocks), OLD)
+    result = await given(Done(content=blocks), HANDSHAKE)
 
     assert [block.text if block.type == "text" else block.type for block in result.content] == told
 
 
-async def test_a_client_of_an_old_protocol_is_told_where_the_whole_of_a_cut_result_is(monkeypatch):
+async def test_a_client_of_an_old_protocol_gets_the_uri_of_a_shortened_result(monkeypatch):
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", "2025-03-26")
-    result = await given("x" * 2_000, OLD, max_bytes=1_000)
+    result = await given("x" * 2_000, HANDSHAKE, max_bytes=1_000)
 
     assert result.content[1].text.startswith("[resource: surehand://outputs/")

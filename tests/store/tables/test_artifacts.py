@@ -1,4 +1,4 @@
-"""Large outputs under handles."""
+"""The table `artifacts`: large outputs under handles."""
 
 from __future__ import annotations
 
@@ -60,27 +60,27 @@ async def test_any_text_comes_back_exactly(address):
         assert [(await artifacts.find(f"h{n}", "ada", "s")).text for n in range(len(texts))] == texts
 
 
-async def test_an_artifact_is_for_its_exact_owner_alone(address):
+async def test_an_artifact_is_visible_only_to_its_exact_owner(address):
     names = (None, "", "ada", "bob")
     owners = list(product(names, names))
     async with artifacts_at(address) as artifacts:
         for user, session in owners:
             await artifacts.save(f"{user}/{session}", "mine", **{**ABOUT, "user": user, "session": session})
 
-        for (user, session), (somebody, somewhere) in product(owners, owners):
-            is_owner = (user, session) == (somebody, somewhere)
-            assert (await artifacts.find(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
-            assert (await artifacts.find_info(f"{user}/{session}", somebody, somewhere) is not None) == is_owner
+        for (user, session), (other_user, other_session) in product(owners, owners):
+            is_owner = (user, session) == (other_user, other_session)
+            assert (await artifacts.find(f"{user}/{session}", other_user, other_session) is not None) == is_owner
+            assert (await artifacts.find_info(f"{user}/{session}", other_user, other_session) is not None) == is_owner
         for user, session in owners:
             listed = await artifacts.list_newest(user, session, limit=100)
             assert [label.handle for label in listed] == [f"{user}/{session}"]
 
 
-async def test_what_is_no_handle_finds_nothing(address):
+async def test_an_invalid_handle_finds_nothing(address):
     async with artifacts_at(address) as artifacts:
         await artifacts.save("h1", "text", **ABOUT)
 
-        for handle in ("", "nobody", "a\0b", "\ud800", "' OR 1=1 --", "%"):
+        for handle in ("", "unknown", "a\0b", "\ud800", "' OR 1=1 --", "%"):
             assert await artifacts.find(handle, "ada", "s") is None
 
 
@@ -93,30 +93,30 @@ async def test_a_handle_is_used_once(address):
         assert (await artifacts.find("h1", "ada", "s")).text == "first"
 
 
-async def test_an_artifact_is_part_of_the_transaction_that_it_is_put_in(address):
+async def test_an_artifact_is_part_of_its_transaction(address):
     async with artifacts_at(address) as artifacts:
-        fails = Statement("UPDATE artifacts SET tool = '' WHERE handle = 'nobody'", expect=1)
+        fails = Statement("UPDATE artifacts SET tool = '' WHERE handle = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await artifacts._database.write([artifacts.save_statement("h1", "text", **ABOUT), fails])
 
         assert await artifacts.count() == 0
 
 
-async def test_what_is_too_old_is_forgotten(address):
+async def test_artifacts_that_are_too_old_are_deleted(address):
     async with with_ages(address, 500, 50, 5000) as artifacts:
         assert await artifacts.count() == 3
         assert await artifacts.prune(older_than=400) == 2
         assert await left(artifacts) == ["a1"]
 
 
-async def test_of_too_many_the_oldest_are_forgotten(address):
+async def test_of_too_many_artifacts_the_oldest_are_deleted(address):
     async with with_ages(address, 30, 10, 40, 20) as artifacts:
         assert await artifacts.prune(older_than=100, keep=2) == 2
         assert await left(artifacts) == ["a1", "a3"]
         assert await artifacts.prune(keep=0) == 2
 
 
-async def test_of_too_many_bytes_the_oldest_are_forgotten(address):
+async def test_of_too_many_bytes_the_oldest_artifacts_are_deleted(address):
     async with with_ages(address, 30, 10, 40, 20) as artifacts:
         assert await artifacts.prune(keep_bytes=40) == 0
         assert await artifacts.prune(keep_bytes=39) == 1
@@ -130,13 +130,13 @@ async def test_all_limits_hold_together(address):
         assert await left(artifacts) == ["a1", "a3"]
 
 
-async def test_without_limits_nothing_is_forgotten(address):
+async def test_without_limits_nothing_is_deleted(address):
     async with with_ages(address, 10**9, 10) as artifacts:
         assert await artifacts.prune() == 0
         assert await artifacts.count() == 2
 
 
-async def test_the_label_of_an_artifact_says_all_but_its_text(address):
+async def test_the_info_of_an_artifact_has_everything_but_its_text(address):
     async with artifacts_at(address) as artifacts:
         await artifacts.save("h1", "one\ntwo", **{**ABOUT, "lines": 2, "bytes": 7})
         label = await artifacts.find_info("h1", "ada", "s")
@@ -156,7 +156,7 @@ async def test_artifacts_are_listed_newest_first_a_few_at_a_time(address):
     assert found == ["a1", "a3", "a4", "a2", "a0"]
 
 
-async def test_artifacts_of_one_moment_are_listed_once_each(address):
+async def test_artifacts_of_the_same_time_are_listed_once_each(address):
     async with artifacts_at(address) as artifacts:
         await artifacts._database.write([artifacts.save_statement(f"h{number}", "x", **ABOUT) for number in range(5)])
         first = await artifacts.list_newest("ada", "s", limit=3)

@@ -1,4 +1,4 @@
-"""Who decided and did what, and the seals that show any later change."""
+"""The tables `audit` and `seals`: rows, sealing, and the detection of later changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from surehand.store.database import Statement, UnexpectedRowCount, UnstorableValue
 from surehand.store.migrations import open_database
-from surehand.store.tables.audit import _ROWS, AuditTable
+from surehand.store.tables.audit import _SQL, AuditTable
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -67,16 +67,16 @@ async def test_a_row_says_who_did_what(address):
     assert row["at"] > 1_700_000_000
 
 
-async def test_a_row_is_part_of_the_transaction_of_the_deed(address):
+async def test_a_row_is_part_of_the_transaction_of_its_action(address):
     async with audit_at(address) as audit:
-        fails = Statement("UPDATE ledger SET state = 'ended' WHERE call_id = 'nobody'", expect=1)
+        fails = Statement("UPDATE ledger SET state = 'ended' WHERE call_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await audit._database.write([audit.row_statement("intent", "c1", "echo", detail={}), fails])
 
         assert (await audit.verify()).rows == 0
 
 
-async def test_an_empty_audit_holds(address):
+async def test_an_empty_audit_is_valid(address):
     async with audit_at(address) as audit:
         assert await audit.seal() == 0
         found = await audit.verify()
@@ -147,7 +147,7 @@ TAMPERING = {
 
 
 @pytest.mark.parametrize("problem", TAMPERING)
-async def test_tampering_is_found_and_said_in_words(address, problem):
+async def test_tampering_is_found_and_described(address, problem):
     async with audit_at(address) as audit:
         for hold, sql in TAMPERING[problem]:
             await seal_three_times(audit)
@@ -174,14 +174,16 @@ async def test_text_that_became_bytes_and_rows_with_odd_numbers_are_found(tmp_pa
             assert found.seals == hold, sql
 
 
-async def test_sealing_goes_straight_to_its_place_however_many_rows_there_are(tmp_path):
+async def test_sealing_uses_an_index_however_many_rows_exist(tmp_path):
     async with audit_at(str(tmp_path / "store.db")) as audit:
-        plan = await audit._database.read(f"EXPLAIN QUERY PLAN {_ROWS}", {"tx": 0, "id": 1, "most": 1})
+        plan = await audit._database.read(
+            f"EXPLAIN QUERY PLAN {_SQL['list_audit_rows_after']}", {"tx": 0, "id": 1, "most": 1}
+        )
 
     assert [row["detail"] for row in plan] == ["SEARCH audit USING INTEGER PRIMARY KEY (rowid>?)"]
 
 
-async def test_cutting_off_the_end_is_seen_by_the_head(address):
+async def test_a_cut_end_is_revealed_by_the_head(address):
     async with with_three_seals(address) as audit:
         head = (await audit.verify()).head
         await audit._database.write([Statement("DELETE FROM seals WHERE position = 3")])
@@ -203,7 +205,7 @@ async def test_a_value_of_another_type_is_a_change_too(change):
         assert "was changed" in ((await audit.verify()).problem or "")
 
 
-async def test_rows_after_the_last_seal_may_still_be_any(address):
+async def test_rows_after_the_last_seal_are_not_verified(address):
     async with with_three_seals(address) as audit:
         await audit._database.write([Statement("DELETE FROM audit WHERE call_id = 'c13'")])
         found = await audit.verify()
@@ -218,7 +220,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("rows", [1_000, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(85)])])
-async def test_rows_with_hostile_text_are_as_many_rows(address, rows):
+async def test_hostile_text_cannot_look_like_several_rows(address, rows):
     storable = [text for text in HOSTILE if "\0" not in text and text.encode(errors="ignore").decode() == text]
     async with audit_at(address) as audit:
         for start in range(0, rows, 500):
@@ -232,13 +234,13 @@ async def test_rows_with_hostile_text_are_as_many_rows(address, rows):
             )
         sealed = await audit.seal()
         found = await audit.verify()
-        kept = await audit._database.read("SELECT detail FROM audit ORDER BY tx, id LIMIT 10")
+        stored_rows = await audit._database.read("SELECT detail FROM audit ORDER BY tx, id LIMIT 10")
 
     assert (sealed, found.rows, found.seals, found.unsealed, found.problem) == (rows, rows, rows // 500, 0, None)
-    assert [json.loads(row["detail"]) for row in kept] == [{text: [text]} for text in HOSTILE]
+    assert [json.loads(row["detail"]) for row in stored_rows] == [{text: [text]} for text in HOSTILE]
 
 
-async def test_a_name_that_cannot_be_stored_is_refused(address):
+async def test_a_name_that_cannot_be_stored_is_rejected(address):
     async with audit_at(address) as audit:
         for text in ("a\0b", "\ud800"):
             with pytest.raises(UnstorableValue):
@@ -273,7 +275,7 @@ async def test_verifying_beside_writers_and_sealers_finds_no_problem(shared_addr
     assert (found.rows, found.unsealed, found.problem) == (300, 0, None)
 
 
-async def test_what_an_open_transaction_may_still_write_is_not_sealed_over(postgres):
+async def test_rows_that_an_open_transaction_may_still_write_are_not_skipped_by_a_seal(postgres):
     from psycopg import AsyncConnection
 
     postgres.psql("CREATE DATABASE unsealed")

@@ -1,4 +1,4 @@
-"""What waits for an agent's next cycle."""
+"""The table `inbox`: events for the next cycle of an agent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names(items: list[InboxItem]) -> list[str]:
     return [item.event_id for item in items]
 
 
-async def test_events_are_taken_in_the_order_in_which_they_came(address):
+async def test_events_are_taken_in_order_of_arrival(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "e3", "e1", "e2")
         await pushed(inbox, "other", agent="bob")
@@ -69,9 +69,9 @@ async def test_the_same_event_is_delivered_once_however_often_it_is_pushed(addre
         assert await inbox.take("ada") == []
 
 
-async def test_an_event_is_part_of_the_transaction_that_it_is_put_in(address):
+async def test_an_event_is_part_of_its_transaction(address):
     async with inbox_at(address) as inbox:
-        fails = Statement("UPDATE inbox SET state = 'failed' WHERE event_id = 'nobody'", expect=1)
+        fails = Statement("UPDATE inbox SET state = 'failed' WHERE event_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await inbox._database.write([inbox.push_statement("ada", "e1", "service", {}), fails])
         assert await inbox.count("ada") == 0
@@ -94,7 +94,7 @@ async def test_peeking_and_counting_change_nothing(address):
         assert await inbox.count("ada") == 0
 
 
-async def test_what_is_done_is_done_once(address):
+async def test_an_event_is_marked_done_once(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "e1", "e2", "e3")
         items = await inbox.take("ada", limit=2)
@@ -106,7 +106,7 @@ async def test_what_is_done_is_done_once(address):
         assert names(await inbox.drain("ada")) == ["e3"]
 
 
-async def test_a_failed_event_comes_back_at_its_old_place_until_it_was_tried_often_enough(address):
+async def test_a_failed_event_returns_to_its_position_until_its_last_attempt(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "bad", "good")
         again = []
@@ -119,7 +119,7 @@ async def test_a_failed_event_comes_back_at_its_old_place_until_it_was_tried_oft
         assert names(await inbox.take("ada")) == ["good"]
 
 
-async def test_draining_takes_all_and_leaves_nothing_to_do(address):
+async def test_draining_takes_and_marks_all_events(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "e1", "e2", "e3")
         [taken] = await inbox.take("ada", limit=1)
@@ -129,7 +129,7 @@ async def test_draining_takes_all_and_leaves_nothing_to_do(address):
         assert await inbox.mark_done([taken.id]) == 1
 
 
-async def test_what_dead_owners_were_at_is_given_back_and_nothing_else(address):
+async def test_only_the_events_of_dead_owners_are_returned(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "e1", "e2", "e3", "e4")
         await inbox.take("ada", limit=1, owner="dead")
@@ -143,7 +143,7 @@ async def test_what_dead_owners_were_at_is_given_back_and_nothing_else(address):
         assert names(await inbox.take("ada")) == ["e1", "e4"]
 
 
-async def test_an_event_that_kills_whoever_takes_it_is_not_taken_for_ever(address):
+async def test_an_event_that_kills_its_owner_is_given_up_after_the_last_attempt(address):
     async with inbox_at(address) as inbox:
         await pushed(inbox, "poison")
         for _ in range(MAX_ATTEMPTS):
@@ -153,7 +153,7 @@ async def test_an_event_that_kills_whoever_takes_it_is_not_taken_for_ever(addres
         assert await inbox.take("ada") == []
 
 
-async def test_takers_at_the_same_time_never_get_the_same_event_and_none_goes_without(shared_address):
+async def test_concurrent_takers_never_get_the_same_event_and_each_gets_some(shared_address):
     async with inbox_at(shared_address) as here, inbox_at(shared_address) as there:
         await pushed(here, *(f"e{n:02}" for n in range(40)))
 
@@ -198,7 +198,7 @@ async def test_a_number_that_is_not_finite_arrives_as_its_name(address):
         assert (await inbox.drain("ada"))[0].data == {"numbers": ["NaN", "Infinity", "-Infinity"]}
 
 
-async def test_a_name_that_cannot_be_stored_is_refused(address):
+async def test_a_name_that_cannot_be_stored_is_rejected(address):
     async with inbox_at(address) as inbox:
         for text in ("a\0b", "\ud800"):
             with pytest.raises(UnstorableValue):

@@ -1,4 +1,4 @@
-"""What happened to calls, in order, for readers that go on where they stopped."""
+"""The table `journal`: what happened to calls, in order, for readers that continue from a cursor."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_an_entry_says_what_happened(address):
 
 async def test_entries_are_added_all_or_none(address):
     async with journal_at(address) as journal:
-        wrong = Statement("UPDATE journal SET tool = '' WHERE call_id = 'nobody'", expect=1)
+        wrong = Statement("UPDATE journal SET tool = '' WHERE call_id = 'unknown'", expect=1)
         with pytest.raises(UnexpectedRowCount):
             await journal.append(journal.entry_statement("ended", "c1", "echo", "ok"), wrong)
 
@@ -54,7 +54,7 @@ async def test_entries_are_added_all_or_none(address):
         assert (await journal.latest(), await journal.of_call("c1")) == ([], [])
 
 
-async def test_a_reader_goes_on_where_it_stopped(address):
+async def test_a_reader_continues_from_its_cursor(address):
     async with journal_at(address) as journal:
         await ended(journal, "c1", "c2", "c3")
         first = await journal.after(limit=2)
@@ -66,7 +66,7 @@ async def test_a_reader_goes_on_where_it_stopped(address):
         assert await journal.after(limit=0) == await journal.after(limit=-1) == []
 
 
-async def test_the_latest_come_newest_first_and_can_be_read_on_from(address):
+async def test_latest_returns_newest_first_with_usable_cursors(address):
     async with journal_at(address) as journal:
         await ended(journal, "c1", "c2", "c3")
         newest = await journal.latest(2)
@@ -76,7 +76,7 @@ async def test_the_latest_come_newest_first_and_can_be_read_on_from(address):
         assert calls(await journal.after(newest[0].cursor)) == ["c4"]
 
 
-async def test_the_story_of_one_call_is_told_in_order(address):
+async def test_the_entries_of_one_call_are_in_order(address):
     async with journal_at(address) as journal:
         await journal.append(journal.entry_statement("pending", "c1", "echo", "approval"))
         await ended(journal, "c2")
@@ -93,13 +93,13 @@ async def test_the_story_of_one_call_is_told_in_order(address):
 
 
 @pytest.mark.parametrize("cursor", ["1", "-", "1-", "-1-2", "1-2-3", "1 -2", "a-b", "٣-٤", "1-2\n", "9" * 30 + "-1"])
-async def test_what_is_no_cursor_is_refused(cursor):
+async def test_an_invalid_cursor_is_rejected(cursor):
     async with journal_at(":memory:") as journal:
-        with pytest.raises(ValueError, match="is no cursor of the journal"):
+        with pytest.raises(ValueError, match="is not a journal cursor"):
             await journal.after(cursor)
 
 
-async def test_a_name_that_cannot_be_stored_is_spelled_out(address):
+async def test_a_name_that_cannot_be_stored_is_escaped(address):
     async with journal_at(address) as journal:
         await ended(journal, "a\0b")
 
@@ -155,7 +155,7 @@ async def added(connection: Any, call: str) -> int:
 
 
 @pytest.mark.parametrize("slow", [0, 1])
-async def test_a_row_with_a_lower_number_that_is_kept_later_is_not_missed(overlapping, slow):
+async def test_a_row_with_a_lower_id_that_is_committed_later_is_not_missed(overlapping, slow):
     async with journal_at(overlapping) as journal, open_transactions(overlapping) as both:
         cursor = latest[0].cursor if (latest := await journal.latest(1)) else ""
         assert await added(both[slow], "slow") < await added(both[1 - slow], "quick")
@@ -170,7 +170,7 @@ async def test_a_row_with_a_lower_number_that_is_kept_later_is_not_missed(overla
         assert sorted(seen) == ["quick", "slow"]
 
 
-async def test_nobody_can_read_past_an_open_transaction(overlapping):
+async def test_readers_stop_before_an_open_transaction(overlapping):
     async with journal_at(overlapping) as journal, open_transactions(overlapping) as (older, newer):
         await added(newer, "newer")
         await newer.commit()

@@ -1,4 +1,4 @@
-"""Notes of agents."""
+"""The table `notes`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surehand.store.tables.notes import NoteTable
 pytestmark = pytest.mark.timeout(30)
 
 
-async def test_notes_are_kept_by_agent_kind_and_key(address):
+async def test_notes_are_stored_by_agent_kind_and_key(address):
     database = await open_database(address)
     notes = NoteTable(database)
     await notes.put("ada", "memory", {"tea": "green", "likes": ["maths", 1]})

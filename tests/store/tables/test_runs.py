@@ -1,4 +1,4 @@
-"""Cycles of agents."""
+"""The table `runs`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def runs_at(address: str) -> AsyncIterator[RunTable]:
         await database.close()
 
 
-async def test_a_run_is_known_from_its_beginning(address):
+async def test_a_run_is_stored_when_it_starts(address):
     async with runs_at(address) as runs:
         run_id = await runs.begin("ada", {"event": "a\0\ud800"}, owner="me")
         run = await runs.find(run_id)
@@ -46,7 +46,7 @@ async def test_a_run_ends_once(address, state):
     assert run.ended_at >= run.started_at
 
 
-async def test_of_many_that_end_a_run_one_does(address):
+async def test_of_many_callers_that_end_a_run_one_succeeds(address):
     async with runs_at(address) as runs:
         run_id = await runs.begin("ada", "tick")
         results = await asyncio.gather(*(runs.end(run_id, "done", n) for n in range(10)))
@@ -57,8 +57,8 @@ async def test_of_many_that_end_a_run_one_does(address):
 
 async def test_an_unknown_run_is_neither_found_nor_ended(address):
     async with runs_at(address) as runs:
-        assert await runs.find("nobody") is None
-        assert not await runs.end("nobody", "done")
+        assert await runs.find("unknown") is None
+        assert not await runs.end("unknown", "done")
 
 
 async def test_the_latest_runs_of_an_agent_come_newest_first(address):
@@ -71,10 +71,10 @@ async def test_the_latest_runs_of_an_agent_come_newest_first(address):
 
         assert [run.cause for run in await runs.latest("ada", 2)] == [2, 1]
         assert [run.cause for run in await runs.latest("ada")] == [2, 1, 0]
-        assert await runs.latest("ada", 0) == await runs.latest("nobody") == []
+        assert await runs.latest("ada", 0) == await runs.latest("unknown") == []
 
 
-async def test_the_runs_of_dead_owners_are_interrupted_and_nothing_else(address):
+async def test_only_the_runs_of_dead_owners_are_interrupted(address):
     async with runs_at(address) as runs:
         stuck, alive, ended = [await runs.begin("ada", "tick", owner=owner) for owner in ("dead", "alive", "dead")]
         nobodys = await runs.begin("ada", "tick")

@@ -1,4 +1,4 @@
-"""Spaces: messages have gap-free numbers, wake the other agents, and every change of one is an event in a stream."""
+"""Spaces: messages have numbers without gaps and notify agents, and every change is an event of a stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def events(store: Store, count: int, *, after: int = 0, space: str = "team
     return found
 
 
-async def test_a_message_is_there_with_its_number_and_its_senders_name(address):
+async def test_a_message_has_its_number_and_the_name_of_its_sender(address):
     async with Store.open(address) as store:
         await team(store)
         first = await store.spaces.post("team", "hello", sender="ann")
@@ -53,7 +53,7 @@ async def test_a_message_is_there_with_its_number_and_its_senders_name(address):
     assert (space.name, space.messages) == ("The team", 2)
 
 
-async def test_the_other_agents_find_a_message_in_their_inbox_and_nobody_else(address):
+async def test_only_the_other_agents_get_a_message_in_their_inbox(address):
     async with Store.open(address) as store:
         await team(store)
         message = await store.spaces.post("team", "hello", sender="helper")
@@ -65,7 +65,7 @@ async def test_the_other_agents_find_a_message_in_their_inbox_and_nobody_else(ad
     assert (item.data["spaceId"], item.data["senderName"], item.data["senderType"]) == ("team", "Helper", "agent")
 
 
-async def test_a_visible_call_wakes_nobody_and_cannot_be_replied_to(address):
+async def test_a_visible_call_notifies_no_agent_and_cannot_be_replied_to(address):
     async with Store.open(address) as store:
         await team(store)
         shown = {"status": "running", "toolCallId": "c1"}
@@ -81,7 +81,7 @@ async def test_a_visible_call_wakes_nobody_and_cannot_be_replied_to(address):
     assert (event.kind, event.data["content"]) == ("tool-call.start", shown)
 
 
-async def test_whoever_is_not_a_member_posts_nothing(address):
+async def test_only_members_can_post(address):
     async with Store.open(address) as store:
         await team(store)
         await store.spaces.create("other")
@@ -109,7 +109,7 @@ async def _posted_elsewhere(store: Store) -> str:
     return (await store.spaces.post("other", "elsewhere", sender="ann")).message_id
 
 
-async def test_members_and_spaces_know_of_each_other(address):
+async def test_spaces_are_listed_by_member_and_members_by_space(address):
     async with Store.open(address) as store:
         await team(store)
         await store.spaces.create("quiet")
@@ -136,7 +136,7 @@ async def test_creating_a_space_again_changes_nothing(address):
     assert len(made.space_id) > 20
 
 
-async def test_history_is_paged_back_and_on(address):
+async def test_history_is_paged_backward_and_forward(address):
     async with Store.open(address) as store:
         await team(store)
         for number in range(1, 8):
@@ -154,14 +154,14 @@ async def test_history_is_paged_back_and_on(address):
         assert len(await page(limit=1_000)) == 7
 
 
-async def test_an_amended_message_keeps_its_number_and_tells_who_follows(address):
+async def test_an_amended_message_keeps_its_number_and_is_an_event(address):
     async with Store.open(address) as store:
         await team(store)
         message = await store.spaces.post("team", "helo", sender="ann")
         await store.inbox.drain("critic")
         await store.spaces.amend(message.message_id, "hello")
         after = await store.spaces.message(message.message_id)
-        told = await events(store, 2)
+        received = await events(store, 2)
         with pytest.raises(NotFound, match="no message"):
             await store.spaces.amend("nothing", "x")
 
@@ -169,27 +169,27 @@ async def test_an_amended_message_keeps_its_number_and_tells_who_follows(address
 
     assert (after.number, after.content, after.created_at) == (1, "hello", message.created_at)
     assert after.amended_at is not None
-    assert [(event.number, event.kind, event.data["number"], event.data["content"]) for event in told] == [
+    assert [(event.number, event.kind, event.data["number"], event.data["content"]) for event in received] == [
         (1, "message", 1, "helo"),
         (2, "message.amended", 1, "hello"),
     ]
 
 
-async def test_many_who_post_at_once_leave_no_gap(shared_address):
+async def test_concurrent_posts_leave_no_gap(shared_address):
     async with Store.open(shared_address) as one, Store.open(shared_address) as other:
         await team(one)
         posts = [(one, other)[n % 2].spaces.post("team", n, sender="ann") for n in range(60)]
         posted = await asyncio.gather(*posts)
         history = await one.spaces.history("team", limit=200)
-        told = await events(one, 60)
+        received = await events(one, 60)
 
     assert sorted(message.number for message in posted) == list(range(1, 61))
     assert [message.number for message in history] == list(range(1, 61))
-    assert [event.number for event in told] == list(range(1, 61))
-    assert [event.data["content"] for event in told] == [message.content for message in history]
+    assert [event.number for event in received] == list(range(1, 61))
+    assert [event.data["content"] for event in received] == [message.content for message in history]
 
 
-async def test_a_follower_hears_of_what_another_process_posts(shared_address):
+async def test_a_follower_receives_messages_of_another_process(shared_address):
     async with Store.open(shared_address) as here, Store.open(shared_address) as elsewhere:
         await team(here)
         hearing = asyncio.create_task(events(here, 3))
@@ -201,7 +201,7 @@ async def test_a_follower_hears_of_what_another_process_posts(shared_address):
     assert [event.data["content"] for event in heard] == ["one", "two", "three"]
 
 
-async def test_a_follower_goes_on_where_it_stopped(address):
+async def test_a_follower_continues_after_its_last_event(address):
     async with Store.open(address) as store:
         await team(store)
         for number in range(1, 6):
@@ -213,7 +213,7 @@ async def test_a_follower_goes_on_where_it_stopped(address):
         assert [event.data["content"] for event in [*first, *await rest]] == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_follower_is_told_how_much_is_kept_no_longer(address):
+async def test_a_follower_gets_the_number_of_deleted_events(address):
     async with Store.open(address) as store:
         await team(store)
         for number in range(1, 6):
@@ -237,7 +237,7 @@ def _forgotten(number: int) -> Any:
     return Statement("DELETE FROM events WHERE number <= :number", {"number": number})
 
 
-async def test_a_follower_that_leaves_stops_nobody_else_and_leaves_nothing_behind(address):
+async def test_a_follower_that_leaves_does_not_stop_others_and_leaves_nothing_behind(address):
     async with Store.open(address) as store:
         await team(store)
         staying = asyncio.create_task(events(store, 2))
@@ -262,8 +262,8 @@ async def test_streams_of_many_spaces_do_not_mix(address):
             await asyncio.gather(*(store.spaces.post(name, f"{name}: {number}", sender="ann") for name in names))
         heard = await asyncio.gather(*following)
 
-    for name, told in zip(names, heard, strict=True):
-        assert [event.data["content"] for event in told] == [f"{name}: {number}" for number in range(3)]
+    for name, received in zip(names, heard, strict=True):
+        assert [event.data["content"] for event in received] == [f"{name}: {number}" for number in range(3)]
 
 
 HOSTILE = [
@@ -287,7 +287,7 @@ async def test_any_text_comes_back_exactly(address, text):
         assert event.data["content"] == text
 
 
-async def test_a_follower_hears_that_the_store_was_closed(address):
+async def test_a_follower_gets_an_error_when_the_store_is_closed(address):
     store = await Store.open(address)
     await team(store)
     following = asyncio.create_task(events(store, 2))
@@ -299,7 +299,7 @@ async def test_a_follower_hears_that_the_store_was_closed(address):
         await asyncio.wait_for(following, 20)
 
 
-async def test_one_stream_that_cannot_be_read_stops_no_other(address, caplog):
+async def test_an_unreadable_stream_does_not_stop_the_others(address, caplog):
     async with Store.open(address) as store:
         await team(store)
         await store.spaces.create("other")
@@ -317,7 +317,7 @@ async def test_one_stream_that_cannot_be_read_stops_no_other(address, caplog):
         await asyncio.wait([broken])
 
 
-async def test_events_that_are_forgotten_under_a_follower_come_neither_twice_nor_silently(address):
+async def test_events_deleted_under_a_follower_are_neither_repeated_nor_silently_skipped(address):
     async with Store.open(address) as store:
         await team(store)
         found: list[Any] = []
@@ -353,7 +353,7 @@ async def test_events_that_are_forgotten_under_a_follower_come_neither_twice_nor
     assert [event for event in found if isinstance(event, Missed)] == [Missed(3)]
 
 
-async def test_a_space_that_is_not_there_is_said_to_be_missing(address):
+async def test_an_unknown_space_is_not_found(address):
     async with Store.open(address) as store:
         for look in (store.spaces.history, store.spaces.members, store.spaces.find):
             with pytest.raises(NotFound, match="no space nowhere"):

@@ -1,4 +1,4 @@
-"""Cassettes: calls recorded once, and replayed without the work."""
+"""Cassettes: calls are recorded once and replayed without the work."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ async def test_the_file_is_readable_stable_and_holds_no_times_or_ids(file) -> No
     assert list(file.parent.iterdir()) == [file]
 
 
-async def test_auto_records_where_there_is_no_file_and_replays_where_there_is(file) -> None:
+async def test_auto_records_without_a_file_and_replays_with_one(file) -> None:
     weather = Weather()
     for expected in (True, False, False):
         with cassette(file, "auto") as tape:
@@ -142,7 +142,7 @@ async def test_a_call_that_was_not_recorded_fails_and_so_does_the_test(file) -> 
     )
 
 
-async def test_it_says_when_an_equal_call_was_recorded_less_often(file) -> None:
+async def test_the_message_says_when_an_equal_call_was_recorded_less_often(file) -> None:
     await recorded(file, Weather(), OSLO, OSLO)
 
     tape = cassette(file)
@@ -153,7 +153,7 @@ async def test_it_says_when_an_equal_call_was_recorded_less_often(file) -> None:
     assert len(tape.missing) == 1
 
 
-async def test_it_says_which_tools_were_recorded_where_this_one_was_not(file) -> None:
+async def test_the_message_lists_recorded_tools_if_this_one_is_not_recorded(file) -> None:
     await recorded(file, Weather(), OSLO)
 
     @tool
@@ -161,12 +161,12 @@ async def test_it_says_which_tools_were_recorded_where_this_one_was_not(file) ->
         """The tides."""
         return 1
 
-    with pytest.raises(Unscripted, match="No call of tides is, only of weather"), cassette(file) as tape:
+    with pytest.raises(Unscripted, match="No call of tides is recorded, only of weather"), cassette(file) as tape:
         async with runtime(tides, middleware=[tape]) as rt:
             await rt.call("tides", {"city": "Oslo"})
 
 
-async def test_a_test_that_fails_otherwise_is_told_what_was_not_recorded(file) -> None:
+async def test_another_failure_of_the_test_gets_a_note_about_what_was_not_recorded(file) -> None:
     await recorded(file, Weather(), OSLO)
 
     with pytest.raises(ToolError) as failure, cassette(file) as tape:
@@ -176,7 +176,7 @@ async def test_a_test_that_fails_otherwise_is_told_what_was_not_recorded(file) -
     assert failure.value.__notes__ == tape.missing
 
 
-async def test_recordings_that_no_call_asked_for_can_be_asked_for(file) -> None:
+async def test_unused_recordings_are_listed(file) -> None:
     await recorded(file, Weather(), OSLO, BERGEN)
 
     with cassette(file) as tape:
@@ -230,7 +230,7 @@ async def test_a_time_limit_of_the_tool_is_recorded_and_replays_at_once(file) ->
     assert first == second == Failed("timed_out", "stuck timed out after 9 s.", executed=True)
 
 
-async def test_retries_happen_inside_and_only_their_end_is_recorded(file) -> None:
+async def test_only_the_result_of_all_retries_is_recorded(file) -> None:
     @tool(effects={"read"}, retries=3)
     async def fetch() -> str:
         """Fetch a page."""
@@ -298,8 +298,8 @@ async def test_progress_is_replayed_too(file) -> None:
             log = call_log(rt)
             await rt.call("climb")
 
-    told = [(each.fraction, each.message, each.title, each.data) for each in log.progress]
-    assert told == [(0.5, "half way", None, {}), (None, None, "Top", {"metres": 4000})]
+    reported = [(each.fraction, each.message, each.title, each.data) for each in log.progress]
+    assert reported == [(0.5, "half way", None, {}), (None, None, "Top", {"metres": 4000})]
 
 
 async def test_progress_from_a_thread_is_recorded(file) -> None:
@@ -335,7 +335,7 @@ async def test_the_same_call_twice_at_once_is_recorded_once(file) -> None:
     assert json.loads(file.read_text())["calls"] == [{"tool": "pay", "arguments": {}, "outcome": {"done": "paid"}}]
 
 
-async def test_what_a_recorded_call_calls_itself_is_part_of_its_work(file) -> None:
+async def test_nested_calls_are_part_of_the_recorded_call(file) -> None:
     weather = Weather()
 
     @tool
@@ -352,7 +352,7 @@ async def test_what_a_recorded_call_calls_itself_is_part_of_its_work(file) -> No
     assert weather.ran == 1
 
 
-async def test_only_the_tools_that_are_meant_are_recorded(file) -> None:
+async def test_only_tools_that_match_the_glob_are_recorded(file) -> None:
     weather, ran = Weather(), []
 
     @tool
@@ -412,22 +412,22 @@ async def test_a_replay_without_the_file_says_how_to_record(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text", ["not json", "{}", '{"cassette": 2, "calls": []}', '{"cassette": 1, "calls": [{}]}'])
-async def test_a_file_that_is_no_cassette_is_refused(tmp_path, text) -> None:
+async def test_an_invalid_cassette_file_is_rejected(tmp_path, text) -> None:
     (tmp_path / "odd.json").write_text(text)
 
     with pytest.raises(ValueError, match=r"cannot be replayed .*Delete it and record again"):
         cassette(tmp_path / "odd.json").__enter__()
 
 
-def test_a_mode_that_does_not_exist_is_refused(file) -> None:
-    with pytest.raises(ValueError, match="'play' is no mode"):
+def test_an_unknown_mode_is_rejected(file) -> None:
+    with pytest.raises(ValueError, match="must be auto, record or replay, got 'play'"):
         cassette(file, "play")
 
 
 async def test_a_cassette_that_was_not_opened_says_so(file) -> None:
     tape = cassette(file)
     async with runtime(Weather(), middleware=[tape]) as rt:
-        assert "open it first: `with cassette(" in (await rt.call("weather", {"city": "Oslo"})).text
+        assert "The cassette is not open. Use `with cassette(" in (await rt.call("weather", {"city": "Oslo"})).text
 
 
 async def test_a_provider_that_was_not_recorded_fails_the_test(file) -> None:

@@ -1,4 +1,4 @@
-"""Cassettes of the real thing: a web server, a child process and people, replayed when all of them are gone."""
+"""Cassettes of a web server, a child process and people, replayed without any of them."""
 
 import asyncio
 import json
@@ -103,8 +103,8 @@ async def test_a_page_that_was_not_recorded_is_named_and_not_fetched(file) -> No
     with web_server() as server:
         web = Web(server.server_port)
         await browse(file, web)
-        tape, told = cassette(file), r'fetch\(\{"path":"/c"\}\) is not recorded in .*tape.json'
-        with pytest.raises(Unscripted, match=told), tape:
+        tape, message = cassette(file), r'fetch\(\{"path":"/c"\}\) is not recorded in .*tape.json'
+        with pytest.raises(Unscripted, match=message), tape:
             async with runtime(web, middleware=[tape]) as rt:
                 outcome = await rt.call("fetch", {"path": "/c"})
         assert server.hits == 4
@@ -187,15 +187,15 @@ async def look_up(file, notes: Notes) -> tuple[list[Any], Any, str]:
 
 
 async def test_a_provider_in_a_child_process_is_replayed_without_the_child(file) -> None:
-    first, described, told = await look_up(file, Notes(sys.executable, "-c", CHILD))
-    second, described_again, told_again = await look_up(file, Notes("no-such-program"))
+    first, described, instructions = await look_up(file, Notes(sys.executable, "-c", CHILD))
+    second, described_again, instructions_again = await look_up(file, Notes("no-such-program"))
 
     assert first[0].content[0] == Text("note a")
     assert first[1] == Failed("failed", "not yours", executed=True)
     assert second == first
     assert [outcome.text.encode() for outcome in second] == [outcome.text.encode() for outcome in first]
     assert described_again == described
-    assert "Notes are short." in told == told_again
+    assert "Notes are short." in instructions == instructions_again
 
 
 async def test_recorded_tools_still_check_their_arguments(file) -> None:
@@ -224,7 +224,7 @@ ask = tool.client("ask", "Ask, and wait.", parameters=QUESTION, reply="wait", ti
 post = tool.client("post", "Ask, and go on.", parameters=QUESTION, reply="later", display={"form": "long"})
 
 
-async def test_a_client_tool_that_waits_is_replayed_with_nobody_there(file) -> None:
+async def test_a_client_tool_that_waits_is_replayed_without_a_person(file) -> None:
     with cassette(file) as tape:
         async with runtime(ask, middleware=[tape]) as rt:
             call = asyncio.ensure_future(rt.call("ask", {"text": "Tea?"}, call_id="c1"))
@@ -254,7 +254,7 @@ async def test_a_client_tool_whose_person_was_late_is_replayed_as_pending_first(
             assert (await rt.settle(pending.call_id)).unwrap() == "at last"
 
 
-async def test_a_client_tool_that_answers_later_is_pending_and_then_as_recorded(file) -> None:
+async def test_a_client_tool_that_answers_later_is_pending_and_then_ends_as_recorded(file) -> None:
     outcomes = []
     for answer in ({"rating": 5}, {"rating": 5}, None):
         with cassette(file) as tape:
@@ -283,10 +283,10 @@ async def test_another_answer_than_the_recorded_one_fails_the_test(file) -> None
         await posted(file, "no")
 
 
-async def test_an_answer_where_nobody_had_answered_fails_the_test(file) -> None:
+async def test_an_answer_to_a_recording_without_one_fails_the_test(file) -> None:
     await posted(file)
 
-    with pytest.raises(Unscripted, match="Nobody had answered it when it was recorded"):
+    with pytest.raises(Unscripted, match="It had no answer when it was recorded"):
         await posted(file, "yes")
 
 
@@ -319,7 +319,7 @@ async def test_an_approved_client_tool_waits_twice_in_a_replay_too(file) -> None
     assert outcomes == [Done("yes"), Done("yes")]
 
 
-async def test_a_call_that_ends_as_the_one_it_calls_is_replayed_in_one_wait(file) -> None:
+async def test_a_call_that_waits_for_its_nested_call_is_replayed_as_one_pending_call(file) -> None:
     @tool
     async def survey(ctx: Context) -> Any:
         """Ask the people."""

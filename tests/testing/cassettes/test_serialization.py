@@ -1,4 +1,4 @@
-"""Outcomes in a file: read again, they are the same to the byte."""
+"""Outcomes in a cassette file are restored with exactly the same text."""
 
 import json
 from dataclasses import dataclass
@@ -67,11 +67,11 @@ def test_any_json_value_keeps_its_text(value) -> None:
 
 
 @pytest.mark.parametrize("data", [None, 0, "", "x", [], {"b": 1, "a": [2]}])
-def test_plain_data_comes_back_as_an_equal_outcome(data) -> None:
+def test_plain_data_is_restored_as_an_equal_outcome(data) -> None:
     assert again(Done(data)) == Done(data)
 
 
-def test_everything_that_a_handler_may_add_comes_back() -> None:
+def test_everything_that_a_handler_may_add_is_restored() -> None:
     blocks = [
         Text("a\nb"), Text(""), Json({"k": 1}), Json(None), Json("", "shown"), Image("aGk=", "image/gif"),
         Image(url="https://example.com/i.png"), Audio("aGk="), File("aGk=", filename="a.bin"),
@@ -87,20 +87,20 @@ def test_everything_that_a_handler_may_add_comes_back() -> None:
 @pytest.mark.parametrize("code", sorted(FAILURE_CODES))
 @pytest.mark.parametrize("executed", [True, False])
 @pytest.mark.parametrize("data", [None, 0, [], {"a": 1}])
-def test_a_failure_comes_back_whole(code, executed, data) -> None:
+def test_a_failure_is_restored_whole(code, executed, data) -> None:
     failure = Failed(code, "went\nwrong", executed=executed, data=data, retry_after=0.0 if executed else None)
 
     assert again(failure) == failure
     assert again(failure).retry_after == failure.retry_after
 
 
-def test_a_wait_comes_back_without_what_belongs_to_one_run() -> None:
+def test_a_pending_outcome_is_stored_without_call_id_expiry_and_state() -> None:
     pending = Pending("input", "c1", "Which?", {"schema": {}}, 5.0, state=object(), reply_timeout=3)
 
     assert again(pending) == Pending("input", "", "Which?", {"schema": {}})
 
 
-def test_what_has_its_usual_value_is_left_out_and_lines_stay_lines() -> None:
+def test_default_values_are_left_out_and_lines_are_a_list() -> None:
     assert outcome_to_json(Done(3), json_converter()) == {"done": 3}
     assert outcome_to_json(Done("a\nb\n"), json_converter()) == {"lines": ["a", "b", ""]}
     assert outcome_to_json(Failed("failed", "no"), json_converter()) == {"failed": "failed", "message": "no"}
@@ -117,5 +117,5 @@ def test_secrets_are_masked_in_keys_values_and_messages() -> None:
     )
 
 
-def test_a_value_that_json_has_no_word_for_does_not_break_the_recording() -> None:
+def test_a_value_that_json_cannot_represent_does_not_break_the_recording() -> None:
     assert outcome_to_json(Done(1, metadata={"o": Exception("odd")}), json_converter())["metadata"] == {"o": "odd"}

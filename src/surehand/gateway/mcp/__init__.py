@@ -1,4 +1,7 @@
-"""MCP: a runtime as an MCP server, in both protocols, over a pipe, over HTTP, or for a transport of your own."""
+"""A runtime as an MCP server, in both protocols: over stdio, over HTTP, or over a transport of the application.
+
+The names below are imported on first use, because the MCP SDK and uvicorn take about a second to import.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.errors import DefinitionError
+from surehand.core.extras import install_command
 
 if TYPE_CHECKING:
     from surehand.gateway.mcp.http.app import app as app
@@ -34,5 +38,5 @@ def __getattr__(name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         if missing == __name__.partition(".")[0]:
             raise
-        extras = "mcp,server" if _MODULE_OF_NAME[name].startswith("http.") else "mcp"
-        raise DefinitionError(f"Serving over MCP needs {missing}.", fix=f"pip install 'surehand[{extras}]'") from error
+        extras = ("mcp", "server") if _MODULE_OF_NAME[name].startswith("http.") else ("mcp",)
+        raise DefinitionError(f"Serving over MCP needs {missing}.", fix=install_command(*extras)) from error

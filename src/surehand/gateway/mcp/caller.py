@@ -1,4 +1,4 @@
-"""Caller: who sent a request, and what can be asked of it."""
+"""The caller of a request: which user it is for, and what its client can do."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 MAX_CLIENT_NAME_LENGTH = 100
-"""Characters of a client's name that are kept."""
+"""Characters of a client's name in the audit."""
 
 
 class Caller(NamedTuple):
-    """Who sent a request."""
+    """The user of a request and the capabilities of its client."""
 
     user: str | None
     is_modern: bool
-    """Whether the protocol is one without sessions, where nothing is asked within a request."""
+    """Whether the request uses the modern protocol, which has no sessions and no requests to the client."""
     can_show_forms: bool
-    """Whether its person can be shown a form."""
+    """Whether the client can show a form to its user."""
     can_open_urls: bool
-    """Whether its person can be sent to an address."""
+    """Whether the client can send its user to an address."""
     supports_tasks: bool
-    """Whether it may be given a task in place of a result."""
+    """Whether the client accepts a task as the result of a call."""
     answered_by: str = "mcp"
-    """Who answers through it, for the audit: the client, as it calls itself."""
+    """The client's name for itself, which the audit stores with its answers."""
 
 
 def caller_from_context(ctx: ServerRequestContext[Any, Any], default_user: str | None) -> Caller:
-    """Who sent a request; `user` where it does not say."""
-    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    asks = modern or ctx.session.can_send_request
+    """The caller of a request that the MCP SDK handles. `default_user` counts if the request has no token."""
+    is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     caller = caller_from_capabilities(
-        ctx.session.client_capabilities, request_user(ctx) or default_user, is_modern=modern, can_be_asked=asks
+        ctx.session.client_capabilities,
+        request_user(ctx) or default_user,
+        is_modern=is_modern,
+        can_be_asked=is_modern or ctx.session.can_send_request,
     )
     return caller._replace(answered_by=_answered_by(ctx.session.client_params))
 
@@ -50,23 +52,24 @@ def caller_from_context(ctx: ServerRequestContext[Any, Any], default_user: str |
 def caller_from_capabilities(
     capabilities: ClientCapabilities | None, user: str | None, *, is_modern: bool, can_be_asked: bool
 ) -> Caller:
-    """A caller that can do this much, where there is a way to ask it."""
+    """The caller with these capabilities. Without a way to ask it, its elicitation capabilities do not count."""
     form, url = _elicitation_modes(capabilities) if can_be_asked else (False, False)
-    return Caller(user, is_modern, form, url, is_modern and capabilities is not None and _supports_tasks(capabilities))
+    supports_tasks = is_modern and capabilities is not None and _supports_tasks(capabilities)
+    return Caller(user, is_modern, form, url, supports_tasks)
 
 
 def request_user(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    """Whom the token of a request stands for; None if there was none."""
+    """The user of the request's token; None without a token."""
     return scope_user(getattr(ctx.request, "scope", None) or {})
 
 
 def scope_user(scope: Mapping[str, Any]) -> str | None:
-    """The same, where the library has not seen the request."""
+    """The user of an ASGI scope, for requests that the MCP SDK does not handle; None without a token."""
     return _token_user(getattr(scope["user"], "access_token", None)) if "user" in scope else None
 
 
 def current_user() -> str | None:
-    """The same of the request that runs, where the library does not say which one that is."""
+    """The user of the running request, for callbacks to which the MCP SDK does not pass the request."""
     return _token_user(get_access_token())
 
 
@@ -80,11 +83,12 @@ def _answered_by(client_params: InitializeRequestParams | None) -> str:
 
 
 def _elicitation_modes(capabilities: ClientCapabilities | None) -> tuple[bool, bool]:
-    """Forms and addresses; a client that says no more than that it can be asked means forms."""
+    """Whether the client supports forms and addresses. An empty `elicitation` capability means forms."""
     if capabilities is None or capabilities.elicitation is None:
         return False, False
-    can = capabilities.elicitation
-    return can.form is not None or can.url is None, can.url is not None
+    elicitation = capabilities.elicitation
+    has_url = elicitation.url is not None
+    return elicitation.form is not None or not has_url, has_url
 
 
 def _supports_tasks(capabilities: ClientCapabilities) -> bool:

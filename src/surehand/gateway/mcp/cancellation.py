@@ -1,4 +1,4 @@
-"""Ended: tasks of ours that nobody needs any more, and that have let go."""
+"""Cancelling asyncio tasks and waiting for their end, for the parts of the gateway that own tasks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks, and wait until they have let go, however often that is cancelled itself."""
-    again: asyncio.CancelledError | None = None
-    left = [task for task in tasks if task is not None and not task.done()]
-    for task in left:
+    """Cancel tasks and wait until all have ended, even if the waiting task is itself cancelled meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    remaining = [task for task in tasks if task is not None and not task.done()]
+    for task in remaining:
         task.cancel()
-    while left := [task for task in left if not task.done()]:
+    while remaining := [task for task in remaining if not task.done()]:
         try:
-            await asyncio.wait(left)
+            await asyncio.wait(remaining)
         except asyncio.CancelledError as error:
-            again = error
-    if again is not None:
-        raise again
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

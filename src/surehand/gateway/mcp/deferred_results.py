@@ -1,4 +1,7 @@
-"""Later: calls whose clients cannot be asked are told to come back, and the tool with which they do."""
+"""Deferred results: what a client gets for a pending call if it can neither ask its user nor accept a task.
+
+The client's model gets a text with the call's id, and the tool `call_result`, which returns the result later.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +23,44 @@ if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
 OnWait: TypeAlias = Callable[[str, Pending], None]
-"""Is told of a call that waits for somebody whom its client cannot ask: the tool, and what it waits for."""
+"""Called with the tool's name and the `Pending` of a call about which the client cannot be asked."""
 
 log = logging.getLogger("surehand")
 CALL_RESULT_TOOL = "call_result"
 MAX_REPORTED_WAITS = 1_000
+"""Waits that are remembered as reported, so that each is reported once."""
 _CONTINUE_HINT = "Go on with other work, and do not repeat the call."
 _NOT_DURABLE_HINT = " It waits only while this server runs."
+_NO_TOOL_HINT = "The answer comes later."
 
 
 class DeferredResults:
-    """What clients are told of such calls. The tool is offered once there is one to ask for."""
+    """Renders pending calls, reports them to `on_wait`, and adds `call_result` to the catalogue when it is needed."""
 
     def __init__(self, services: RuntimeServices, on_wait: OnWait | None) -> None:
-        self._services, self._on_wait = services, on_wait
+        self._services = services
+        self._on_wait = on_wait
         self._reported_waits: dict[tuple[str, str, str], None] = {}
 
     def pending_text(self, tool_name: str, pending: Pending) -> str:
-        """What a model is told in place of the result."""
+        """Render the text that a model gets instead of the result, and report the wait."""
         self.report_wait(tool_name, pending)
-        ask = (
-            f"Ask for the answer later with {CALL_RESULT_TOOL}(call_id={pending.call_id!r})."
-            if self.offer_tool()
-            else _NO_TOOL_HINT
+        hint = _NO_TOOL_HINT
+        if self.offer_tool():
+            hint = f"Ask for the answer later with {CALL_RESULT_TOOL}(call_id={pending.call_id!r})."
+        durability_hint = "" if self._services.is_durable else _NOT_DURABLE_HINT
+        return to_text(
+            {
+                "status": "pending",
+                "pendingToolCallId": pending.call_id,
+                "waiting_for": pending.waiting_for,
+                "message": pending.message,
+                "next": f"{hint} {_CONTINUE_HINT}{durability_hint}",
+            }
         )
-        here_only = "" if self._services.is_durable else _NOT_DURABLE_HINT
-        told = {
-            "waiting_for": pending.waiting_for,
-            "message": pending.message,
-            "next": f"{ask} {_CONTINUE_HINT}{here_only}",
-        }
-        return to_text({"status": "pending", "pendingToolCallId": pending.call_id, **told})
 
     def report_wait(self, tool_name: str, pending: Pending) -> None:
-        """Somebody has to answer whom no client asks; told once."""
+        """Call `on_wait`, once for each wait of a call."""
         wait = (pending.call_id, pending.waiting_for, pending.message)
         if self._on_wait is None or wait in self._reported_waits:
             return
@@ -63,26 +70,22 @@ class DeferredResults:
         try:
             self._on_wait(tool_name, pending)
         except Exception:
-            log.exception("Nobody could be told that %s waits", tool_name)
+            log.exception("The on_wait function failed for the pending call of %s", tool_name)
 
     def restore_tool(self) -> None:
-        """Offer the tool to those who were told of it before a restart, where a call still waits."""
+        """Offer `call_result` after a restart if a stored call is still pending: clients may know its id."""
         if self._services.is_durable and self._services.pending_calls.open_count:
             self.offer_tool()
 
     def offer_tool(self) -> bool:
-        """Offer the tool; false where another tool has its name."""
-        found = self._services.catalogue.find(CALL_RESULT_TOOL)
-        if found is None:
-            [found] = self._services.catalogue.add(_build_call_result_tool(self._services))
-        return _is_call_result_tool(found)
-
-
-_NO_TOOL_HINT = "The answer comes later."
+        """Add `call_result` to the catalogue. False if another tool has this name."""
+        listing = self._services.catalogue.find(CALL_RESULT_TOOL)
+        if listing is None:
+            [listing] = self._services.catalogue.add(_build_call_result_tool(self._services))
+        return _is_call_result_tool(listing)
 
 
 def _is_call_result_tool(listing: Listing) -> bool:
-    """Whether a tool of that name is the one from here."""
     return listing.name == CALL_RESULT_TOOL and listing.kind == "internal"
 
 
@@ -100,28 +103,26 @@ def _build_call_result_tool(services: RuntimeServices) -> Tool[..., Any]:
 
 
 async def _load_outcome(services: RuntimeServices, call_id: str, ctx: Context) -> Outcome | None:
-    """How a call of the same user stands; calls for nobody are nobody's but theirs who are nobody."""
+    """Load the outcome of a call of the same user. Anonymous callers see anonymous calls alone."""
     viewer = Principal(user=ctx.user, session=ctx.session)
-    held = await services.pending_calls.find(call_id, viewer)
-    found = (
-        await find_call_status(services, call_id, viewer)
-        if held is not None and held.call.user_id == ctx.user
-        else None
-    )
-    if found is None:
+    pending_row = await services.pending_calls.find(call_id, viewer)
+    status = None
+    if pending_row is not None and pending_row.call.user_id == ctx.user:
+        status = await find_call_status(services, call_id, viewer)
+    if status is None:
         raise NotFound(f"No call {call_id[:80]!r} has waited. Copy the pendingToolCallId exactly as it was given.")
-    return found.outcome
+    return status.outcome
 
 
 def _describe_outcome(call_id: str, outcome: Outcome | None) -> Any:
     match outcome:
         case None:
-            goes_on = "It was answered and runs. Ask again soon."
-            return {"status": "running", "pendingToolCallId": call_id, "next": goes_on}
+            hint = "It was answered and runs. Ask again soon."
+            return {"status": "running", "pendingToolCallId": call_id, "next": hint}
         case Pending():
-            waits = {"waiting_for": outcome.waiting_for, "message": outcome.message}
-            return {"status": "pending", "pendingToolCallId": call_id, **waits, "next": "Ask again later."}
-        case Failed(code="interrupted"):  # this call was not: only what it asks for
+            wait = {"waiting_for": outcome.waiting_for, "message": outcome.message}
+            return {"status": "pending", "pendingToolCallId": call_id, **wait, "next": "Ask again later."}
+        case Failed(code="interrupted"):  # the call of `call_result` itself was not interrupted
             return outcome.evolve(code="failed")
         case Done() | Failed():
             return outcome

@@ -1,4 +1,4 @@
-"""Seldom: what strangers can cause as often as they like is told now and then."""
+"""A throttle for log warnings that any client can cause as often as it likes: refused hosts, tokens and requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ THROTTLE_SECONDS = 60.0
 
 
 class LogThrottle:
-    """Warnings, at most one a minute of each kind, which says how many there were since."""
+    """Logs at most one warning of each kind per minute, with the number of suppressed ones."""
 
     def __init__(self) -> None:
         self._last_logged_at: dict[str, float] = {}
         self._suppressed_counts: dict[str, int] = {}
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
-        """Write a line to the log, unless there was one of this kind within the last minute."""
+        """Log a warning, unless one of this kind was logged within the last minute."""
         now = time.monotonic()
         if now - self._last_logged_at.get(kind, -THROTTLE_SECONDS) < THROTTLE_SECONDS:
             self._suppressed_counts[kind] = self._suppressed_counts.get(kind, 0) + 1
             return
         self._last_logged_at[kind] = now
-        since = self._suppressed_counts.pop(kind, 0)
-        more = f" ({since} more since the last such line)" if since else ""
-        log.warning("%s%s", message % arguments, more)
+        suppressed_count = self._suppressed_counts.pop(kind, 0)
+        suffix = f" ({suppressed_count} more since the last such line)" if suppressed_count else ""
+        log.warning("%s%s", message % arguments, suffix)

@@ -1,4 +1,7 @@
-"""News: clients hear that tools came or went, or that an output was kept, those of either protocol."""
+"""Change notifications: clients are notified when the list of tools or of resources changes, in both protocols.
+
+Modern clients are notified on their `subscriptions/listen` streams, handshake clients in their sessions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UserResourcesChanged(ResourcesListChanged):
-    """An output more, on the list of one user."""
+    """The resources of one user have changed: an output was added."""
 
     user: str | None
 
@@ -34,71 +37,72 @@ class UserResourcesChanged(ResourcesListChanged):
 ListChange: TypeAlias = ToolsListChanged | UserResourcesChanged
 
 CHANGE_BATCH_SECONDS = 0.05
-"""Seconds for which changes are gathered before they are told as one."""
+"""Seconds for which changes are collected before they are sent as one."""
 
 MAX_NOTIFIED_SESSIONS = 10_000
-"""Sessions that are told of changes. Beyond it the oldest is dropped: the SDK does not tell when a session ends."""
+"""Sessions that are notified. Beyond it the oldest is dropped: the SDK does not report the end of every session."""
 
-_subscribing_user: ContextVar[str | None] = ContextVar("listener", default=None)
-"""The user whose stream is about to begin: the library does not tell the bus who listens."""
+_subscribing_user: ContextVar[str | None] = ContextVar("subscribing_user", default=None)
+"""The user of the `subscriptions/listen` request that is being handled: the SDK does not pass it to the bus."""
 
 
 def _is_visible_to(user: str | None, event: ServerEvent) -> bool:
-    """Whether a change is on a list that a user sees."""
+    """Whether a change affects a list that this user sees."""
     return not isinstance(event, UserResourcesChanged) or event.user == user
 
 
 class PerUserSubscriptionBus(InMemorySubscriptionBus):
-    """The library's, on which each listener hears of what is theirs."""
+    """The SDK's bus, on which each listener gets the changes that its user can see."""
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Begin to tell a listener, until what is returned is called."""
+        """Notify a listener until the returned function is called."""
         user = _subscribing_user.get()
         return super().subscribe(lambda event: listener(event) if _is_visible_to(user, event) else None)
 
 
 class ChangeNotifications:
-    """Tells of changes: on the bus to those who listen, and to sessions of the older protocol."""
+    """Publishes changes on the bus, and sends them to the sessions of the handshake protocol."""
 
     def __init__(self, default_user: str | None = None) -> None:
-        self._default_user, self.bus = default_user, PerUserSubscriptionBus()
+        self._default_user = default_user
+        self.bus = PerUserSubscriptionBus()
         self._sessions: dict[str | int, _NotifiedSession] = {}
         self._closing_tasks: set[asyncio.Task[None]] = set()
-        """Tasks of ended sessions that have been cancelled."""
+        """Cancelled tasks of ended sessions, until they have ended."""
         self._pending_changes: dict[ListChange, None] = {}
         self._publish_task: asyncio.Task[None] | None = None
 
     def watch_changes(self, catalogue: Catalogue, outputs: OversizedOutputs) -> Callable[[], None]:
-        """Tell of their changes, until what is returned is called."""
+        """Publish changes of the catalogue and of the outputs until the returned function is called."""
         loop = asyncio.get_running_loop()
 
-        def tell(change: ListChange) -> None:
-            if not loop.is_closed():  # tools may be added from any thread
+        def publish(change: ListChange) -> None:
+            if not loop.is_closed():  # tools may be added from any thread, at any time
                 _call_on_loop(loop, self._add_change, change)
 
-        end = ExitStack()
-        end.callback(catalogue.watch(lambda: tell(ToolsListChanged())))
-        end.callback(outputs.subscribe(lambda user: tell(UserResourcesChanged(user))))
-        return end.close
+        subscriptions = ExitStack()
+        subscriptions.callback(catalogue.watch(lambda: publish(ToolsListChanged())))
+        subscriptions.callback(outputs.subscribe(lambda user: publish(UserResourcesChanged(user))))
+        return subscriptions.close
 
     def _add_change(self, change: ListChange) -> None:
         self._pending_changes[change] = None
         if self._publish_task is None or self._publish_task.done():
-            self._publish_task = asyncio.get_running_loop().create_task(
-                self._publish_changes(), name="mcp: list changed"
-            )
+            loop = asyncio.get_running_loop()
+            self._publish_task = loop.create_task(self._publish_changes(), name="mcp: list changed")
 
     async def _publish_changes(self) -> None:
         while self._pending_changes:
             await asyncio.sleep(CHANGE_BATCH_SECONDS)
-            changes, self._pending_changes = self._pending_changes, {}
+            changes = self._pending_changes
+            self._pending_changes = {}
             for change in changes:
                 await self.bus.publish(change)
                 for session in self._sessions.values():
                     session.notify(change)
 
     async def register_listener(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware that registers sessions and listeners, which are told of changes."""
+        """A middleware that registers sessions, and sets the user of new subscription streams."""
         if ctx.method == "notifications/initialized":
             self._register_session(ctx)
         elif ctx.method == "subscriptions/listen":
@@ -114,11 +118,11 @@ class ChangeNotifications:
             self._close_session(next(iter(self._sessions)))
 
     def end_session(self, key: object) -> None:
-        """Stop telling a session. Does nothing if no session is registered under the key.
+        """Stop notifying a session. Does nothing if no session is registered under the key.
 
         Args:
-            key: the `mcp-session-id` of a session over HTTP; what the server's lifespan gave for all others, which
-                have a lifespan each.
+            key: the `mcp-session-id` of a session over HTTP; for other transports, which have a lifespan for each
+                connection, the object that the lifespan gave.
         """
         self._close_session(_session_key(key))
 
@@ -130,7 +134,7 @@ class ChangeNotifications:
             task.add_done_callback(self._closing_tasks.discard)
 
     async def close(self) -> None:
-        """Tell nobody any more."""
+        """Drop pending changes, and stop notifying all sessions."""
         self._pending_changes.clear()
         for key in list(self._sessions):
             self._close_session(key)
@@ -138,7 +142,7 @@ class ChangeNotifications:
 
 
 class _NotifiedSession:
-    """A session of the protocol with a handshake. Changes that come faster than its client reads are sent as one."""
+    """A session of the handshake protocol. Equal changes that wait for a slow client are sent as one."""
 
     def __init__(self, session: ServerSession, user: str | None) -> None:
         self._session = session
@@ -147,7 +151,7 @@ class _NotifiedSession:
         self._send_task: asyncio.Task[None] | None = None
 
     def notify(self, change: ListChange) -> None:
-        """Send a notification of the change, if it is on a list that the user of the session sees."""
+        """Send a notification of the change, if it affects a list that the user of the session sees."""
         if not _is_visible_to(self._user, change):
             return
         self._pending_changes[change] = None
@@ -155,7 +159,7 @@ class _NotifiedSession:
             self._send_task = asyncio.get_running_loop().create_task(self._send_changes(), name="mcp: list changed")
 
     async def _send_changes(self) -> None:
-        # Both go to the standalone channel of the connection, which outlives the request that `_session` is of.
+        # Both use the connection's standalone channel, which outlives the request that `_session` belongs to.
         while self._pending_changes:
             change = next(iter(self._pending_changes))
             del self._pending_changes[change]
@@ -165,7 +169,7 @@ class _NotifiedSession:
                 await self._session.send_resource_list_changed()
 
     def close(self) -> asyncio.Task[None] | None:
-        """Send nothing more. Gives the task that still has to notice its cancellation, if there is one."""
+        """Send nothing more. Returns the cancelled send task if it has not ended yet."""
         self._pending_changes.clear()
         if self._send_task is None or self._send_task.done():
             return None
@@ -178,7 +182,7 @@ def _http_session_id(ctx: ServerRequestContext[Any, Any]) -> str | None:
 
 
 def _session_key(key: object) -> str | int:
-    # By identity: an application's own lifespan may give an object that cannot be hashed.
+    # By identity: the lifespan of an application may give an object that cannot be hashed.
     return key if isinstance(key, str) else id(key)
 
 

@@ -1,4 +1,4 @@
-"""Request limits: how much one client may have in flight at the same time, over stdio and over HTTP."""
+"""Limits of the requests that one client may have in flight at the same time, over stdio and over HTTP."""
 
 from __future__ import annotations
 

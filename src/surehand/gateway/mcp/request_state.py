@@ -1,4 +1,7 @@
-"""State: what a client of the newer protocol brings back with its answers."""
+"""The `requestState` of the modern protocol: which call and question the client's answers are for.
+
+The server sends it with a question, and the client sends it back with the answers.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,35 @@ from typing import Any, NamedTuple, Self
 from surehand.core.canonical_json import json_digest
 
 _DIGEST_LENGTH = 16
+_MAX_STATE_LENGTH = 300
+_MAX_ROUND_DIGITS = 5
 
 
 class RequestState(NamedTuple):
-    """Which question of which call is answered.
+    """The call and the round that a client answers.
 
-    There is nothing in it to forge: the call is looked up, for the user who asks, and goes on with what is kept of it.
+    It needs no signature: the call is loaded for the user of the request, and resumes with its stored arguments.
     """
 
     call_id: str
     round: int
     arguments_digest: str
-    """A digest of the arguments: who calls again with others means another call."""
+    """A digest of the arguments: the same state with other arguments is refused."""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The state that a text stands for; None if it is none of ours."""
+        """Parse a state; None if it is malformed."""
         call_id, _, rest = text.rpartition("-")
-        number, _, mark = rest.partition(".")
-        if not call_id or len(text) > 300 or not (number.isascii() and number.isdigit() and len(number) < 6):
+        number, _, arguments_digest = rest.partition(".")
+        is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_ROUND_DIGITS
+        if not call_id or len(text) > _MAX_STATE_LENGTH or not is_number:
             return None
-        return cls(call_id, int(number), mark)
+        return cls(call_id, int(number), arguments_digest)
 
     def __str__(self) -> str:
         return f"{self.call_id}-{self.round}.{self.arguments_digest}"
 
 
 def digest_arguments(arguments: dict[str, Any] | None) -> str:
-    """What the arguments of a call are known by."""
+    """A short digest of a call's arguments."""
     return json_digest(arguments or {})[:_DIGEST_LENGTH]

@@ -1,4 +1,4 @@
-"""Outputs: texts that were too large for a model, as resources that a client can list and read."""
+"""The handlers of `resources/*`: outputs that were too large for a model, as resources that clients list and read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from surehand.store.tables.artifacts import ArtifactInfo
 
 MAX_READ_BYTES = 4 << 20
-"""Bytes of an output that is read in one message."""
+"""Bytes of the largest output that `resources/read` returns."""
 OUTPUT_CACHE_MILLISECONDS = 24 * 3_600_000
-"""Milliseconds for which what was read need not be read again: no output ever changes."""
+"""Milliseconds for which a client may cache an output. Outputs never change."""
 HANDSHAKE_RESOURCE_NOT_FOUND_CODE = -32002
+"""The error code of an unknown resource in the handshake protocol. The modern one uses INVALID_PARAMS."""
 _OUTPUT_TEMPLATE = {
     "uriTemplate": f"{OUTPUT_URI_PREFIX}{{handle}}",
     "name": "output",
@@ -41,27 +42,32 @@ _OUTPUT_TEMPLATE = {
 
 
 class ResourceHandlers:
-    """Serves `resources/list`, `resources/templates/list` and `resources/read`, to each caller its own."""
+    """Serves `resources/list`, `resources/templates/list` and `resources/read`. Users see their own outputs only."""
 
     def __init__(self, served_runtime: ServedRuntime) -> None:
-        self._served_runtime, self._paginator = served_runtime, Paginator("outputs", served_runtime.options.page)
+        self._served_runtime = served_runtime
+        self._paginator = Paginator("outputs", served_runtime.options.page)
 
     async def list_resources(
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams
     ) -> dict[str, Any]:
-        """One page, the newest first."""
-        scope, size = self._caller_scope(ctx), self._served_runtime.options.page
+        """Return one page, the newest outputs first."""
+        scope = self._caller_scope(ctx)
+        principal = scope.principal
+        page_size = self._served_runtime.options.page
         before = None if params.cursor is None else self._decode_cursor(params.cursor)
-        who = scope.principal
-        found = await scope.services.outputs.list_newest(who.user, who.session, limit=size + 1, before=before)
-        shown = found[:size]
-        rest = {"nextCursor": self._encode_cursor(shown[-1])} if len(found) > size else {}
-        return {"resultType": "complete", "resources": [_resource_entry(label) for label in shown], **rest}
+        # One more than a page, which shows whether there is another page.
+        artifacts = await scope.services.outputs.list_newest(
+            principal.user, principal.session, limit=page_size + 1, before=before
+        )
+        page = artifacts[:page_size]
+        next_cursor = {"nextCursor": self._encode_cursor(page[-1])} if len(artifacts) > page_size else {}
+        return {"resultType": "complete", "resources": [_resource_entry(each) for each in page], **next_cursor}
 
     async def list_templates(
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams
     ) -> dict[str, Any]:
-        """The one form that addresses have."""
+        """Return the one template, which all resource URIs follow."""
         if params.cursor is not None:
             raise self._paginator.invalid_cursor_error()
         return {"resultType": "complete", "resourceTemplates": [_OUTPUT_TEMPLATE]}
@@ -69,17 +75,22 @@ class ResourceHandlers:
     async def read_resource(
         self, ctx: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
     ) -> dict[str, Any]:
-        """The whole text; to anybody but its owner it does not exist."""
-        scope, uri = self._caller_scope(ctx), params.uri
-        handle, who, outputs = uri.removeprefix(OUTPUT_URI_PREFIX), scope.principal, scope.services.outputs
-        label = await outputs.find_label(handle, who.user, who.session) if uri.startswith(OUTPUT_URI_PREFIX) else None
-        if label is None:
+        """Return the whole text of an output. To other users than its owner it is unknown."""
+        uri = params.uri
+        scope = self._caller_scope(ctx)
+        principal = scope.principal
+        outputs = scope.services.outputs
+        if not uri.startswith(OUTPUT_URI_PREFIX):
             raise _not_found_error(ctx, uri)
-        if label.bytes > MAX_READ_BYTES:
-            raise MCPError(INVALID_PARAMS, _too_large_message(label), {"uri": uri, "size": label.bytes})
+        handle = uri.removeprefix(OUTPUT_URI_PREFIX)
+        artifact = await outputs.find_label(handle, principal.user, principal.session)
+        if artifact is None:
+            raise _not_found_error(ctx, uri)
+        if artifact.bytes > MAX_READ_BYTES:
+            raise MCPError(INVALID_PARAMS, _too_large_message(artifact), {"uri": uri, "size": artifact.bytes})
         try:
-            text = (await outputs.find(handle, who.user, who.session)).text
-        except NotFound:  # it was pruned meanwhile
+            text = (await outputs.find(handle, principal.user, principal.session)).text
+        except NotFound:  # it was pruned since
             raise _not_found_error(ctx, uri) from None
         content = {"uri": uri, "mimeType": "text/plain", "text": replace_surrogates(text)}
         return {"resultType": "complete", "contents": [content]}
@@ -91,20 +102,23 @@ class ResourceHandlers:
         return self._paginator.encode_cursor(f"{artifact.created_at!r} {artifact.handle}")
 
     def _decode_cursor(self, cursor: str) -> tuple[float, str]:
-        at, _, handle = self._paginator.decode_cursor(cursor).partition(" ")
+        created_at, _, handle = self._paginator.decode_cursor(cursor).partition(" ")
         with suppress(ValueError):
-            if isfinite(float(at)) and handle.isalnum():
-                return float(at), handle
+            if isfinite(float(created_at)) and handle.isalnum():
+                return float(created_at), handle
         raise self._paginator.invalid_cursor_error()
 
 
 def _resource_entry(artifact: ArtifactInfo) -> dict[str, Any]:
-    why = "too large to show" if artifact.reason == "size_limit_exceeded" else "more than the turn could afford"
+    reason = "too large to show" if artifact.reason == "size_limit_exceeded" else "more than the turn could afford"
+    description = (
+        f"What {artifact.tool} gave, {reason}: {artifact.lines:,} lines. {READER_TOOL_NAME} reads parts of it."
+    )
     return {
         "uri": f"{OUTPUT_URI_PREFIX}{artifact.handle}",
         "name": artifact_name(artifact.handle),
         "title": f"Output of {artifact.tool}",
-        "description": f"What {artifact.tool} gave, {why}: {artifact.lines:,} lines. {READER_TOOL_NAME} reads parts of it.",
+        "description": description,
         "mimeType": "text/plain",
         "size": artifact.bytes,
         "annotations": {"lastModified": format_timestamp(artifact.created_at)},
@@ -119,5 +133,6 @@ def _not_found_error(ctx: ServerRequestContext[Any, Any], uri: str) -> MCPError:
 def _too_large_message(artifact: ArtifactInfo) -> str:
     return (
         f"This output has {artifact.bytes:,} bytes, and at most {MAX_READ_BYTES:,} are read at once. "
-        f"Read parts of it: call {READER_TOOL_NAME} with handle={artifact.handle!r} and lines='1-1000', head, tail or grep."
+        f"Read parts of it: call {READER_TOOL_NAME} with handle={artifact.handle!r} and "
+        "lines='1-1000', head, tail or grep."
     )

@@ -1,4 +1,4 @@
-"""Life: a runtime is served as long as anybody is connected, be it one client or many."""
+"""The lifespan of a served runtime: it starts with the first connection of a client and ends with the last."""
 
 from __future__ import annotations
 
@@ -15,28 +15,22 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 
-@asynccontextmanager
-async def ensure_running(runtime: Runtime) -> AsyncIterator[Runtime]:
-    """Start a runtime that does not run, and close it again; one that runs is left as it is."""
-    if runtime.services.is_open:
-        yield runtime
-        return
-    async with runtime:
-        yield runtime
-
-
 class RuntimeLifespan:
-    """The library begins it anew for each connection; what they share begins with the first."""
+    """An async context that the MCP SDK enters for each connection. All connections share one start of the runtime."""
 
     def __init__(
         self, served_runtime: ServedRuntime, notifications: ChangeNotifications, listen_handler: ListenHandler
     ) -> None:
-        self._served_runtime, self._notifications, self._listen_handler = served_runtime, notifications, listen_handler
-        self._connection_count, self._is_started = 0, False
+        self._served_runtime = served_runtime
+        self._notifications = notifications
+        self._listen_handler = listen_handler
+        self._connection_count = 0
+        self._is_started = False
         self._lock = asyncio.Lock()
         self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> None:
+        # Under the lock, so that a second connection waits until the runtime has started.
         async with self._lock:
             if not self._is_started:
                 await self._start()
@@ -45,14 +39,14 @@ class RuntimeLifespan:
 
     async def _start(self) -> None:
         runtime = self._served_runtime.runtime
-        async with AsyncExitStack() as end:
-            await end.enter_async_context(ensure_running(runtime))
+        async with AsyncExitStack() as exit_stack:
+            await exit_stack.enter_async_context(ensure_running(runtime))
             self._served_runtime.validate_toolset()
             self._served_runtime.deferred_results.restore_tool()
-            end.push_async_callback(self._notifications.close)
-            end.callback(self._listen_handler.close)
-            end.callback(self._notifications.watch_changes(runtime.catalogue, runtime.services.outputs))
-            self._exit_stack = end.pop_all()
+            exit_stack.push_async_callback(self._notifications.close)
+            exit_stack.callback(self._listen_handler.close)
+            exit_stack.callback(self._notifications.watch_changes(runtime.catalogue, runtime.services.outputs))
+            self._exit_stack = exit_stack.pop_all()
 
     async def __aexit__(self, *error: object) -> None:
         self._connection_count -= 1
@@ -60,3 +54,13 @@ class RuntimeLifespan:
             if self._is_started and not self._connection_count:
                 self._is_started = False
                 await self._exit_stack.aclose()
+
+
+@asynccontextmanager
+async def ensure_running(runtime: Runtime) -> AsyncIterator[Runtime]:
+    """Start the runtime and close it afterwards. A runtime that is already running is left open."""
+    if runtime.services.is_open:
+        yield runtime
+        return
+    async with runtime:
+        yield runtime

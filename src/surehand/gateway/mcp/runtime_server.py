@@ -1,4 +1,4 @@
-"""Server: the library's server with a runtime behind it."""
+"""The MCP SDK's server with a runtime behind it: it connects the handlers of this package to the protocol's methods."""
 
 from __future__ import annotations
 
@@ -37,76 +37,67 @@ if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
 log = logging.getLogger("surehand")
-
-
-async def hide_internal_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """A middleware: a plain internal error where the library would send the text of any exception."""
-    try:
-        return await call_next(ctx)
-    except (MCPError, ValidationError):
-        raise
-    except Exception as error:
-        log.exception("%s failed", ctx.method)
-        raise MCPError(code=INTERNAL_ERROR, message="Internal server error") from error
-
-
 MAX_SUBSCRIPTION_STREAMS = 256
-MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER = 1_000, 64 << 20
-"""Calls of one user that wait for somebody, and bytes that are kept of them."""
+"""Streams of `subscriptions/listen` of all users at the same time."""
+MAX_PENDING_CALLS_PER_USER = 1_000
+MAX_PENDING_BYTES_PER_USER = 64 << 20
+"""Bytes of the pending calls of one user."""
 _CACHE_HINTS: dict[Any, CacheHint] = {
     "server/discover": CacheHint(LIST_CACHE_MILLISECONDS, "private"),
     "tools/list": CacheHint(LIST_CACHE_MILLISECONDS, "private"),
-    "resources/list": CacheHint(0, "private"),  # it is looked at after a call, which may have added to it
+    "resources/list": CacheHint(0, "private"),  # any call may have added an output
     "resources/templates/list": CacheHint(OUTPUT_CACHE_MILLISECONDS, "public"),
     "resources/read": CacheHint(OUTPUT_CACHE_MILLISECONDS, "private"),
 }
 
 
 class RuntimeServer(Server[Any]):
-    """A runtime as an MCP server. It is given a running runtime, or starts it as long as it is served."""
+    """A runtime as an MCP server. A runtime that is not running is started while clients are connected."""
 
     def __init__(self, runtime: Runtime, options: ServeOptions) -> None:
-        self.runtime, self.notifications = runtime, ChangeNotifications(options.user)
-        self.served_runtime = ServedRuntime(runtime, options)
         _limit_pending_calls(runtime)
-        self.task_handlers, tools, outputs = (
-            TaskHandlers(self.served_runtime),
-            ToolListHandler(self.served_runtime),
-            ResourceHandlers(self.served_runtime),
-        )
+        self.runtime = runtime
+        self.notifications = ChangeNotifications(options.user)
+        self.served_runtime = ServedRuntime(runtime, options)
+        self.task_handlers = TaskHandlers(self.served_runtime)
         self.listen_handler = ListenHandler(self.notifications.bus, max_subscriptions=MAX_SUBSCRIPTION_STREAMS)
         self.runtime_lifespan = RuntimeLifespan(self.served_runtime, self.notifications, self.listen_handler)
         self.tool_call_handler = ToolCallHandler(self.served_runtime, self.task_handlers)
+        tool_list = ToolListHandler(self.served_runtime)
+        resources = ResourceHandlers(self.served_runtime)
         super().__init__(
             options.name,
             version=options.version or __version__,
             lifespan=_connection_lifespan,
             cache_hints=_CACHE_HINTS,
-            get_tool_input_schema=tools.input_schema,
-            on_list_tools=tools,  # type: ignore[arg-type]  # a dict is as good as the model that it would be made of
+            get_tool_input_schema=tool_list.input_schema,
+            on_list_tools=tool_list,  # type: ignore[arg-type]  # the SDK accepts a dict as well as its own model
             on_call_tool=self.tool_call_handler,  # type: ignore[arg-type]
-            on_list_resources=outputs.list_resources,  # type: ignore[arg-type]
-            on_list_resource_templates=outputs.list_templates,  # type: ignore[arg-type]
-            on_read_resource=outputs.read_resource,  # type: ignore[arg-type]
+            on_list_resources=resources.list_resources,  # type: ignore[arg-type]
+            on_list_resource_templates=resources.list_templates,  # type: ignore[arg-type]
+            on_read_resource=resources.read_resource,  # type: ignore[arg-type]
             on_subscriptions_listen=SubscriptionHandler(self.listen_handler, self.task_handlers),
         )
         self.extensions = {TASKS_EXTENSION: {}}
         self.add_request_handler("tasks/get", GetTaskParams, self.task_handlers.get_task)
         self.add_request_handler("tasks/update", UpdateTaskParams, self.task_handlers.update_task)
         self.add_request_handler("tasks/cancel", CancelTaskParams, self.task_handlers.cancel_task)
-        self.middleware = [self.notifications.register_listener, hide_internal_errors]  # spans are the runtime's own
-        self._direct_calls = DirectCalls(self)
+        # Without the SDK's own middleware for tracing: the runtime emits the spans.
+        self.middleware = [self.notifications.register_listener, hide_internal_errors]
+        self._direct_calls = DirectCalls(
+            self.served_runtime, self.tool_call_handler, server_info=lambda: self.server_info_stamp
+        )
         self._checked_middleware: list[Any] = []
         self._has_own_middleware_only = True
 
     @property
     def instructions(self) -> str | None:
-        """What all providers want a model to know, as it is now."""
+        """The instructions of all providers for the client's model, as they are now."""
         return replace_surrogates(self.runtime.instructions()) or None
 
     @instructions.setter
     def instructions(self, given: str | None) -> None:
-        """The library sets what it was given, which is nothing."""
+        """Ignored: the SDK's constructor sets what it was given, which is None."""
 
     @property
     def direct_calls(self) -> DirectCalls | None:
@@ -124,10 +115,10 @@ class RuntimeServer(Server[Any]):
         initialization_options: InitializationOptions,
         raise_exceptions: bool = False,
     ) -> None:
-        """Serve one connection. What its client is told was written before the runtime had to run."""
+        """Serve one connection. The instructions are added here, for providers give them once the runtime runs."""
         async with self.runtime_lifespan:
-            told = initialization_options.model_copy(update={"instructions": self.instructions})
-            await super().run(read_stream, write_stream, told, raise_exceptions)
+            options = initialization_options.model_copy(update={"instructions": self.instructions})
+            await super().run(read_stream, write_stream, options, raise_exceptions)
 
     def create_initialization_options(
         self,
@@ -135,24 +126,26 @@ class RuntimeServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """What clients of the older protocol are told."""
-        told = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
-        # Tasks are an extension of the newer protocol alone.
-        return super().create_initialization_options(told, experimental_capabilities, extensions or {})
+        """The server's part of the handshake."""
+        options = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        # Without `self.extensions`: tasks are an extension of the modern protocol alone.
+        return super().create_initialization_options(options, experimental_capabilities, extensions or {})
 
 
 def _limit_pending_calls(runtime: Runtime) -> None:
-    """Whoever reaches this server can have calls wait for ever; so many are enough."""
-    waits = runtime.services.pending_calls
-    if waits.user_quota is None:
-        waits.user_quota = Quota(
-            QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
-        )
+    """Limit the pending calls of each user, unless the program has set a limit: clients may leave calls unanswered."""
+    pending_calls = runtime.services.pending_calls
+    if pending_calls.user_quota is None:
+        limits = QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
+        pending_calls.user_quota = Quota(limits)
 
 
 @asynccontextmanager
 async def _connection_lifespan(server: Server[Any]) -> AsyncIterator[object]:
-    """Entered once per connection, except over HTTP, where all sessions share one lifespan."""
+    """Run the runtime, and forget the session at the end.
+
+    The SDK enters it once per connection, except over HTTP, where all sessions share one lifespan.
+    """
     assert isinstance(server, RuntimeServer)
     session_key = object()
     async with server.runtime_lifespan:
@@ -163,10 +156,23 @@ async def _connection_lifespan(server: Server[Any]) -> AsyncIterator[object]:
 
 
 def server(runtime: Runtime, **options: Any) -> RuntimeServer:
-    """The library's server object for a runtime, for those who bring their own transport."""
+    """The MCP SDK's server object for a runtime, to be used with any transport of the SDK."""
     if not isinstance(runtime, Runtime):
-        raise DefinitionError(f"{type(runtime).__name__} cannot be served.", fix="give a Runtime.")
+        raise DefinitionError(
+            f"The first argument must be a Runtime, got {type(runtime).__name__}.", fix="give a Runtime."
+        )
     return RuntimeServer(runtime, ServeOptions.parse(options))
+
+
+async def hide_internal_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """A middleware that logs unexpected exceptions, whose text the SDK would send to the client."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception as error:
+        log.exception("%s failed", ctx.method)
+        raise MCPError(code=INTERNAL_ERROR, message="Internal server error") from error
 
 
 def _is_own_middleware(middleware: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Signals: SIGTERM and SIGINT, taken as the wish to end in order."""
+"""SIGTERM and SIGINT as requests to shut down in order, for servers over stdio and HTTP."""
 
 from __future__ import annotations
 
@@ -11,53 +11,57 @@ from functools import partial
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Module state: signal handlers belong to the process, and several servers may run in it.
 _stop_callbacks: dict[object, Callable[[], Any]] = {}
-"""Whom to tell. Signals are the process's, and so are these."""
+"""The callbacks of all servers that are running."""
 _previous_handlers: dict[signal.Signals, Any] = {}
-"""What was done about them before anybody was to be told."""
+"""The handlers that were installed before ours."""
 
 
 @contextmanager
 def on_stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first of them, as all who asked for it are; the second one does what it always did.
+    """Call `stop` at the first signal, together with the callbacks of other servers. The second has its usual effect.
 
-    A handler that the program has put on its loop is left there, and is called as well.
+    A handler that the program has put on its event loop stays there, and is called as well.
     """
-    if threading.current_thread() is not threading.main_thread():  # elsewhere they cannot be handled
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set signal handlers
         yield
         return
-    # Not by the loop: it knows one handler for each, and nobody could put another's back.
-    me, loop = object(), asyncio.get_running_loop()
-    is_first, _stop_callbacks[me] = not _stop_callbacks, partial(loop.call_soon_threadsafe, stop)
+    # Not `loop.add_signal_handler`: the loop has one handler per signal, and no way to read and restore another's.
+    key = object()
+    loop = asyncio.get_running_loop()
+    is_first = not _stop_callbacks
+    _stop_callbacks[key] = partial(loop.call_soon_threadsafe, stop)
     if is_first:
         _install_handlers()
     try:
         yield
     finally:
-        _stop_callbacks.pop(me, None)
+        _stop_callbacks.pop(key, None)
         if not _stop_callbacks:
             _restore_handlers()
 
 
 def _install_handlers() -> None:
-    for each in STOP_SIGNALS:
-        if (handler := signal.getsignal(each)) is not None:  # one of another language could not be put back
-            _previous_handlers[each] = handler
-            signal.signal(each, _handle_signal)
+    for number in STOP_SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is not None:  # None: installed by C code, so it could not be restored
+            _previous_handlers[number] = handler
+            signal.signal(number, _handle_signal)
 
 
 def _restore_handlers() -> None:
-    for each, handler in list(_previous_handlers.items()):  # a signal may come in the middle
-        if signal.getsignal(each) is _handle_signal:  # unless somebody has put one there since
-            signal.signal(each, handler)
+    for number, handler in list(_previous_handlers.items()):  # a copy: a signal may arrive during the loop
+        if signal.getsignal(number) is _handle_signal:  # the program may have installed another one since
+            signal.signal(number, handler)
     _previous_handlers.clear()
 
 
 def _handle_signal(number: int, _: object) -> None:
-    stops = list(_stop_callbacks.values())
+    callbacks = list(_stop_callbacks.values())
     _stop_callbacks.clear()
     _restore_handlers()
-    for stop in stops:
+    for stop in callbacks:
         stop()
-    if not stops:  # the last one has just left
+    if not callbacks:  # the last server ended just before the signal: let the previous handler have it
         signal.raise_signal(number)

@@ -1,4 +1,4 @@
-"""Moment: a point in time, as the protocol writes it."""
+"""Timestamps in the format that MCP uses, for resources and tasks."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def format_timestamp(epoch_seconds: float) -> str:
-    """Seconds since the epoch, as `2026-11-16T12:00:00.000Z`."""
+    """Format seconds since the epoch as `2026-11-16T12:00:00.000Z`."""
     return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

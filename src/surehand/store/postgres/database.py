@@ -1,4 +1,7 @@
-"""PostgreSQL: the same SQL through a pool of connections that comes back when the server does."""
+"""`PostgresDatabase`: the portable SQL on PostgreSQL, through a pool and one session for locks and notifications.
+
+`open_database` creates it. It needs the extra `postgres`, imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.core.errors import DefinitionError
+from surehand.core.extras import install_command
 from surehand.store.database import (
     Row,
     SqlValue,
@@ -18,7 +22,7 @@ from surehand.store.database import (
     check_row_count,
     validate_params,
 )
-from surehand.store.postgres.pool import ConnectionPool
+from surehand.store.postgres.pool import PostgresPool
 from surehand.store.postgres.session import PostgresSession, lock_key
 
 if TYPE_CHECKING:
@@ -37,31 +41,32 @@ _PLACEHOLDERS = {
     "{horizon}": "pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
     "{announce}": "NOTIFY surehand",
 }
-# The key of an advisory lock is kept in two halves; those of one number have a 1 in `objsubid`.
+# `pg_locks` shows the 64-bit key of an advisory lock in two halves, and such a lock has `objsubid` = 1.
 _HELD_LOCKS = """SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8 AS up,
     array(SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
         WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS keys"""
 RECOVERY_GRACE_SECONDS = 10.0
-"""Seconds after the server came up in which everybody counts as alive: until its owner has come back, which may take
-twice the longest pause between two attempts, a lock is free and yet nobody died."""
+"""How long every owner counts as live after the server has started or our session was lost. Until an owner has
+reconnected, its lock is free although it is alive; that may take twice the longest pause between two attempts."""
 
 T = TypeVar("T")
 _NAMED_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
 class PostgresDatabase:
-    """A database that several machines share."""
+    """A PostgreSQL database that several machines share."""
 
     def __init__(self, url: str, *, max_connections: int = 8) -> None:
-        self._url, self._max_connections = url, max_connections
-        self._pool: ConnectionPool | None = None
+        self._url = url
+        self._max_connections = max_connections
+        self._pool: PostgresPool | None = None
         self._session = PostgresSession(url)
 
     async def open(self) -> PostgresDatabase:
-        """Connect; raises where the server cannot be reached."""
+        """Connect; raises `StoreUnavailable` if the server cannot be reached."""
         _require_driver()
-        pool = ConnectionPool(self._url, self._max_connections)
+        pool = PostgresPool(self._url, self._max_connections)
         await _translate_errors(pool.open())
         self._pool = pool
         return self
@@ -72,7 +77,7 @@ class PostgresDatabase:
                 validate_params(statement.params)
         return await _translate_errors(self._write(self._require_open(), statements))
 
-    async def _write(self, pool: ConnectionPool, statements: Sequence[Statement]) -> list[list[Row]]:
+    async def _write(self, pool: PostgresPool, statements: Sequence[Statement]) -> list[list[Row]]:
         async with pool.connection() as connection:
             return await _finish_despite_cancellation(asyncio.create_task(_execute_all(connection, statements)))
 
@@ -83,13 +88,13 @@ class PostgresDatabase:
         validate_params(params or {})
         return await _translate_errors(self._read(self._require_open(), sql, params or {}))
 
-    async def _read(self, pool: ConnectionPool, sql: str, params: Mapping[str, SqlValue]) -> list[Row]:
+    async def _read(self, pool: PostgresPool, sql: str, params: Mapping[str, SqlValue]) -> list[Row]:
         async with pool.connection() as connection:
             cursor = await connection.execute(postgres_sql(sql), params)
             return await cursor.fetchall()
 
     async def run_script(self, sql: str) -> None:
-        """Several statements at once, for migrations; one process at a time."""
+        """Execute several statements, for migrations, under a lock: one process at a time."""
         lock = Statement("SELECT pg_advisory_xact_lock(7466)")
         await self.write([lock, *(Statement(part) for part in sql.split(";") if part.strip())])
 
@@ -115,13 +120,15 @@ class PostgresDatabase:
     on_write = on_announce
 
     async def vacuum(self) -> None:
-        await self.write([Statement("VACUUM")])  # a single statement, hence outside of a transaction
+        await self.write(
+            [Statement("VACUUM")]
+        )  # VACUUM cannot run in a transaction; a single statement runs without one
 
     async def size_bytes(self) -> int:
         [row] = await self.read("SELECT pg_database_size(current_database()) AS bytes")
         return int(row["bytes"])
 
-    def _require_open(self) -> ConnectionPool:
+    def _require_open(self) -> PostgresPool:
         if self._pool is None:
             raise StoreUnavailable("The store is closed.")
         return self._pool
@@ -149,7 +156,7 @@ def _first_line(error: Exception) -> str:
 
 
 async def _finish_despite_cancellation(task: asyncio.Task[T]) -> T:
-    """However often the caller is cancelled, it goes on only when it is known what became of its write."""
+    """Wait for a write, however often the caller is cancelled: only then is it known whether it was committed."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -159,12 +166,14 @@ async def _finish_despite_cancellation(task: asyncio.Task[T]) -> T:
     if cancelled is None:
         return task.result()
     if not task.cancelled():
-        task.exception()  # seen, so that nobody complains of it
+        task.exception()  # retrieved, or asyncio would log it as never retrieved
     raise cancelled
 
 
 async def _execute_all(connection: AsyncConnection[Row], statements: Sequence[Statement]) -> list[list[Row]]:
-    if len(statements) == 1 and statements[0].expect is None:  # atomic by itself, and nothing undoes it afterwards
+    if (
+        len(statements) == 1 and statements[0].expect is None
+    ):  # atomic without a transaction, because no row count is checked afterwards
         return [await _execute(connection, statements[0])]
     async with connection.transaction():
         return [await _execute(connection, statement) for statement in statements]
@@ -179,15 +188,16 @@ async def _execute(connection: AsyncConnection[Row], statement: Statement) -> li
 
 def _require_driver() -> None:
     try:
-        import psycopg  # noqa: F401 - only whether it is there
+        import psycopg  # noqa: F401 - only whether it is installed
     except ImportError as error:
         raise DefinitionError(
-            "PostgreSQL needs the extra `postgres`.", fix="pip install 'surehand[postgres]'."
+            "PostgreSQL needs the extra `postgres`.", fix=f"{install_command('postgres')}."
         ) from error
 
 
 @lru_cache(maxsize=1024)
 def postgres_sql(sql: str) -> str:
+    """Replace the words in braces by PostgreSQL's own SQL, and the parameters by psycopg's form."""
     for word, meaning in _PLACEHOLDERS.items():
         sql = sql.replace(word, meaning)
     return _NAMED_PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""A few connections to PostgreSQL that many callers share, and that come back when the server does."""
+"""A pool of connections to PostgreSQL that many callers share and that reconnects when the server is back."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 CONNECTION_TIMEOUT_SECONDS = 10.0
-"""Seconds to wait for a free connection, and for a server that is down."""
+"""How long to wait for a free connection, and for a server that is down."""
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
-"""Seconds between two attempts to reach a server that is down."""
+"""Pauses between two attempts to connect; each is twice the one before."""
 
 
-class ConnectionPool:
-    """Connections are made when they are needed, so that none is waited for longer than the server is away."""
+class PostgresPool:
+    """Connects on demand, so that callers wait for a server no longer than it is down."""
 
     def __init__(self, url: str, size: int) -> None:
-        self._url, self._size = url, size
+        self._url = url
+        self._size = size
         self._free_slots = asyncio.Semaphore(size)
         self._idle: list[AsyncConnection[Row]] = []
         self._is_closed = False
 
     async def open(self) -> None:
-        """Make the first connection; raises at once where that fails."""
+        """Open the first connection; raises at once if that fails."""
         self._idle.append(await self._connect())
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Row]]:
-        """One for this caller alone."""
+        """Lend a connection to one caller."""
         await self._acquire_slot()
         try:
             connection = await self._take_idle() or await self._connect_with_retry()
@@ -46,7 +47,7 @@ class ConnectionPool:
             self._free_slots.release()
 
     async def close(self) -> None:
-        """Serve those who asked before, then let go."""
+        """Serve the callers that already wait, then close all connections."""
         self._is_closed = True
         for _ in range(self._size):
             await self._free_slots.acquire()
@@ -77,12 +78,14 @@ class ConnectionPool:
     async def _connect_with_retry(self) -> AsyncConnection[Row]:
         from psycopg import OperationalError
 
-        until, pause = asyncio.get_running_loop().time() + CONNECTION_TIMEOUT_SECONDS, MIN_RETRY_SECONDS
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECTION_TIMEOUT_SECONDS
+        pause = MIN_RETRY_SECONDS
         while True:
             try:
                 return await self._connect()
             except OperationalError:
-                if asyncio.get_running_loop().time() + pause > until:
+                if loop.time() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)
@@ -92,7 +95,7 @@ class ConnectionPool:
         from psycopg.rows import dict_row
 
         connection = await AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row)
-        try:  # whoever is paused or cut off in the middle of a write has locks that all others wait for
+        try:  # a client that is paused in the middle of a write holds locks that all others wait for
             await connection.execute(
                 f"SET idle_in_transaction_session_timeout = {CONNECTION_TIMEOUT_SECONDS * 1000:.0f}"
             )
@@ -104,7 +107,7 @@ class ConnectionPool:
     async def _return_connection(self, connection: AsyncConnection[Row]) -> None:
         from psycopg.pq import TransactionStatus
 
-        # Whoever was cancelled or failed may have left it in the middle of something.
+        # A caller that was cancelled or failed may have left a transaction open.
         if self._is_closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             await connection.close()
         else:
@@ -112,7 +115,7 @@ class ConnectionPool:
 
 
 async def _is_usable(connection: AsyncConnection[Row]) -> bool:
-    """A server that went away has closed its end, which is there to be read: only then is it worth a question."""
+    """Check an idle connection: one whose socket is readable may have been closed by the server, so it is tried."""
     from psycopg import OperationalError
 
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,7 @@
-"""The one connection to PostgreSQL that stays: it holds the owner locks and hears announcements."""
+"""The session with PostgreSQL that stays open: it holds the owner locks and receives notifications.
+
+Both belong to a database session, so a pooled connection cannot do this.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from surehand.store.database import StoreUnavailable
-from surehand.store.sqlite.owner_locks import validate_owner
+from surehand.store.database import StoreUnavailable, validate_owner
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 MIN_RECONNECT_SECONDS, MAX_RECONNECT_SECONDS = 0.1, 5.0
-"""Seconds between two attempts to come back."""
+"""Pauses between two attempts to reconnect; each is twice the one before."""
 LOCK_TIMEOUT_SECONDS = 10.0
-"""Seconds to wait for a lock; for a farewell, a tenth of it."""
+"""How long to wait for a lock; when closing, a tenth of it."""
 LOCK_RETRY_SECONDS = 1.0
-"""Seconds until a lock is tried again that a session of ours still holds which the server believes to be alive."""
-# A server that vanished without a word is noticed within half a minute.
+"""Pause before a lock is tried again: the server may not have noticed yet that an earlier session of ours is gone."""
+# TCP keepalive: a server that vanished without closing the connection is noticed within half a minute.
 _KEEPALIVE_OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -32,31 +34,34 @@ _KEEPALIVE_OPTIONS: dict[str, Any] = {
 
 
 def lock_key(owner: str) -> int:
-    """The number of an owner's advisory lock."""
+    """Return the key of an owner's advisory lock."""
     return int.from_bytes(hashlib.sha256(validate_owner(owner).encode()).digest()[:8], "big", signed=True)
 
 
 class PostgresSession:
-    """Comes back by itself, takes its locks again, and has everybody look: something may have been missed."""
+    """Reconnects by itself, takes its locks again, and then runs all callbacks, because notifications may be lost."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._wanted_owners: set[str] = set()
         self._locked_owners: set[str] = set()
         self._callbacks: list[Callable[[], None]] = []
-        self._work_available, self._locks_changed = asyncio.Event(), asyncio.Condition()
+        self._work_available = asyncio.Event()
+        self._locks_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
-        self._is_connected, self._is_lost = False, False
+        self._is_connected = False
+        self._is_lost = False
+        """Whether the connection was lost and is not back yet."""
         self._reconnected_at = -math.inf
 
     def start(self) -> None:
-        """Connect, once, when there is a reason to."""
+        """Connect on first use."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="surehand store session")
 
     async def acquire(self, owner: str) -> None:
-        """Give back when the lock is taken."""
-        lock_key(owner)
+        """Acquire the lock of an owner; returns when it is held."""
+        validate_owner(owner)
         self.start()
         self._wanted_owners.add(owner)
         try:
@@ -67,13 +72,13 @@ class PostgresSession:
             raise
 
     async def release(self, owner: str) -> None:
-        """Give back when nobody sees the lock any more."""
+        """Release the lock of an owner; returns when it is free."""
         if owner in self._wanted_owners:
             self._wanted_owners.discard(owner)
             await self._wait_until(lambda: owner not in self._locked_owners, LOCK_TIMEOUT_SECONDS)
 
     def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever somebody announces; gives what ends it."""
+        """Call back after every notification; returns a function that unsubscribes."""
         self.start()
         self._callbacks.append(callback)
         self._work_available.set()
@@ -85,11 +90,11 @@ class PostgresSession:
         return stop
 
     def was_lost_within(self, seconds: float) -> bool:
-        """Whether the connection is gone, or was until then: those of others may be, too."""
+        """Whether the connection is lost, or was so recently: then other owners may have lost theirs too."""
         return self._is_lost or time.monotonic() - self._reconnected_at < seconds
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all locks and close the connection."""
         if self._task is None:
             return
         self._wanted_owners.clear()
@@ -105,7 +110,9 @@ class PostgresSession:
             async with asyncio.timeout(seconds), self._locks_changed:
                 await self._locks_changed.wait_for(condition)
         except TimeoutError:
-            raise StoreUnavailable(f"PostgreSQL: an owner's lock was not changed within {seconds:g} seconds.") from None
+            raise StoreUnavailable(
+                f"PostgreSQL: an owner's lock was not acquired or released within {seconds:g} seconds."
+            ) from None
 
     async def _run(self) -> None:
         from psycopg import AsyncConnection, Error
@@ -135,7 +142,8 @@ class PostgresSession:
     def _mark_connected(self) -> None:
         if self._is_lost:
             self._reconnected_at = time.monotonic()
-        self._is_connected, self._is_lost = True, False
+        self._is_connected = True
+        self._is_lost = False
 
     async def _update_locks(self, connection: AsyncConnection[Any]) -> None:
         for owner in self._wanted_owners - self._locked_owners:
@@ -149,20 +157,18 @@ class PostgresSession:
             self._locks_changed.notify_all()
 
     async def _wait_for_work(self, connection: AsyncConnection[Any]) -> None:
-        """Until there is something to do, or the connection is lost."""
-        hearing, changed = (
-            asyncio.create_task(self._receive_notifications(connection)),
-            asyncio.create_task(self._work_available.wait()),
-        )
-        until = LOCK_RETRY_SECONDS if self._wanted_owners - self._locked_owners else None
+        """Receive notifications until locks have to change; raises if the connection is lost."""
+        receiving = asyncio.create_task(self._receive_notifications(connection))
+        changed = asyncio.create_task(self._work_available.wait())
+        timeout = LOCK_RETRY_SECONDS if self._wanted_owners - self._locked_owners else None
         try:
-            await asyncio.wait((hearing, changed), timeout=until, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((receiving, changed), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            hearing.cancel()
+            receiving.cancel()
             changed.cancel()
-            await asyncio.wait((hearing, changed))
-        if not hearing.cancelled():
-            hearing.result()
+            await asyncio.wait((receiving, changed))
+        if not receiving.cancelled():
+            receiving.result()
 
     async def _receive_notifications(self, connection: AsyncConnection[Any]) -> None:
         async for _ in connection.notifies():
@@ -173,7 +179,8 @@ class PostgresSession:
             asyncio.get_running_loop().call_soon(callback)
 
     async def _mark_disconnected(self) -> None:
-        self._is_connected, self._is_lost = False, self._is_connected or self._is_lost
+        self._is_lost = self._is_connected or self._is_lost
+        self._is_connected = False
         self._locked_owners.clear()
         async with self._locks_changed:
             self._locks_changed.notify_all()

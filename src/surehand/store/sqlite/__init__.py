@@ -1,1 +1,1 @@
-"""TODO."""
+"""The SQLite database: a file shared by the processes of one machine, or a database in memory."""

@@ -1,4 +1,7 @@
-"""SQLite: a file that the processes of one machine share, or a database in memory."""
+"""`SqliteDatabase`: a file that the processes of one machine share, or a database in memory.
+
+`open_database` creates it. It owns the connections, the owner locks and the poller that notices writes of others.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,15 @@ from surehand.store.sqlite.group_commit import WriteJob
 from surehand.store.sqlite.owner_locks import FileOwnerLocks, InMemoryOwnerLocks
 
 log = logging.getLogger("surehand")
+IN_MEMORY = ":memory:"
+CACHED_STATEMENTS = 512
+"""Prepared statements that a connection caches."""
 POLL_SECONDS = 0.02
-"""Seconds between two looks; each takes a few microseconds."""
+"""Seconds between two polls of the data version; a poll takes a few microseconds."""
 
 
 class ChangePoller:
-    """Looks from time to time while somebody wants to know."""
+    """Polls the version of a database while it has callbacks, and calls them after every change by any process."""
 
     def __init__(self, read_version: Callable[[], Awaitable[int]]) -> None:
         self._read_version = read_version
@@ -32,7 +38,7 @@ class ChangePoller:
         self._task: asyncio.Task[None] | None = None
 
     def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back after every write; gives what ends it."""
+        """Call back after every write; returns a function that removes the callback."""
         self._callbacks.append(callback)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll(), name="surehand watch")
@@ -47,21 +53,21 @@ class ChangePoller:
         return stop
 
     async def _poll(self) -> None:
-        seen = -1
+        last_version = -1
         while True:
             try:
                 version = await self._read_version()
             except StoreError as error:
-                log.warning("Nobody can tell whether the store has changed: %s", error)
-                version = seen
-            if version != seen:
-                seen = version
+                log.warning("Changes of the store cannot be detected: %s", error)
+                version = last_version
+            if version != last_version:
+                last_version = version
                 for callback in list(self._callbacks):
                     callback()
             await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         self._callbacks.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -69,13 +75,8 @@ class ChangePoller:
             await asyncio.wait({task})
 
 
-IN_MEMORY = ":memory:"
-CACHED_STATEMENTS = 512
-"""Statements that a connection keeps prepared."""
-
-
 class SqliteDatabase:
-    """A file, or `:memory:`. Writes of concurrent callers share a commit; each keeps or loses its own."""
+    """A file, or `:memory:`. Writes of concurrent callers share a commit, but succeed or fail each by itself."""
 
     def __init__(self, path: str, *, synchronous: str = "FULL", now: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -87,7 +88,7 @@ class SqliteDatabase:
         )
 
     async def open(self) -> SqliteDatabase:
-        """Start at once; raises where the file cannot be opened."""
+        """Open the connections; raises `StoreUnavailable` if the file cannot be opened."""
         if self._path == IN_MEMORY:
             self._executor = InlineExecutor(self._connect)
             return self
@@ -99,14 +100,14 @@ class SqliteDatabase:
 
     @property
     def commit_count(self) -> int:
-        """How often the disk was asked to keep something."""
+        """How many transactions were committed."""
         return self._require_open().commit_count
 
-    # Not `async def`: it awaits nothing itself, and every durable call comes through here twice.
+    # Not `async def`: it awaits nothing itself, and every durable call writes twice. This saves a coroutine each time.
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         size = 0
-        for _, params, _, known in statements:
-            size += validate_params(params) if known is None else known
+        for _, params, _, validated_size in statements:
+            size += validate_params(params) if validated_size is None else validated_size
         return (self._executor or self._require_open()).write(WriteJob(statements, size))
 
     async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
@@ -120,7 +121,7 @@ class SqliteDatabase:
         return await self._require_open().quick_read(partial(_query_tuples, sql, values))  # type: ignore[no-any-return]
 
     async def run_script(self, sql: str) -> None:
-        """Several statements at once, for migrations."""
+        """Execute several statements, for migrations."""
         await self.write([Statement(part) for part in sql.split(";") if part.strip()])
 
     async def acquire_owner_lock(self, owner: str) -> None:
@@ -134,11 +135,11 @@ class SqliteDatabase:
         return self._owner_locks.live_owners(owners)
 
     def on_announce(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Nobody announces between processes that share a file: look from time to time."""
+        """Do nothing: processes that share a file cannot notify each other, so callers also poll."""
         return lambda: None
 
     def on_write(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """A file does not tell who has written to it, but that somebody has."""
+        """Call back after any write: SQLite reveals that a file has changed, but not what."""
         self._change_poller = self._change_poller or ChangePoller(self._data_version)
         return self._change_poller.add_callback(callback)
 
@@ -176,10 +177,11 @@ def _query_tuples(sql: str, params: Mapping[str, SqlValue], connection: sqlite3.
 
 
 def _create_private_file(path: str) -> None:
-    """Others on the machine must not read what people approved. The files beside it get the same mode from SQLite."""
+    """Create the file readable by its owner alone; SQLite gives the files beside it the same mode."""
     try:
-        # Only a new file: closing one that is in use here gives up SQLite's locks on it, and then another process that
-        # closes it takes itself for the last, and the log away that is still written here.
+        # Only a new file (O_EXCL): POSIX releases all locks of a process on a file when it closes any descriptor of it.
+        # Closing an existing file here would release SQLite's locks, and another process that closes the database would
+        # take itself for the last one and delete the write-ahead log that this process still uses.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         _check_access(path)
@@ -188,10 +190,11 @@ def _create_private_file(path: str) -> None:
 
 
 def _check_access(path: str) -> None:
-    """What opening it would say."""
-    wrong = {errno.EISDIR: os.path.isdir(path), errno.EACCES: not os.access(path, os.R_OK | os.W_OK)}
-    if problem := next((number for number, found in wrong.items() if found), None):
-        raise StoreUnavailable(f"{path} cannot be opened: {os.strerror(problem)}.")
+    """Raise the error that opening the existing file would raise."""
+    if os.path.isdir(path):
+        raise StoreUnavailable(f"{path} cannot be opened: {os.strerror(errno.EISDIR)}.")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise StoreUnavailable(f"{path} cannot be opened: {os.strerror(errno.EACCES)}.")
 
 
 def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.Connection:
@@ -204,7 +207,7 @@ def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.C
             cached_statements=CACHED_STATEMENTS,
         )
         connection.create_function(CLOCK_FUNCTION, 0, now)
-        # A new file takes this only before anything is written, and the journal's mode is written.
+        # Takes effect only before the first write to a new file, and setting the journal mode is a write.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         _enable_wal(connection)
         for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
@@ -215,18 +218,18 @@ def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.C
 
 
 def _enable_wal(connection: sqlite3.Connection) -> None:
-    """The first to open a file changes its journal; that, SQLite's own patience does not wait for."""
-    until = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    """Switch to the write-ahead log; retry while another process does so, which `busy_timeout` does not cover."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
+            if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
     connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # until then the file keeps its size
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # only the checkpoint shrinks the file

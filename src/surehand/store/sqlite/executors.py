@@ -1,8 +1,8 @@
-"""Who carries out what SQLite is asked: a thread that commits many callers' writes at once, or the caller itself.
+"""Executors of SQLite jobs: threads for a file, the caller itself for a database in memory.
 
-A statement takes SQLite microseconds, and a commit waits for the disk. So the statements of small writes are carried
-out on the event loop's own thread, all that were asked meanwhile together, and the writer thread commits them. Were
-they carried out over there, each would cost a fight over the interpreter with a loop that is busy.
+A statement takes microseconds, a commit waits for the disk. So the event loop's thread executes the statements of small
+writes, all that were requested in the meantime as one group, and the writer thread commits the group. If the writer
+executed the statements too, it would have to take the GIL from a busy event loop for each of them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from surehand.store.sqlite.group_commit import (
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 
 MAX_WRITES_PER_GROUP = 128
-"""Writes that the loop carries out in one go."""
+"""Writes that the event loop executes in one group."""
 READER_THREADS = 2
 log = logging.getLogger("surehand")
 
 
 class InlineExecutor:
-    """The caller carries out everything at once: for a database in memory, where there is no disk to wait for."""
+    """Runs every job at once in the caller: for a database in memory, where no commit waits for a disk."""
 
     def __init__(self, connect: Connect) -> None:
         self._connection = connect()
@@ -66,11 +66,11 @@ class InlineExecutor:
 
 
 class _ExecutedGroup(list[SqliteJob]):
-    """Writes whose statements are carried out, to be committed."""
+    """Writes whose statements were executed and only have to be committed."""
 
 
 class ThreadedExecutor:
-    """One thread that writes and a few that read, each with a connection of its own."""
+    """One writer thread and a few reader threads, each with its own connection."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -81,15 +81,16 @@ class ThreadedExecutor:
         self._home_loop: asyncio.AbstractEventLoop | None = None
         self._writer_connection: sqlite3.Connection | None = None
         self._loop_connection: sqlite3.Connection | None = None
-        """The loop's own, for a quick look."""
+        """The event loop's own connection, for `quick_read`."""
         self._handover_lock = threading.Lock()
-        """Held while something is handed to the writer, and while the loop uses the writer's connection."""
+        """Held while a group is submitted, and while the event loop uses the writer's connection."""
         self._groups_at_writer = 0
-        """What the writer was handed and has not finished."""
-        self.commit_count, self._is_closed = 0, False
+        """Groups that were submitted to the writer and are not finished."""
+        self.commit_count = 0
+        self._is_closed = False
 
     async def open(self) -> None:
-        """Start the threads; raises where the file cannot be opened."""
+        """Start the threads; raises `StoreUnavailable` if the file cannot be opened."""
         self._start_thread(self._run_writer)
         try:
             await self.run_exclusively(lambda connection: None)
@@ -106,7 +107,7 @@ class ThreadedExecutor:
         thread.start()
 
     async def write(self, job: SqliteJob) -> Any:
-        """However often the caller is cancelled, it goes on only when it is known what became of its write."""
+        """Wait for a job even if the caller is cancelled: only then is it known whether the write was committed."""
         loop = asyncio.get_running_loop()
         if self._is_closed:
             raise StoreUnavailable("The store is closed.")
@@ -123,7 +124,7 @@ class ThreadedExecutor:
         return job.get_result()
 
     def run_exclusively(self, function: ConnectionFunction) -> Coroutine[Any, Any, Any]:
-        """Something that only the writer may do, outside of any transaction."""
+        """Run a function on the writer's connection, outside of any transaction."""
         return self.write(FunctionJob(function))
 
     async def read(self, function: ConnectionFunction) -> Any:
@@ -136,23 +137,24 @@ class ThreadedExecutor:
     async def quick_read(self, function: ConnectionFunction) -> Any:
         if asyncio.get_running_loop() is not self._home_loop:
             return await self.read(function)
-        job, self._loop_connection = FunctionJob(function), self._loop_connection or self._connect()
+        job = FunctionJob(function)
+        self._loop_connection = self._loop_connection or self._connect()
         job.run(self._loop_connection)
         return job.get_result()
 
     async def data_version(self) -> int:
-        """Another number whenever anybody has written, in this process or in another."""
+        """Return a number that changes whenever this or another process has written."""
         [(number,)] = await self.quick_read(lambda connection: connection.execute("PRAGMA data_version").fetchall())
         return int(number)
 
     def _enqueue(self, loop: asyncio.AbstractEventLoop, job: SqliteJob) -> None:
-        """What is asked within one turn of the loop is one group."""
-        turn = self._queued_jobs.get(loop)
-        if turn is None:
+        """Collect the jobs of one iteration of the event loop into one group."""
+        jobs = self._queued_jobs.get(loop)
+        if jobs is None:
             self._queued_jobs[loop] = [job]
             loop.call_soon(self._submit_queued, loop)
         else:
-            turn.append(job)
+            jobs.append(job)
 
     def _submit_queued(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop not in self._queued_jobs:
@@ -160,11 +162,10 @@ class ThreadedExecutor:
         with self._handover_lock:
             if loop is not self._home_loop:
                 self._submit_to_writer(self._queued_jobs.pop(loop))
-            elif (
-                not self._groups_at_writer
-            ):  # else it is called again when the writer has finished, and the group has grown
-                turn = self._queued_jobs.pop(loop)
-                group, rest = turn[:MAX_WRITES_PER_GROUP], turn[MAX_WRITES_PER_GROUP:]
+            elif not self._groups_at_writer:  # else the writer submits when it has finished, and the group has grown
+                jobs = self._queued_jobs.pop(loop)
+                group = jobs[:MAX_WRITES_PER_GROUP]
+                rest = jobs[MAX_WRITES_PER_GROUP:]
                 if rest:
                     self._queued_jobs[loop] = rest
                 self._submit_to_writer(_ExecutedGroup(group) if self._try_execute(group) else group)
@@ -174,19 +175,20 @@ class ThreadedExecutor:
         self._write_queue.put(jobs)
 
     def _try_execute(self, group: Sequence[SqliteJob]) -> bool:
-        """Whether the statements of the group are carried out, here and now, and only need to be committed."""
+        """Execute the statements of a group of small writes here; returns whether they only have to be committed."""
         connection = self._writer_connection
         if connection is None or not all([job.is_small for job in group]):  # noqa: C419 - faster
             return False
         try:
+            # IMMEDIATE takes the write lock now: a deferred transaction could fail in the middle of the group.
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error:  # another process is writing: the writer waits for it, or says what is wrong
+        except sqlite3.Error:  # another process is writing: the writer thread waits for it, or reports the error
             return False
         try:
             if execute_group(connection, cast("Sequence[WriteJob]", group)):
                 return True
-        except Exception:  # whoever waits must hear of it: the writer finds out whose it is
-            log.exception("A group of writes is done one by one")
+        except Exception:  # the writer thread runs them again and finds the one that failed
+            log.exception("A group of writes failed; it is executed again one by one")
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         for job in group:
@@ -196,6 +198,7 @@ class ThreadedExecutor:
     def _run_writer(self) -> None:
         try:
             connection = self._writer_connection = self._connect()
+            # The event loop uses this connection too and must not block: `_begin_transaction` waits instead.
             connection.execute("PRAGMA busy_timeout=0")
         except StoreUnavailable as error:
             self._fail_all(error)
@@ -205,36 +208,36 @@ class ThreadedExecutor:
             with self._handover_lock:
                 self._groups_at_writer -= 1
             self._deliver_results(group)
-            del group  # else it would live until the next one comes, and be cleared away while that one waits
-            if self._home_loop in self._queued_jobs:  # a group has gathered meanwhile
+            del group  # else it would be freed only when the next group has arrived, and delay that one
+            if self._home_loop in self._queued_jobs:  # jobs have been queued in the meantime
                 self._schedule_next_group()
         connection.close()
 
     def _deliver_results(self, group: list[SqliteJob]) -> None:
-        if isinstance(group, _ExecutedGroup) and (home := self._home_loop) is not None:  # they all came from there
-            with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
-                home.call_soon_threadsafe(_resolve_futures, group)
+        home_loop = self._home_loop
+        if isinstance(group, _ExecutedGroup) and home_loop is not None:  # all its jobs came from that loop
+            with suppress(RuntimeError):  # the loop is closed, so no caller waits
+                home_loop.call_soon_threadsafe(_resolve_futures, group)
         else:
             _wake_loops(group)
 
     def _run_group(self, connection: sqlite3.Connection, group: list[SqliteJob]) -> None:
         writes = [job for job in group if isinstance(job, WriteJob)]
         if writes:
-            commit_executed(connection, writes) if isinstance(group, _ExecutedGroup) else execute_and_commit(
-                connection, writes
-            )
+            commit = commit_executed if isinstance(group, _ExecutedGroup) else execute_and_commit
+            commit(connection, writes)
             self.commit_count += 1
         for job in group:
             if not isinstance(job, WriteJob):
                 job.run(connection)
 
     def _schedule_next_group(self) -> None:
-        with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+        with suppress(RuntimeError):  # the loop is closed, so no caller waits
             if self._home_loop is not None:
                 self._home_loop.call_soon_threadsafe(self._submit_after_callers, self._home_loop)
 
     def _submit_after_callers(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Those who were just told go first: what they ask next comes with this group."""
+        """Submit after the callers of the last group have run: their next writes join this group."""
         loop.call_soon(self._submit_queued, loop)
 
     def _fail_all(self, error: StoreUnavailable) -> None:
@@ -248,7 +251,7 @@ class ThreadedExecutor:
         while (job := self._read_queue.get()) is not None:
             try:
                 connection = connection or self._connect()
-            except StoreUnavailable as error:  # for now: the next one tries again
+            except StoreUnavailable as error:  # the next job tries to connect again
                 job.error = error
             else:
                 job.run(connection)
@@ -261,7 +264,8 @@ class ThreadedExecutor:
         with self._handover_lock:
             for loop in list(self._queued_jobs):
                 self._submit_to_writer(self._queued_jobs.pop(loop))
-            self._home_loop, self._is_closed = None, True
+            self._home_loop = None
+            self._is_closed = True
         if self._loop_connection is not None:
             self._loop_connection.close()
         for _ in threads[1:]:
@@ -272,18 +276,19 @@ class ThreadedExecutor:
 
 
 def _wake_loops(jobs: Sequence[SqliteJob]) -> None:
-    """Wake each loop once, however many of its callers are told."""
+    """Wake each event loop once, however many of its jobs are finished."""
     loops: dict[asyncio.AbstractEventLoop, list[SqliteJob]] = {}
     for job in jobs:
         if job.future is not None:
             loops.setdefault(job.future.get_loop(), []).append(job)
-    for loop, mine in loops.items():
-        with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
-            loop.call_soon_threadsafe(_resolve_futures, mine)
+    for loop, finished in loops.items():
+        with suppress(RuntimeError):  # the loop is closed, so no caller waits
+            loop.call_soon_threadsafe(_resolve_futures, finished)
 
 
 def _resolve_futures(jobs: Sequence[SqliteJob]) -> None:
     for job in jobs:
-        job.is_delivered, future = True, job.future
+        job.is_delivered = True
+        future = job.future
         if future is not None and not future.done():
             future.set_result(None)

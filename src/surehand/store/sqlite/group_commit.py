@@ -1,4 +1,7 @@
-"""Jobs: what SQLite is asked to do, and groups of writes that share a transaction."""
+"""Group commit: the jobs of SQLite, and groups of writes that share one transaction.
+
+The executors run these on a connection. A write that fails is rolled back alone; the others of its group are committed.
+"""
 
 from __future__ import annotations
 
@@ -22,47 +25,51 @@ from surehand.store.sqlite.dialect import (
 
 ConnectionFunction: TypeAlias = Callable[[sqlite3.Connection], Any]
 MAX_SMALL_WRITE_SIZE = 64_000
-"""Characters and bytes that a write may have to be carried out on the loop; what is larger the writer does itself."""
+"""Characters and bytes up to which a write is executed on the event loop; the writer thread executes larger ones."""
 MIN_BULK_WRITES = 4
-"""Writes up to which it does not pay to look whether they are alike."""
+"""From this number of equal writes on, executing them in bulk is faster."""
 
 
 class SqliteJob(ABC):
-    """Something to do, what came of it, and whoever waits for that."""
+    """Work for a connection, its result or error, and the future of the caller that waits for it."""
 
     result: Any = None
     error: Exception | None = None
     is_delivered = False
+    """Whether the caller has been given the result."""
     is_small = False
-    """Whether it is a write that is done in no time: rows are put in or changed, and few bytes at that."""
+    """Whether it is a write of few rows and bytes, which takes microseconds."""
     future: asyncio.Future[None] | None = None
 
     @abstractmethod
     def execute(self, connection: sqlite3.Connection) -> Any:
-        """Do it; what came of it."""
+        """Do the work and return its result."""
 
     def run(self, connection: sqlite3.Connection) -> None:
+        """Do the work and keep its result or error."""
         try:
             self.result = self.execute(connection)
         except sqlite3.IntegrityError as error:
             self.error = UnstorableValue(str(error))
         except sqlite3.Error as error:
             self.error = StoreUnavailable(f"{error}.")
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+        except Exception as error:  # noqa: BLE001 - raised again to the caller
             self.error = error
 
     def reset(self) -> None:
-        """As if it had not been tried."""
-        self.result, self.error = None, None
+        """Forget the result, so that the job can run again."""
+        self.result = None
+        self.error = None
 
     def get_result(self) -> Any:
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.result
 
 
 class FunctionJob(SqliteJob):
-    """Anything but a write."""
+    """Any other use of the connection: a read, or a vacuum."""
 
     def __init__(self, function: ConnectionFunction) -> None:
         self.function = function
@@ -72,10 +79,10 @@ class FunctionJob(SqliteJob):
 
 
 class WriteJob(SqliteJob):
-    """Statements that are kept together or not at all."""
+    """Statements that are committed together or not at all."""
 
     has_changes = False
-    """Whether it has changed something that would have to be undone."""
+    """Whether it has changed rows that would have to be rolled back."""
 
     def __init__(self, statements: Sequence[Statement], size: int) -> None:
         self.statements = statements
@@ -85,7 +92,7 @@ class WriteJob(SqliteJob):
     def execute(self, connection: sqlite3.Connection) -> list[list[Row]]:
         results: list[list[Row]] = []
         for statement in self.statements:
-            # Where this raises it has changed nothing: a single statement is atomic.
+            # If this raises, it has changed nothing: a single statement is atomic.
             cursor = execute_statement(connection, statement.sql, statement.params)
             rows: list[Row] = []
             count = cursor.rowcount
@@ -100,10 +107,11 @@ class WriteJob(SqliteJob):
         return results
 
     def _fetch_rows(self, cursor: sqlite3.Cursor) -> list[Row]:
-        # By now all is changed, and yet a row may turn out to be unreadable.
-        before, self.has_changes = self.has_changes, True
+        # The statement has changed its rows by now, and reading a returned row may still fail.
+        had_changes = self.has_changes
+        self.has_changes = True
         rows = fetch_rows(cursor)
-        self.has_changes = before
+        self.has_changes = had_changes
         return rows
 
     def reset(self) -> None:
@@ -112,7 +120,7 @@ class WriteJob(SqliteJob):
 
 
 def execute_and_commit(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> None:
-    """One transaction for all; one that fails takes nobody along."""
+    """Execute and commit writes in one transaction; one that fails does not affect the others."""
     try:
         _begin_transaction(connection)
         if not execute_without_savepoints(connection, writes):
@@ -120,12 +128,12 @@ def execute_and_commit(connection: sqlite3.Connection, writes: Sequence[WriteJob
             _begin_transaction(connection)
             _execute_with_savepoints(connection, writes)
         connection.execute("COMMIT")
-    except Exception as error:  # noqa: BLE001 - a writer that died would leave every caller waiting
+    except Exception as error:  # noqa: BLE001 - a dead writer thread would leave every caller waiting
         _roll_back(connection, writes, error)
 
 
 def commit_executed(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> None:
-    """Commit what was carried out already."""
+    """Commit writes that were already executed."""
     try:
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - as above
@@ -136,56 +144,59 @@ def _roll_back(connection: sqlite3.Connection, writes: Sequence[WriteJob], error
     with suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
     for write in writes:
-        write.error = write.error or StoreUnavailable(f"The write was not kept: {str(error).rstrip('.')}.")
+        write.error = write.error or StoreUnavailable(f"The write was not stored: {str(error).rstrip('.')}.")
 
 
 def _begin_transaction(connection: sqlite3.Connection) -> None:
-    """Another process may be writing: it is waited for here, where nothing else waits."""
-    until = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    """Begin a write transaction, and wait here for other processes that write: this is the writer thread."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
+            if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.002)
 
 
 def execute_group(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> bool:
-    """Those that do the same, each about another call, in bulk; nobody can tell in which order they are done."""
-    about = {write.statements[0].params.get("call_id") for write in writes if write.statements}
-    if len(writes) < MIN_BULK_WRITES or len(about) < len(writes):
+    """Execute writes, equal ones in bulk; returns whether all succeeded without savepoints.
+
+    Writes about different calls do not depend on each other, so their order may change.
+    """
+    call_ids = {write.statements[0].params.get("call_id") for write in writes if write.statements}
+    if len(writes) < MIN_BULK_WRITES or len(call_ids) < len(writes):
         return execute_without_savepoints(connection, writes)
-    shapes: dict[tuple[str, ...], list[WriteJob]] = {}
+    groups: dict[tuple[str, ...], list[WriteJob]] = {}
     for write in writes:
-        shapes.setdefault(write.sql_texts, []).append(write)
-    return all(
-        execute_in_bulk(connection, group)
-        if len(group) >= MIN_BULK_WRITES and can_run_in_bulk(shape)
-        else execute_without_savepoints(connection, group)
-        for shape, group in shapes.items()
-    )
+        groups.setdefault(write.sql_texts, []).append(write)
+    for sql_texts, group in groups.items():
+        is_bulk = len(group) >= MIN_BULK_WRITES and can_run_in_bulk(sql_texts)
+        execute = execute_in_bulk if is_bulk else execute_without_savepoints
+        if not execute(connection, group):
+            return False
+    return True
 
 
 def execute_in_bulk(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> bool:
-    """Statement by statement instead of write by write: half of what a small statement costs is to ask for it."""
-    shape = writes[0].sql_texts
+    """Execute equal writes statement by statement: half of the cost of a small statement is the call into SQLite."""
+    sql_texts = writes[0].sql_texts
     try:
-        for place, sql in enumerate(shape):
-            rows = [write.statements[place].params for write in writes]
-            if execute_many(connection, sql, rows) != len(writes):  # somebody's row is not there or not as expected
+        for index, sql in enumerate(sql_texts):
+            rows = [write.statements[index].params for write in writes]
+            if execute_many(connection, sql, rows) != len(writes):  # a row is missing or not as expected
                 return False
-    except sqlite3.Error:  # whose it was shows when each is done by itself
+    except sqlite3.Error:  # executing them one by one shows which write it was
         return False
-    nothing: list[list[Row]] = [[] for _ in shape]
+    no_rows: list[list[Row]] = [[] for _ in sql_texts]
     for write in writes:
-        write.result = nothing
+        write.result = no_rows
     return True
 
 
 def execute_without_savepoints(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> bool:
-    """Hardly a write fails after it has changed something: do without savepoints, and say so if one was missing."""
+    """Execute writes without savepoints, because few fail; returns False if one failed after it had changed rows."""
     for write in writes:
         write.run(connection)
         if write.error is not None and (write.has_changes or not connection.in_transaction):
@@ -198,8 +209,8 @@ def _execute_with_savepoints(connection: sqlite3.Connection, writes: Sequence[Wr
         write.reset()
         connection.execute("SAVEPOINT write")
         write.run(connection)
-        if not connection.in_transaction:  # the disk is full or broken: SQLite has undone the whole group
-            raise write.error or StoreUnavailable("SQLite has undone the transaction.")
+        if not connection.in_transaction:  # the disk is full or broken: SQLite rolled back the whole group
+            raise write.error or StoreUnavailable("SQLite rolled back the transaction.")
         if write.error is not None:
             connection.execute("ROLLBACK TO write")
         connection.execute("RELEASE write")

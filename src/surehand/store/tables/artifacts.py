@@ -1,4 +1,4 @@
-"""Artifacts: large outputs under unguessable handles, each for its owner alone."""
+"""The table `artifacts`: large outputs under unguessable handles, readable only by their user and session."""
 
 from __future__ import annotations
 
@@ -6,32 +6,13 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
 from surehand.store.database import Database, Row, SqlValue, Statement, UnstorableValue
+from surehand.store.queries import load_queries
 
-_ARTIFACT = "handle, content, tool, reason, bytes, lines, created_at"
-_KEEP = """INSERT INTO artifacts (handle, tool, reason, user_id, session, content, bytes, lines, created_at)
-    VALUES (:handle, :tool, :reason, :user, :session, :content, :bytes, :lines, {now})"""
-_LABEL = "handle, tool, reason, bytes, lines, created_at"
-_OWN = """(user_id = :user OR (user_id IS NULL AND CAST(:user AS TEXT) IS NULL))
-    AND (session = :session OR (session IS NULL AND CAST(:session AS TEXT) IS NULL))"""
-_FIND = f"SELECT {_ARTIFACT} FROM artifacts WHERE handle = :handle AND {_OWN}"
-_LABEL_OF = f"SELECT {_LABEL} FROM artifacts WHERE handle = :handle AND {_OWN}"
-_NEWEST = f"SELECT {_LABEL} FROM artifacts WHERE {_OWN}"
-# The first half is what lets the index on time be used.
-_BEFORE = " AND created_at <= :at AND (created_at < :at OR handle < :handle)"
-_IN_ORDER = " ORDER BY created_at DESC, handle DESC LIMIT :most"
-_COUNT = "SELECT count(*) AS kept FROM artifacts"
-# Nothing is more than NULL: a limit that is not given deletes nothing.
-_PRUNE = """DELETE FROM artifacts WHERE handle IN (SELECT handle FROM
-        (SELECT handle, created_at, row_number() OVER newest_first AS place, sum(bytes) OVER newest_first AS total
-         FROM artifacts
-         WINDOW newest_first AS (ORDER BY created_at DESC, handle DESC ROWS UNBOUNDED PRECEDING)) AS ranked
-    WHERE created_at < {now} - CAST(:older_than AS DOUBLE PRECISION)
-        OR place > CAST(:keep AS BIGINT) OR total > CAST(:keep_bytes AS BIGINT))
-    RETURNING handle"""
+_SQL = load_queries("artifacts")
 
 
 class ArtifactFields(TypedDict):
-    """What is known of a text besides itself."""
+    """The columns of an artifact besides its handle and text."""
 
     tool: str
     reason: str
@@ -43,7 +24,7 @@ class ArtifactFields(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactInfo:
-    """What is known of an artifact without reading it."""
+    """An artifact without its text."""
 
     handle: str
     tool: str
@@ -67,36 +48,40 @@ class Artifact:
 
 
 class ArtifactTable:
-    """Texts by handle."""
+    """Stores texts by handle, and finds, lists and prunes them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def save_statement(self, handle: str, text: str, **fields: Unpack[ArtifactFields]) -> Statement:
-        """A text under a handle, to be put into a transaction."""
+        """Build the statement that stores a text, for a transaction of the caller."""
         params = {
             "handle": handle,
             "content": text.encode("utf-8", "surrogatepass"),
             **cast("dict[str, SqlValue]", fields),
         }
-        return Statement(_KEEP, params, expect=1)
+        return Statement(_SQL["insert_artifact"], params, expect=1)
 
     async def save(self, handle: str, text: str, **fields: Unpack[ArtifactFields]) -> None:
-        """Keep a text under a handle."""
+        """Store a text under a handle."""
         await self._database.write([self.save_statement(handle, text, **fields)])
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact | None:
-        """The artifact, for its owner alone: to others it does not exist."""
+        """Find an artifact of this user and session; an artifact of another owner is None too."""
         try:
-            rows = await self._database.read(_FIND, {"handle": handle, "user": user, "session": session})
-        except UnstorableValue:  # then nothing was ever kept under it
+            rows = await self._database.read(
+                _SQL["find_artifact"], {"handle": handle, "user": user, "session": session}
+            )
+        except UnstorableValue:  # a value that cannot be stored was never stored
             return None
         return _artifact_from_row(rows[0]) if rows else None
 
     async def find_info(self, handle: str, user: str | None, session: str | None) -> ArtifactInfo | None:
-        """What is known of it, for its owner alone."""
+        """Find an artifact of this user and session without reading its text."""
         try:
-            rows = await self._database.read(_LABEL_OF, {"handle": handle, "user": user, "session": session})
+            rows = await self._database.read(
+                _SQL["find_artifact_info"], {"handle": handle, "user": user, "session": session}
+            )
         except UnstorableValue:
             return None
         return ArtifactInfo(**rows[0]) if rows else None
@@ -104,27 +89,36 @@ class ArtifactTable:
     async def list_newest(
         self, user: str | None, session: str | None, *, limit: int, before: tuple[float, str] | None = None
     ) -> list[ArtifactInfo]:
-        """An owner's artifacts, the newest first; `before` is the time and the handle of the last one before these."""
-        owner: dict[str, SqlValue] = {"user": user, "session": session, "most": limit}
+        """List the artifacts of an owner, newest first.
+
+        Args:
+            before: `created_at` and `handle` of the last artifact of the previous page.
+        """
+        params: dict[str, SqlValue] = {"user": user, "session": session, "most": limit}
         if before is None:
-            rows = await self._database.read(_NEWEST + _IN_ORDER, owner)
+            rows = await self._database.read(_SQL["list_newest_artifacts"], params)
         else:
-            place: dict[str, SqlValue] = {"at": before[0], "handle": before[1]}
-            rows = await self._database.read(_NEWEST + _BEFORE + _IN_ORDER, owner | place)
+            created_at, handle = before
+            rows = await self._database.read(
+                _SQL["list_artifacts_before"], {**params, "at": created_at, "handle": handle}
+            )
         return [ArtifactInfo(**row) for row in rows]
 
     async def count(self) -> int:
-        """How many there are."""
-        [row] = await self._database.read(_COUNT)
+        """Count all artifacts."""
+        [row] = await self._database.read(_SQL["count_artifacts"])
         return int(row["kept"])
 
     async def prune(
         self, *, older_than: float | None = None, keep: int | None = None, keep_bytes: int | None = None
     ) -> int:
-        """Forget those older than so many seconds, and the oldest of those that are too many; gives how many."""
+        """Delete artifacts older than a number of seconds, and the oldest beyond a number or a total size.
+
+        Returns the number of deleted artifacts.
+        """
         limits = {"older_than": older_than, "keep": keep, "keep_bytes": keep_bytes}
-        [gone] = await self._database.write([Statement(_PRUNE, limits)])
-        return len(gone)
+        [deleted] = await self._database.write([Statement(_SQL["prune_artifacts"], limits)])
+        return len(deleted)
 
 
 def _artifact_from_row(row: Row) -> Artifact:

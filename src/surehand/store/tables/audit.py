@@ -1,4 +1,4 @@
-"""Audit: who decided and did what, under a chain of seals that shows any later change."""
+"""The tables `audit` and `seals`: who decided and did what, under a hash chain that reveals later changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from surehand.store.database import INT64_LIMIT, Database, Row, SqlValue, Statement, to_storable_name
+from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
 
 if TYPE_CHECKING:
@@ -19,44 +20,36 @@ if TYPE_CHECKING:
 
 AuditKind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered", "granted", "revoked"]
 AuditPosition: TypeAlias = tuple[int, int]
+"""Transaction and id of a row: rows are sealed and verified in this order."""
 
-MAX_ROWS_PER_SEAL, ROWS_PER_READ, VERIFY_PAGE_ROWS = 500, 125, 1_000
-"""Rows under one seal at most; so few of them are read at once, and so many where they are verified."""
+MAX_ROWS_PER_SEAL = 500
+ROWS_PER_READ = 125
+"""Rows that the sealer reads at once, on the event loop's thread in SQLite."""
+VERIFY_PAGE_ROWS = 1_000
 
+_SQL = load_queries("audit")
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
-_ADD = """INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
-    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail)"""
-_ROWS = f"""SELECT {", ".join(_COLUMNS)} FROM audit
-    WHERE {{after}} AND tx < {{horizon}} ORDER BY {{order}} LIMIT :most"""
-_COUNTS = """SELECT count(*) AS present, count(*) FILTER (WHERE {after}) AS unsealed FROM audit"""
-_SEAL = "position, last_tx, last_id, rows_sealed, previous, hash, sealed_at"
-_ADD_SEAL = f"""INSERT INTO seals ({_SEAL})
-    VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
-    ON CONFLICT (position) DO NOTHING RETURNING position"""
-_LAST_SEAL = f"SELECT {_SEAL} FROM seals ORDER BY position DESC LIMIT 1"
-_NOW = "SELECT {now} AS moment"
-_SEALS = f"SELECT {_SEAL} FROM seals WHERE position > :position ORDER BY position LIMIT {VERIFY_PAGE_ROWS}"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditVerification:
-    """What came of following the chain."""
+    """The result of verifying the chain."""
 
     rows: int
-    """How many there are."""
+    """Number of audit rows."""
     seals: int
-    """How many hold, from the first on."""
+    """Number of valid seals, from the first one on."""
     unsealed: int
-    """Rows after the last seal that holds."""
+    """Number of rows after the last valid seal."""
     head: str
-    """The hash of that seal. Whoever notes it elsewhere can tell later whether the end was cut off."""
+    """The hash of that seal. Only a copy of it elsewhere can reveal that the end of the chain was cut off."""
     problem: str | None = None
-    """The first thing that is not as it was sealed."""
+    """The first difference between the rows and their seals, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seal:
-    """Covers the rows after the seal before it. Its hash is over the rows and the rest of the seal."""
+    """Covers the rows after the previous seal. Its hash is over those rows and its other fields."""
 
     position: int = 0
     last_tx: int = -INT64_LIMIT
@@ -71,12 +64,12 @@ class _Seal:
         return self.last_tx, self.last_id
 
     def start_hash(self) -> _Hash:
-        """A hash of all but the rows."""
+        """Start the hash with the fields of the seal; the rows follow."""
         return sha256(_encode_row([self.previous, self.position, *self.end_position, self.rows_sealed, self.sealed_at]))
 
 
 class AuditTable:
-    """Rows that are written once and sealed soon after."""
+    """Writes audit rows, seals them and verifies the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -91,37 +84,40 @@ class AuditTable:
         by: str | None = None,
         detail: Mapping[str, Any],
     ) -> Statement:
-        """A row, to be put into the transaction of the deed."""
+        """Build the statement for a row; it belongs into the transaction of the audited action."""
         params: dict[str, SqlValue] = {
             "kind": kind, "call_id": call_id, "tool": tool, "user": to_storable_name(user), "by": to_storable_name(by),
             "detail": dump_json(detail),
         }  # fmt: skip
-        return Statement(_ADD, params, 1)
+        return Statement(_SQL["insert_audit_row"], params, 1)
 
     async def seal(self) -> int:
-        """Seal what is not sealed yet; gives how many rows. Stops where another sealer was first."""
-        found = await self._database.read(_LAST_SEAL)
-        last, sealed = _Seal(**found[0]) if found else _Seal(), 0
+        """Seal the unsealed rows and return their number. Stops if another process has sealed them first."""
+        last_rows = await self._database.read(_SQL["find_last_seal"])
+        last = _Seal(**last_rows[0]) if last_rows else _Seal()
+        sealed = 0
         while rows := await self._read_unsealed(last.end_position):
-            [(now,)] = await self._database.quick_read(_NOW)
+            [(now,)] = await self._database.quick_read(_SQL["read_clock"])
             last = _build_next_seal(last, rows, float(now))
-            [added] = await self._database.write([Statement(_ADD_SEAL, asdict(last))])
+            [added] = await self._database.write([Statement(_SQL["insert_seal"], asdict(last))])
             if not added:
                 break
             sealed += len(rows)
-            if (
-                len(rows) < MAX_ROWS_PER_SEAL
-            ):  # what came meanwhile is for the next time, or a busy store is sealed all the time
+            if len(rows) < MAX_ROWS_PER_SEAL:  # rows written meanwhile wait for the next time, or sealing never ends
                 break
         return sealed
 
     async def _read_unsealed(self, position: AuditPosition) -> list[tuple[Any, ...]]:
-        """The rows for the next seal, a few at a time: on SQLite they are read on the thread of the event loop."""
+        """Read the rows of the next seal in small parts: on SQLite `quick_read` blocks the event loop."""
         rows: list[tuple[Any, ...]] = []
         while len(rows) < MAX_ROWS_PER_SEAL:
-            for _ in range(3):  # callers who were just told run, ask again, and wait for the disk: that is the moment
+            # Callers whose write has just ended run first, and write again. While those writes wait for the disk, the
+            # event loop is free for this read.
+            for _ in range(3):
                 await asyncio.sleep(0)
-            part = await self._database.quick_read(_ROWS, _after_params(position, ROWS_PER_READ))
+            part = await self._database.quick_read(
+                _SQL["list_audit_rows_after"], _after_params(position, ROWS_PER_READ)
+            )
             rows += part
             if len(part) < ROWS_PER_READ:
                 break
@@ -129,29 +125,26 @@ class AuditTable:
         return rows
 
     async def verify(self) -> AuditVerification:
-        """Follow the chain from its beginning, to its end or to the first problem."""
+        """Verify the chain from its beginning, to its end or to the first problem."""
         chain = _ChainVerifier(self._database)
         problem = await chain.find_problem()
-        tx, id = chain.last_valid.end_position
-        [counts] = await self._database.read(_COUNTS, {"tx": tx, "id": id})
-        return AuditVerification(
-            counts["present"], chain.last_valid.position, counts["unsealed"], chain.last_valid.hash, problem
-        )
+        last = chain.last_valid
+        [counts] = await self._database.read(_SQL["count_audit_rows"], {"tx": last.last_tx, "id": last.last_id})
+        return AuditVerification(counts["present"], last.position, counts["unsealed"], last.hash, problem)
 
 
 class _ChainVerifier:
-    """The chain as far as it was followed; rows are read a page at a time, however many a seal covers."""
+    """Recomputes one seal after the other; reads rows by page, however many a seal covers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.last_valid = _Seal()
-        """The last seal that holds."""
         self._page: deque[Row] = deque()
         self._read_position = self.last_valid.end_position
 
     async def find_problem(self) -> str | None:
-        """Go on to the end; gives the first problem."""
-        while seals := await self._database.read(_SEALS, {"position": self.last_valid.position}):
+        """Verify to the end of the chain; returns the first problem."""
+        while seals := await self._database.read(_SQL["list_seals_after"], {"position": self.last_valid.position}):
             for seal in [_Seal(**row) for row in seals]:
                 if problem := await self._check_seal(seal):
                     return problem
@@ -159,7 +152,8 @@ class _ChainVerifier:
         return None
 
     async def _check_seal(self, seal: _Seal) -> str | None:
-        before, number = self.last_valid.position, seal.position
+        before = self.last_valid.position
+        number = seal.position
         if not all(isinstance(value, int) for value in (number, *seal.end_position, seal.rows_sealed)):
             return f"Seal {before + 1} was changed: it holds something else where numbers belong."
         if number != before + 1:
@@ -177,7 +171,9 @@ class _ChainVerifier:
         return None
 
     async def _recompute_hash(self, seal: _Seal) -> tuple[int, str]:
-        hashing, count = seal.start_hash(), 0
+        """Count and hash the rows up to the end of a seal."""
+        hashing = seal.start_hash()
+        count = 0
         while (row := await self._peek_row()) and (row["tx"], row["id"]) <= seal.end_position:
             hashing.update(b"," if count else b"[")
             hashing.update(_encode_row(list(self._page.popleft().values())))
@@ -185,9 +181,10 @@ class _ChainVerifier:
         return count, hashing.hexdigest()
 
     async def _peek_row(self) -> Row | None:
-        """The next row, left where it is."""
+        """Return the next row without consuming it."""
         if not self._page:
-            self._page.extend(await self._database.read(_ROWS, _after_params(self._read_position, VERIFY_PAGE_ROWS)))
+            params = _after_params(self._read_position, VERIFY_PAGE_ROWS)
+            self._page.extend(await self._database.read(_SQL["list_audit_rows_after"], params))
             if not self._page:
                 return None
             self._read_position = self._page[-1]["tx"], self._page[-1]["id"]
@@ -199,15 +196,15 @@ def _after_params(position: AuditPosition, limit: int) -> Mapping[str, SqlValue]
 
 
 def _build_next_seal(last: _Seal, rows: Sequence[tuple[Any, ...]], sealed_at: float) -> _Seal:
-    at = {name: rows[-1][place] for place, name in enumerate(_COLUMNS)}
-    seal = _Seal(last.position + 1, at["tx"], at["id"], len(rows), last.hash, sealed_at=sealed_at)
+    last_row = dict(zip(_COLUMNS, rows[-1], strict=True))
+    seal = _Seal(last.position + 1, last_row["tx"], last_row["id"], len(rows), last.hash, sealed_at=sealed_at)
     hashing = seal.start_hash()
     hashing.update(_encode_rows(rows))
     return replace(seal, hash=hashing.hexdigest())
 
 
 def _encode_rows(rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """What the rows give one after the other, but all at once: as a list without its end."""
+    """Encode all rows at once: the same bytes as row by row, a JSON list without its closing bracket."""
     try:
         return to_json(rows)[:-1]
     except PydanticSerializationError:
@@ -215,6 +212,6 @@ def _encode_rows(rows: Sequence[tuple[Any, ...]]) -> bytes:
 
 
 def _encode_row(values: Sequence[Any]) -> bytes:
-    """Canonical JSON: no other list of values gives the same bytes."""
-    # SQLite lets anyone put bytes into a column of text: a change, and no crash.
+    """Encode values as canonical JSON: different values never give the same bytes."""
+    # SQLite does not enforce column types: bytes in a text column are a change to report, not a crash.
     return to_json([{"bytes": bytes(each).hex()} if isinstance(each, bytes) else each for each in values])

@@ -1,4 +1,7 @@
-"""Messages: what was posted to spaces, numbered without gaps. Each change of one is an event in its space's stream."""
+"""The table `messages`: posts in spaces, numbered without gaps. Every change is also an event in the space's stream.
+
+The functions build statements; `SpaceTable` and `runtime/visible_calls.py` put them into transactions.
+"""
 
 from __future__ import annotations
 
@@ -8,67 +11,30 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from surehand.store.database import Row, SqlValue, Statement
+from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
 from surehand.store.tables.streams import ANNOUNCE_STATEMENT, StreamEventKind, space_stream
 
 MemberKind: TypeAlias = Literal["person", "agent"]
 
-MESSAGE_COLUMNS = """message_id, space_id, number, sender_id, sender_name, sender_kind, content, call_id, reply_to, created_at,
-    amended_at"""
-# Locks the space until the message is kept: numbers have no gaps, and come to light in their order.
-_NEXT = "UPDATE spaces SET messages = messages + 1 WHERE space_id = :space_id"
-_INSERT = """INSERT INTO messages (message_id, space_id, number, content, sender_id, sender_name, sender_kind, call_id,
-    reply_to, owner, created_at) SELECT :message_id, :space_id, spaces.messages, :content,"""
-_POST_CALL = f"""{_INSERT} :sender_id, coalesce((SELECT name FROM members WHERE members.space_id = :space_id
-        AND members.member_id = :sender_id), :sender_name), 'agent', :call_id, NULL, :owner, {{now}}
-    FROM spaces WHERE spaces.space_id = :space_id ON CONFLICT DO NOTHING"""
-_OF_CALL = "SELECT message_id FROM messages WHERE call_id = :call_id AND space_id = :space_id"
-# Locks the call, so that nobody ends it meanwhile.
-_WAITS_NOT = """SELECT 1 AS ended WHERE NOT EXISTS
-    (SELECT 1 FROM ledger WHERE call_id = :call_id AND state IN ('waiting', 'ready', 'unknown'))"""
-_STILL_UNKNOWN = "UPDATE ledger SET state = 'unknown' WHERE call_id = :call_id AND state = 'unknown'"
-# A member, under the name that it has here; what it replies to is a message of this space, and no visible call.
-_POST = f"""{_INSERT} members.member_id, members.name, members.kind, NULL, :reply_to, NULL, {{now}}
-    FROM spaces JOIN members ON members.space_id = spaces.space_id
-    WHERE spaces.space_id = :space_id AND members.member_id = :sender_id AND (CAST(:reply_to AS TEXT) IS NULL
-        OR EXISTS (SELECT 1 FROM messages AS first WHERE first.message_id = :reply_to
-            AND first.space_id = :space_id AND first.call_id IS NULL)) RETURNING number, created_at"""
-_WAKE = """INSERT INTO inbox (agent, event_id, type, data, state, attempts, created_at)
-    SELECT member_id, :message_id, 'space_message', :data, 'pending', 0, {now} FROM members
-    WHERE space_id = :space_id AND kind = 'agent' AND member_id <> :sender_id
-    ON CONFLICT (agent, event_id) DO NOTHING"""
-_AMEND = """UPDATE messages SET content = :content, owner = :owner, amended_at = {now}
-    WHERE message_id = :message_id AND space_id = :space_id"""
-# Of a call that has a row, and not only an id, others say how it stands.
-_LEFT = f"""SELECT {MESSAGE_COLUMNS}, owner FROM messages WHERE owner IS NOT NULL AND owner <> :me
-    AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = messages.owner)
-    AND NOT EXISTS (SELECT 1 FROM ledger WHERE ledger.call_id = messages.call_id AND ledger.state <> 'idle')
-    LIMIT 100"""
-_TAKE = "UPDATE messages SET owner = NULL WHERE message_id = :message_id AND owner = :owner"
-# Nothing is told of a message that is gone: whatever is kept in the same transaction does not depend on it.
-_TURN = """INSERT INTO streams (stream, last) SELECT :stream, 1 FROM messages WHERE message_id = :message_id
-    ON CONFLICT (stream) DO UPDATE SET last = streams.last + 1"""
-# The number of a message is known only once it is posted.
-_TELL = """INSERT INTO events (stream, number, at, kind, data) SELECT :stream, streams.last, {now}, :kind,
-    '{"number":' || CAST(messages.number AS TEXT) || ',' || CAST(:rest AS TEXT)
-    FROM messages JOIN streams ON streams.stream = :stream WHERE messages.message_id = :message_id"""
+_SQL = load_queries("messages")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was posted, as it is now."""
+    """A message of a space in its current form."""
 
     message_id: str
     space_id: str
     number: int
-    """Its place in the space, without gaps."""
+    """Its position in the space, without gaps."""
     sender_id: str | None
     sender_name: str
     sender_kind: MemberKind
     content: Any
-    """A text, or what a visible call shows."""
+    """A text, or the JSON of a visible call."""
     call_id: str | None
-    """The visible call that it shows; such a message cannot be replied to."""
+    """The visible call that the message shows; such a message cannot be replied to."""
     reply_to: str | None
     created_at: float
     amended_at: float | None
@@ -79,7 +45,7 @@ class Message:
 
     @property
     def event_data(self) -> dict[str, Any]:
-        """The same for inboxes and streams; its number is added where it is known."""
+        """The message as inboxes and streams carry it; the stream adds the number."""
         return {
             "messageId": self.message_id, "spaceId": self.space_id, "senderId": self.sender_id,
             "senderName": self.sender_name, "senderType": self.sender_kind, "content": self.content,
@@ -88,14 +54,17 @@ class Message:
 
 
 def post_statements(message: Message) -> list[Statement]:
-    """A member says something: the second statement gives number and time, and other agents find it in their inbox."""
-    about: dict[str, SqlValue] = {
-        "message_id": message.message_id, "space_id": message.space_id, "sender_id": message.sender_id,
-    }  # fmt: skip
+    """Post as a member; the second statement returns number and time, and other agents get it in their inboxes."""
+    params: dict[str, SqlValue] = {
+        "message_id": message.message_id,
+        "space_id": message.space_id,
+        "sender_id": message.sender_id,
+    }
+    posted = {**params, "content": dump_json(message.content), "reply_to": message.reply_to}
     return [
-        Statement(_NEXT, {"space_id": message.space_id}, 1),
-        Statement(_POST, {**about, "content": dump_json(message.content), "reply_to": message.reply_to}, 1),
-        Statement(_WAKE, {**about, "data": dump_json(message.event_data)}),
+        Statement(_SQL["next_message_number"], {"space_id": message.space_id}, 1),
+        Statement(_SQL["post_message"], posted, 1),
+        Statement(_SQL["notify_agents"], {**params, "data": dump_json(message.event_data)}),
         *_event_statements(message.space_id, "message", message.event_data),
     ]
 
@@ -109,54 +78,67 @@ def post_call_statements(
     agent: str | None,
     owner: str | None = None,
 ) -> list[Statement]:
-    """A visible call becomes a message: it is shown and streamed, and wakes nobody. A call has one, however often."""
-    about: dict[str, SqlValue] = {
-        "message_id": message_id, "space_id": space_id, "content": dump_json(content), "sender_id": agent,
-        "sender_name": agent or "", "call_id": call_id, "owner": owner,
-    }  # fmt: skip
-    shown = {"messageId": message_id, "spaceId": space_id, "senderId": agent, "content": content}
+    """Post a visible call: it is shown and streamed, and no agent is notified. A call has at most one message."""
+    params: dict[str, SqlValue] = {
+        "message_id": message_id,
+        "space_id": space_id,
+        "content": dump_json(content),
+        "sender_id": agent,
+        "sender_name": agent or "",
+        "call_id": call_id,
+        "owner": owner,
+    }
+    event_data = {"messageId": message_id, "spaceId": space_id, "senderId": agent, "content": content}
     return [
-        Statement(_NEXT, {"space_id": space_id}, 1),
-        Statement(_POST_CALL, about, 1),
-        *_event_statements(space_id, "tool-call.start", shown),
+        Statement(_SQL["next_message_number"], {"space_id": space_id}, 1),
+        Statement(_SQL["post_call"], params, 1),
+        *_event_statements(space_id, "tool-call.start", event_data),
     ]
 
 
 def amend_statements(
-    space_id: str, message_id: str, content: Any, kind: StreamEventKind = "message.amended", owner: str | None = None
+    space_id: str,
+    message_id: str,
+    content: Any,
+    kind: StreamEventKind = "message.amended",
+    owner: str | None = None,
 ) -> list[Statement]:
-    """A message says something else from now on; with `owner`, that this one runs its call."""
-    change = {"space_id": space_id, "message_id": message_id, "content": dump_json(content), "owner": owner}
-    told = {"messageId": message_id, "spaceId": space_id, "content": content}
-    return [Statement(_AMEND, change), *_event_statements(space_id, kind, told)]
+    """Replace the content of a message; `owner` is the runtime that runs the call it shows."""
+    params = {"space_id": space_id, "message_id": message_id, "content": dump_json(content), "owner": owner}
+    event_data = {"messageId": message_id, "spaceId": space_id, "content": content}
+    return [Statement(_SQL["amend_message"], params), *_event_statements(space_id, kind, event_data)]
 
 
 def _event_statements(space_id: str, kind: StreamEventKind, event_data: Mapping[str, Any]) -> list[Statement]:
-    rest = dump_json(event_data)[1:]
-    about: dict[str, SqlValue] = {"stream": space_stream(space_id), "message_id": event_data["messageId"]}
-    return [Statement(_TURN, about), Statement(_TELL, {**about, "kind": kind, "rest": rest}), ANNOUNCE_STATEMENT]
+    rest = dump_json(event_data)[1:]  # without the opening brace: the query puts the number in front
+    params: dict[str, SqlValue] = {"stream": space_stream(space_id), "message_id": event_data["messageId"]}
+    return [
+        Statement(_SQL["next_event_number"], params),
+        Statement(_SQL["insert_message_event"], {**params, "kind": kind, "rest": rest}),
+        ANNOUNCE_STATEMENT,
+    ]
 
 
 def find_by_call_statement(space_id: str, call_id: str) -> Statement:
-    """The message that shows a call already."""
-    return Statement(_OF_CALL, {"space_id": space_id, "call_id": call_id})
+    """Find the message that shows a call."""
+    return Statement(_SQL["find_message_of_call"], {"space_id": space_id, "call_id": call_id})
 
 
 def find_orphaned_statement(current_owner: str) -> Statement:
-    """Messages of calls that are shown as running, and that nobody else than an owner who is gone knows anything of."""
-    return Statement(_LEFT, {"me": current_owner})
+    """Find messages that show a running call whose owner is gone and that the ledger does not know."""
+    return Statement(_SQL["list_orphaned_messages"], {"me": current_owner})
 
 
 def take_over_statement(message_id: str, owner: str) -> Statement:
-    """Undoes what is written together with it, where somebody else has seen to the message since."""
-    return Statement(_TAKE, {"message_id": message_id, "owner": owner}, 1)
+    """Take over an orphaned message; undoes the transaction if another runtime was first."""
+    return Statement(_SQL["take_over_message"], {"message_id": message_id, "owner": owner}, 1)
 
 
 def require_not_waiting_statement(call_id: str) -> Statement:
-    """Undoes what is written together with it, where the call still waits for somebody."""
-    return Statement(_WAITS_NOT, {"call_id": call_id}, 1)
+    """Undo the transaction if the call still waits."""
+    return Statement(_SQL["require_not_waiting"], {"call_id": call_id}, 1)
 
 
 def require_unknown_statement(call_id: str) -> Statement:
-    """Undoes what is written together with it, where it is known by now what became of the call."""
-    return Statement(_STILL_UNKNOWN, {"call_id": call_id}, 1)
+    """Undo the transaction unless the effect of the call is unknown."""
+    return Statement(_SQL["require_unknown"], {"call_id": call_id}, 1)

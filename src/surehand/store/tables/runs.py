@@ -1,4 +1,4 @@
-"""Runs: the cycles of agents - what woke each, and what came of it."""
+"""The table `runs`: the runs of agents, each with what triggered it and its report."""
 
 from __future__ import annotations
 
@@ -9,73 +9,64 @@ from typing import Literal, TypeAlias
 
 from surehand.core.ids import new_id
 from surehand.store.database import Database, Row, Statement
+from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 
 RunEndState: TypeAlias = Literal["done", "failed"]
 RunState: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
-_RUN = "run_id, agent, state, cause, report, owner, started_at, ended_at"
-_BEGIN = """INSERT INTO runs (run_id, agent, state, cause, owner, started_at)
-    VALUES (:run_id, :agent, 'running', :cause, :owner, {now})"""
-_END = """UPDATE runs SET state = :state, report = :report, ended_at = {now}
-    WHERE run_id = :run_id AND state = 'running' RETURNING run_id"""
-_INTERRUPT = """UPDATE runs SET state = 'interrupted', ended_at = {now}
-    WHERE owner = :owner AND state = 'running' RETURNING run_id"""
-_FIND = f"SELECT {_RUN} FROM runs WHERE run_id = :run_id"
-_LATEST = f"SELECT {_RUN} FROM runs WHERE agent = :agent ORDER BY started_at DESC, run_id DESC LIMIT :limit"
+_SQL = load_queries("runs")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One cycle of an agent."""
+    """One run of an agent."""
 
     run_id: str
     agent: str
     state: RunState
     cause: JSON
-    """What woke the agent."""
+    """What triggered the run."""
     report: JSON
-    """What came of it."""
+    """What the run reported at its end."""
     owner: str | None
     started_at: float
     ended_at: float | None
 
 
 class RunTable:
-    """Cycles by agent. A run ends once."""
+    """Runs by agent. A run ends once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin(self, agent: str, cause: JSON, *, owner: str | None = None) -> str:
-        """Start a run; gives its id."""
+        """Start a run; returns its id."""
         run_id = new_id()
-        run = {"run_id": run_id, "agent": agent, "cause": dump_json(cause), "owner": owner}
-        await self._database.write([Statement(_BEGIN, run, expect=1)])
+        params = {"run_id": run_id, "agent": agent, "cause": dump_json(cause), "owner": owner}
+        await self._database.write([Statement(_SQL["begin_run"], params, expect=1)])
         return run_id
 
     async def end(self, run_id: str, state: RunEndState, report: JSON = None) -> bool:
-        """End a run; false if it is not running."""
-        told = None if report is None else dump_json(report)
-        [ended] = await self._database.write([Statement(_END, {"run_id": run_id, "state": state, "report": told})])
+        """End a run; returns False if it is not running."""
+        params = {"run_id": run_id, "state": state, "report": None if report is None else dump_json(report)}
+        [ended] = await self._database.write([Statement(_SQL["end_run"], params)])
         return bool(ended)
 
     async def interrupt(self, owners: Collection[str]) -> int:
-        """End what dead owners were running; gives how many runs that were."""
-        dead = [Statement(_INTERRUPT, {"owner": owner}) for owner in sorted(owners)]
-        return sum(map(len, await self._database.write(dead)))
+        """End the runs of dead owners as interrupted; returns their number."""
+        statements = [Statement(_SQL["interrupt_runs"], {"owner": owner}) for owner in sorted(owners)]
+        return sum(map(len, await self._database.write(statements)))
 
     async def find(self, run_id: str) -> RunRow | None:
-        """The run of that id."""
-        rows = await self._database.read(_FIND, {"run_id": run_id})
+        """Find a run by its id."""
+        rows = await self._database.read(_SQL["find_run"], {"run_id": run_id})
         return _row_from_columns(rows[0]) if rows else None
 
     async def latest(self, agent: str, limit: int = 100) -> list[RunRow]:
-        """An agent's runs, the newest first."""
-        return [
-            _row_from_columns(row)
-            for row in await self._database.read(_LATEST, {"agent": agent, "limit": max(limit, 0)})
-        ]
+        """Return the runs of an agent, newest first."""
+        rows = await self._database.read(_SQL["list_latest_runs"], {"agent": agent, "limit": max(limit, 0)})
+        return [_row_from_columns(row) for row in rows]
 
 
 def _row_from_columns(row: Row) -> RunRow:

@@ -1,4 +1,4 @@
-"""Cassette: real calls, recorded once into a file and replayed without the work being done."""
+"""`cassette(path)`: middleware that records real calls into a file, or replays them from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from surehand.testing.unscripted import UnscriptedGuard
 
 @dataclass(eq=False)
 class CassetteProvider(WrappedProvider):
-    """The real provider while a cassette records; while it replays, the tools that were recorded."""
+    """A provider whose tools are recorded too, so that a replay does not start it."""
 
     cassette: Cassette
 
@@ -41,19 +41,20 @@ class CassetteProvider(WrappedProvider):
             await self.inner.stop()
 
     async def tools(self) -> list[Tool[..., Any]]:
-        """The tools that it offers now, or offered then."""
+        """Return the tools of the provider, or the recorded ones."""
         if not self.cassette.recording:
             return [
-                tool_definition.tool_from_json(each, self.kind)
-                for each in self.cassette.recorded_provider(self.namespace)["tools"]
+                tool_definition.tool_from_json(definition, self.kind)
+                for definition in self.cassette.recorded_provider(self.namespace)["tools"]
             ]
-        found = list(await self.inner.tools())
-        told = {"instructions": text} if (text := self.inner.instructions()) else {}
+        tools = list(await self.inner.tools())
+        text = self.inner.instructions()
+        instructions = {"instructions": text} if text else {}
         self.cassette.providers[self.namespace] = {
-            **told,
-            "tools": [tool_definition.tool_to_json(tool) for tool in found],
+            **instructions,
+            "tools": [tool_definition.tool_to_json(tool) for tool in tools],
         }
-        return found
+        return tools
 
     def instructions(self) -> str:
         if self.cassette.recording:
@@ -74,29 +75,29 @@ class Cassette(UnscriptedGuard):
     def __init__(self, path: str | os.PathLike[str], mode: CassetteMode, redact: Iterable[str], tools: str) -> None:
         super().__init__()
         if mode not in ("auto", "record", "replay"):
-            raise ValueError(f"{mode!r} is no mode. Use auto, record or replay.")
+            raise ValueError(f"`mode` must be auto, record or replay, got {mode!r}.")
         self.path, self.mode = Path(path), mode
         self._tool_glob, self._to_json = tools, json_converter(redact)
         self._recorder_or_player: CassetteRecorder | CassettePlayer | None = None
         self.providers: dict[str, dict[str, JSON]] = {}
-        """What the providers offered, by namespace."""
+        """The recorded tools and instructions of providers, by namespace."""
 
     @property
     def recording(self) -> bool:
-        """Whether the work is done and written down, rather than replayed."""
+        """Whether calls run and are recorded, rather than replayed."""
         return isinstance(self._require_open(), CassetteRecorder)
 
     @property
     def unused(self) -> list[Recording]:
-        """The recordings that no call has asked for yet."""
+        """The recordings that no call has replayed yet."""
         return self._recorder_or_player.library.unused if isinstance(self._recorder_or_player, CassettePlayer) else []
 
     def provider(self, provider: Provider) -> Provider:
-        """The same provider with its tools on the tape, so that a replay does not start it."""
+        """Wrap a provider so that its tools are recorded too and a replay does not start it."""
         return CassetteProvider(provider, list, str, self)
 
     def recorded_provider(self, namespace: str) -> dict[str, JSON]:
-        """What a provider offered when it was recorded."""
+        """Return the recorded tools and instructions of a provider."""
         if namespace not in self.providers:
             self._report_miss(f"The provider {namespace}", f"Those that are: {', '.join(self.providers) or 'none'}.")
         return self.providers.get(namespace, {"tools": []})
@@ -120,33 +121,33 @@ class Cassette(UnscriptedGuard):
     async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
         """Record or replay one call."""
         reel = self._require_open()
-        # What a recorded call calls in turn is part of its work.
+        # Calls made by a recorded call are part of its work, and not recorded by themselves.
         if invocation.parent in reel.open_calls or not fnmatchcase(invocation.listing.name, self._tool_glob):
             return await proceed(invocation)
         return await reel(invocation, proceed)
 
     def _require_open(self) -> CassetteRecorder | CassettePlayer:
         if self._recorder_or_player is None:
-            raise RuntimeError(f"open it first: `with cassette({str(self.path)!r}) as tape:`")
+            raise RuntimeError(f"The cassette is not open. Use `with cassette({str(self.path)!r}) as tape:`.")
         return self._recorder_or_player
 
     def _report_miss(self, wanted: Recording | str, why: str) -> Failed:
-        told = (
+        message = (
             f"{wanted} is not recorded in {self.path}. {why} "
             f'To record it, run once with mode="record" (or delete the file) and the real tool.'
         )
-        self.missing.append(told)
-        return Failed("not_found", told)
+        self.missing.append(message)
+        return Failed("not_found", message)
 
     def _load(self) -> list[Recording]:
         if not self.path.exists():
             raise FileNotFoundError(f'There is no cassette {self.path}. Record it with mode="record" or "auto".')
         try:
-            kept = json.loads(self.path.read_text(encoding="utf-8"))
-            if kept["cassette"] != CASSETTE_VERSION:
-                raise ValueError(f"it is of version {kept['cassette']}, and not {CASSETTE_VERSION}")
-            self.providers = kept.get("providers", {})
-            return [Recording(**each) for each in kept["calls"]]
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            if stored["cassette"] != CASSETTE_VERSION:
+                raise ValueError(f"it has version {stored['cassette']}, not {CASSETTE_VERSION}")
+            self.providers = stored.get("providers", {})
+            return [Recording(**each) for each in stored["calls"]]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.path} cannot be replayed ({error}). Delete it and record again.") from error
 
@@ -162,9 +163,9 @@ class Cassette(UnscriptedGuard):
 def cassette(
     path: str | os.PathLike[str], mode: CassetteMode = "auto", *, redact: Iterable[str] = (), tools: str = "*"
 ) -> Cassette:
-    """Record calls into a file, or replay them; `auto` records where there is no file yet.
+    """Record calls into a file, or replay them; `auto` records if the file does not exist.
 
-    `redact` lists secrets that the file must not hold; `tools` is the glob of the tools that are meant.
+    `redact` lists secrets that must not be in the file; `tools` is a glob of the tools to record.
     """
     return Cassette(path, mode, redact, tools)
 
@@ -172,5 +173,5 @@ def cassette(
 def _encode_json(value: Any) -> bytes:
     try:
         return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n".encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no bytes for
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
         return f"{json.dumps(value, indent=2)}\n".encode()

@@ -1,4 +1,4 @@
-"""Recorder: lets the work be done, and writes down what became of it."""
+"""`CassetteRecorder`: lets calls run and records their progress, waits and outcomes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from surehand.testing.cassettes.serialization import ToJSON, outcome_to_json
 
 
 class CassetteRecorder:
-    """Recordings in the order in which the calls began."""
+    """Recordings in the order in which the calls started."""
 
     def __init__(self, to_json: ToJSON) -> None:
         self.recordings: list[Recording] = []
         self.open_calls: dict[str, Recording] = {}
-        """The calls that have not ended yet, by id."""
+        """Recordings of calls that have not ended, by call id."""
         self._to_json = to_json
 
     async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
-        """Record one pass of a call; one that waits for somebody passes again with the answer."""
+        """Record one pass of a call; a pending call passes again with its answer."""
         recording = self.open_calls.get(invocation.id) or self._start_recording(invocation)
         self._record_answer(recording, invocation)
         try:
@@ -45,29 +45,29 @@ class CassetteRecorder:
         if invocation.answer_value is None or not recording.waits:
             return
         if not invocation.is_resumed:
-            recording.waits.pop()  # its caller was kept waiting, and never saw that the call was pending
+            recording.waits.pop()  # its caller waited for the answer, and never received the pending outcome
         elif isinstance(invocation.answer_value, Done):
             recording.waits[-1]["answer"] = self._to_json(invocation.answer_value.data)
 
     def _record_outcome(self, recording: Recording, invocation: Invocation, outcome: Outcome) -> None:
         if isinstance(outcome, Pending) and outcome.call_id == invocation.id:
-            return  # only told that the same call runs already, and that one is being recorded
-        told = outcome_to_json(outcome, self._to_json)
+            return  # a repeated call: the first one is being recorded
+        recorded = outcome_to_json(outcome, self._to_json)
         if isinstance(outcome, Pending):
-            recording.waits.append(told)
+            recording.waits.append(recorded)
         else:
-            recording.outcome = told
+            recording.outcome = recorded
             self.open_calls.pop(invocation.id, None)
 
 
 @contextmanager
 def _record_progress(invocation: Invocation, recording: Recording, to_json: ToJSON) -> Iterator[None]:
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, CallProgress) and event.call_id == invocation.id:
-            told = {"message": event.message, "fraction": event.fraction, "title": event.title, **event.data}
-            recording.progress.append(to_json({name: value for name, value in told.items() if value is not None}))
+            update = {"message": event.message, "fraction": event.fraction, "title": event.title, **event.data}
+            recording.progress.append(to_json({name: value for name, value in update.items() if value is not None}))
 
-    stop = invocation.scope.listen(hear)
+    stop = invocation.scope.listen(on_event)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Notation: outcomes as plain values that a file can hold, and as outcomes again, with the same bytes of text."""
+"""Outcomes as the JSON of a cassette file, and back, with exactly the same text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK_TYPES: Mapping[str, Callable[..., Block]] = {block.type: block for block 
 
 
 def json_converter(secrets: Iterable[str] = ()) -> ToJSON:
-    """A function that makes any value a JSON value, with the secrets masked."""
+    """Build a function that converts any value to a JSON value with the secrets masked."""
     from pydantic_core import to_jsonable_python
 
     redact = build_redactor(secrets)
@@ -38,13 +38,16 @@ def json_converter(secrets: Iterable[str] = ()) -> ToJSON:
 
 
 def outcome_to_json(outcome: Outcome, to_json: ToJSON) -> dict[str, JSON]:
-    """An outcome as it is kept; what has its usual value is left out."""
+    """Write an outcome as JSON; default values are left out."""
     match outcome:
         case Done():
             return _done_to_json(outcome, to_json)
         case Failed():
-            ran, again = outcome.executed or None, outcome.retry_after
-            rest = {"executed": ran, "data": to_json(outcome.data), "retry_after": again}
+            rest = {
+                "executed": outcome.executed or None,
+                "data": to_json(outcome.data),
+                "retry_after": outcome.retry_after,
+            }
             return {"failed": outcome.code, "message": to_json(outcome.message), **_without_nones(rest)}
         case Pending():
             return {
@@ -55,23 +58,24 @@ def outcome_to_json(outcome: Outcome, to_json: ToJSON) -> dict[str, JSON]:
 
 
 def _done_to_json(outcome: Done, to_json: ToJSON) -> dict[str, JSON]:
-    data, content = to_json(outcome.data), [_block_to_json(block, to_json) for block in outcome.content]
-    # Content that follows from the data need not be kept, unless the data were of a kind that JSON has no word for.
-    follows = not outcome.has_own_content and content == [
+    data = to_json(outcome.data)
+    content = [_block_to_json(block, to_json) for block in outcome.content]
+    # Content that follows from the data is left out, unless the data changes when it is converted to JSON.
+    is_derived = not outcome.has_own_content and content == [
         _block_to_json(block, to_json) for block in Done(data).content
     ]
     rest = {
-        "content": None if follows else content,
+        "content": None if is_derived else content,
         "title": to_json(outcome.title),
         "metadata": to_json(dict(outcome.metadata)) or None,
         "attachments": [_block_to_json(block, to_json) for block in outcome.attachments] or None,
     }
-    in_lines = isinstance(data, str) and "\n" in data
-    return {**({"lines": data.split("\n")} if in_lines else {"done": data}), **_without_nones(rest)}
+    has_lines = isinstance(data, str) and "\n" in data
+    return {**({"lines": data.split("\n")} if has_lines else {"done": data}), **_without_nones(rest)}
 
 
 def outcome_from_json(stored: Mapping[str, JSON]) -> Outcome:
-    """The outcome that was written."""
+    """Read an outcome from its JSON."""
     rest = dict(stored)
     if "failed" in rest:
         return Failed(rest.pop("failed"), **rest)
@@ -84,11 +88,13 @@ def outcome_from_json(stored: Mapping[str, JSON]) -> Outcome:
 
 
 def _block_to_json(block: Block, to_json: ToJSON) -> dict[str, JSON]:
-    told = {each: getattr(block, each.name) for each in fields(block)}
-    kept = {
-        each.name: to_json(value) for each, value in told.items() if each.default is MISSING or value != each.default
+    values = {field: getattr(block, field.name) for field in fields(block)}
+    non_default = {
+        field.name: to_json(value)
+        for field, value in values.items()
+        if field.default is MISSING or value != field.default
     }
-    return {"type": block.type, **kept}
+    return {"type": block.type, **non_default}
 
 
 def _block_from_json(*, type: str, **rest: JSON) -> Block:

@@ -1,4 +1,4 @@
-"""A runtime over HTTP: who may ask, what may be sent and how slowly, and how it ends."""
+"""A runtime served over HTTP: authentication, hosts and origins, sessions, time limits, shutdown."""
 
 import asyncio
 import os
@@ -18,13 +18,23 @@ from surehand import Context, DefinitionError, Runtime, gateway, tool
 from surehand.gateway.mcp.http import app as web
 from surehand.gateway.mcp.http import sessions
 from surehand.gateway.mcp.http.admission import Admission
-from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits
+from surehand.gateway.mcp.http.connection import ClientConnection
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bound
-from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.lines_peer import META, SOON, call, message
-from tests.gateway.mcp.standing import Standing, standing_still
-from tests.gateway.mcp.talking import ERAS
-from tests.gateway.mcp.web_peer import LEGACY, MODERN, Site, calling, listening, modern, on_port, request
+from tests.gateway.mcp.http_peer import (
+    HANDSHAKE_VERSION,
+    MODERN_VERSION,
+    HttpSite,
+    call_request,
+    http_site,
+    modern_request,
+    request,
+    serve_app,
+)
+from tests.gateway.mcp.raw_client import eventually
+from tests.gateway.mcp.sdk_clients import ERAS
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, message
+from tests.gateway.mcp.stopped_clock import StoppedClock, stopped_clock
 
 
 @tool
@@ -58,7 +68,7 @@ def bearer(token: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_of_either_protocol_is_served(era):
-    async with listening(add) as site, Client(site.url, mode=era) as client:
+    async with http_site(add) as site, Client(site.url, mode=era) as client:
         listed = await client.list_tools()
         called = await client.call_tool("add", {"a": 1, "b": 2})
 
@@ -67,11 +77,11 @@ async def test_a_client_of_either_protocol_is_served(era):
 
 
 async def test_head_and_body_of_an_answer_come_at_once_and_again_over_the_same_connection():
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         for number in range(5):
-            await connection.send(calling("add", id=number, a=1, b=number))
-            came = await asyncio.wait_for(connection.reader.read(1 << 16), SOON)
+            await connection.send(call_request("add", id=number, a=1, b=number))
+            came = await asyncio.wait_for(connection.reader.read(1 << 16), TIMEOUT_SECONDS)
 
             assert came.startswith(b"HTTP/1.1 200")
             assert b'"structuredContent"' in came
@@ -97,11 +107,11 @@ REFUSED = [
 @pytest.mark.parametrize(
     "token", ["s3cret", lambda shown: "ada" if shown == "s3cret" else None], ids=["text", "function"]
 )
-async def test_only_who_shows_the_token_is_served_and_others_learn_nothing(token):
-    async with listening(add, token=token) as site:
-        answers = [await site.ask(calling("add", *headers, a=1, b=1)) for headers in REFUSED]
+async def test_requests_without_the_token_are_refused_without_a_reason(token):
+    async with http_site(add, token=token) as site:
+        answers = [await site.ask(call_request("add", *headers, a=1, b=1)) for headers in REFUSED]
         answers += [await site.ask(request(b"", method=method)) for method in ("GET", "DELETE")]
-        served = await site.ask(calling("add", ("Authorization", "bearer s3cret"), a=1, b=1))
+        served = await site.ask(call_request("add", ("Authorization", "bearer s3cret"), a=1, b=1))
 
     assert {(each.status, each.headers["www-authenticate"], each.body) for each in answers} == {
         (401, "Bearer", b'{"error":"A valid bearer token is needed."}')
@@ -109,20 +119,20 @@ async def test_only_who_shows_the_token_is_served_and_others_learn_nothing(token
     assert served.status == 200
 
 
-async def test_calls_are_made_for_the_user_whom_the_token_stands_for():
+async def test_calls_have_the_user_of_the_token():
     async def asked(shown: str) -> str | None:
         await asyncio.sleep(0)
         return shown.removesuffix("-token") if shown.endswith("-token") else None
 
-    async with listening(who, token=asked, user="nobody") as site:
-        ada = await site.ask(calling("who", bearer("ada-token")))
+    async with http_site(who, token=asked, user="nobody") as site:
+        ada = await site.ask(call_request("who", bearer("ada-token")))
         bob = await site.session(bearer("bob-token"))
 
         assert ada.json["result"]["content"][0]["text"] == "ada"
         assert (await site.calls(bob, "who")).json["result"]["content"][0]["text"] == "bob"
 
 
-async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_there():
+async def test_the_id_of_another_users_session_reveals_nothing_about_it():
     begun, end = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -132,10 +142,10 @@ async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_the
         await end.wait()
         return "waited"
 
-    async with listening(wait, token=lambda shown: shown) as site:
+    async with http_site(wait, token=lambda shown: shown) as site:
         ada = await site.session(bearer("ada"))
         running = asyncio.create_task(site.calls(ada, "wait"))
-        await asyncio.wait_for(begun.wait(), SOON)
+        await asyncio.wait_for(begun.wait(), TIMEOUT_SECONDS)
         told = [
             await site.ask(request(call(number, "wait"), bearer("bob"), *ada[1:]))  # the first of them runs
             for number in (1, 2)
@@ -147,15 +157,15 @@ async def test_whoever_knows_a_session_of_others_learns_nothing_of_what_runs_the
     assert answered.status == 200
 
 
-async def test_one_token_for_all_makes_calls_for_whom_the_server_names():
-    async with listening(who, token="s3cret", user="ada") as site:
-        answer = await site.ask(calling("who", bearer("s3cret")))
+async def test_with_a_single_token_calls_have_the_user_of_the_option():
+    async with http_site(who, token="s3cret", user="ada") as site:
+        answer = await site.ask(call_request("who", bearer("s3cret")))
 
     assert answer.json["result"]["content"][0]["text"] == "ada"
 
 
 async def test_a_session_is_for_those_alone_who_opened_it():
-    async with listening(who, token=lambda shown: shown) as site:
+    async with http_site(who, token=lambda shown: shown) as site:
         ada = await site.session(bearer("ada"))
         others = (bearer("bob"), *ada[1:])
 
@@ -164,36 +174,36 @@ async def test_a_session_is_for_those_alone_who_opened_it():
         assert (await site.calls(ada, "who")).status == 200
 
 
-async def test_a_token_that_cannot_be_checked_is_no_good_and_no_crash():
+async def test_a_failing_token_function_refuses_the_request():
     def broken(shown: str) -> str:
         raise RuntimeError("the database at 10.0.0.1 is away")
 
-    async with listening(add, token=broken) as site:
-        answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
+    async with http_site(add, token=broken) as site:
+        answer = await site.ask(call_request("add", bearer("x"), a=1, b=1))
 
     assert answer.status == 503
     assert b"10.0.0.1" not in answer.body
 
 
 @pytest.mark.parametrize("given", [{"name": "ada"}, 7, True, b"ada"])
-async def test_a_function_that_gives_no_name_lets_nobody_in_and_is_told_of(given, caplog):
-    async with listening(add, token=lambda shown: given) as site:
-        answer = await site.ask(calling("add", bearer("x"), a=1, b=1))
+async def test_a_token_function_that_returns_no_name_refuses_all_requests_and_is_logged(given, caplog):
+    async with http_site(add, token=lambda shown: given) as site:
+        answer = await site.ask(call_request("add", bearer("x"), a=1, b=1))
 
     assert answer.status == 503
-    assert f"gave a {type(given).__name__}, and neither a user's name nor None" in caplog.text
+    assert f"must return a user's name or None, got {type(given).__name__}." in caplog.text
 
 
-async def test_refusals_are_told_once_a_minute_of_each_kind(caplog):
-    async with listening(add, token="s3cret") as site:
+async def test_refusals_are_logged_once_a_minute_of_each_kind(caplog):
+    async with http_site(add, token="s3cret") as site:
         for _ in range(3):
-            await site.ask(calling("add", bearer("x"), a=1, b=1))
-            await site.ask(calling("add", ("Host", "evil.test"), a=1, b=1))
-            await site.ask(calling("add", ("Origin", "http://evil.test"), a=1, b=1))
+            await site.ask(call_request("add", bearer("x"), a=1, b=1))
+            await site.ask(call_request("add", ("Host", "evil.test"), a=1, b=1))
+            await site.ask(call_request("add", ("Origin", "http://evil.test"), a=1, b=1))
 
     told = [record.getMessage() for record in caplog.records if record.name == "surehand"]
     assert len(told) == 3
-    assert told[0] == "A request without a good token was refused (401)."
+    assert told[0] == "A request without a valid token was refused (401)."
     assert told[1].startswith("A request for the host 'evil.test' was refused (421).")
     assert told[2].startswith("A request from the origin 'http://evil.test' was refused (403).")
 
@@ -205,7 +215,7 @@ def test_a_token_that_no_header_could_hold_is_refused_at_once(token):
 
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"hosts": "example.org"}, {"hosts": ["a b"]}, {"origins": ["x"]}])
-def test_mistakes_in_options_are_told_at_once(options):
+def test_invalid_options_are_definition_errors(options):
     with pytest.raises(DefinitionError):
         gateway.mcp.app(Runtime(add), **options)
 
@@ -223,11 +233,13 @@ ORIGINS = {
 
 
 async def test_other_hosts_and_origins_than_known_ones_are_refused():
-    async with listening(add, hosts=["tools.test", "api.test:8443"], origins=["https://tools.test"]) as site:
-        hosts = {each: (await site.ask(calling("add", ("Host", each), a=1, b=1))).status for each in HOSTS}
-        origins = {each: (await site.ask(calling("add", ("Origin", each), a=1, b=1))).status for each in ORIGINS}
-        twice = await site.ask(calling("add", ("Host", "localhost"), ("Host", "evil.test"), a=1, b=1))
-        both = await site.ask(calling("add", ("Origin", "http://localhost"), ("Origin", "http://evil.test"), a=1, b=1))
+    async with http_site(add, hosts=["tools.test", "api.test:8443"], origins=["https://tools.test"]) as site:
+        hosts = {each: (await site.ask(call_request("add", ("Host", each), a=1, b=1))).status for each in HOSTS}
+        origins = {each: (await site.ask(call_request("add", ("Origin", each), a=1, b=1))).status for each in ORIGINS}
+        twice = await site.ask(call_request("add", ("Host", "localhost"), ("Host", "evil.test"), a=1, b=1))
+        both = await site.ask(
+            call_request("add", ("Origin", "http://localhost"), ("Origin", "http://evil.test"), a=1, b=1)
+        )
         unknown = await site.ask(request(b"", ("Mcp-Session-Id", "x"), method="GET", host="evil.test"))
 
     assert hosts == HOSTS
@@ -250,8 +262,8 @@ PAGE = "https://tools.test"
 
 @pytest.mark.parametrize("page", [PAGE, "http://localhost:6274"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_a_browser_that_asks_whether_a_page_may_is_told_so_without_a_token(page, method):
-    async with listening(add, origins=[PAGE], token="x") as site:
+async def test_a_preflight_request_is_answered_without_a_token(page, method):
+    async with http_site(add, origins=[PAGE], token="x") as site:
         answer = await site.ask(preflight(page, *SENT, method=method))
 
     allowed = {each.strip() for each in answer.headers["access-control-allow-headers"].split(",")}
@@ -263,12 +275,12 @@ async def test_a_browser_that_asks_whether_a_page_may_is_told_so_without_a_token
 
 
 async def test_a_page_that_may_talk_to_a_server_can_read_its_answers():
-    async with listening(add, origins=[PAGE], token="x") as site:
+    async with http_site(add, origins=[PAGE], token="x") as site:
         known = await site.session(("Origin", PAGE), bearer("x"))
         answers = [
-            await site.ask(calling("add", ("Origin", PAGE), bearer("x"), a=1, b=1)),
+            await site.ask(call_request("add", ("Origin", PAGE), bearer("x"), a=1, b=1)),
             await site.calls(known, "add", a=1, b=1),
-            await site.ask(calling("add", ("Origin", PAGE), a=1, b=1)),
+            await site.ask(call_request("add", ("Origin", PAGE), a=1, b=1)),
         ]
 
     assert [each.status for each in answers] == [200, 200, 401]
@@ -277,12 +289,12 @@ async def test_a_page_that_may_talk_to_a_server_can_read_its_answers():
     assert all("mcp-session-id" in each.headers["access-control-expose-headers"].lower() for each in answers)
 
 
-async def test_other_pages_and_other_programs_are_told_nothing():
-    async with listening(add, origins=[PAGE]) as site:
+async def test_other_origins_and_programs_get_no_cors_headers():
+    async with http_site(add, origins=[PAGE]) as site:
         answers = [
             await site.ask(preflight("https://evil.test", *SENT)),
-            await site.ask(calling("add", ("Origin", "https://evil.test"), a=1, b=1)),
-            await site.ask(calling("add", a=1, b=1)),
+            await site.ask(call_request("add", ("Origin", "https://evil.test"), a=1, b=1)),
+            await site.ask(call_request("add", a=1, b=1)),
             await site.ask(request(b"", method="OPTIONS")),
         ]
 
@@ -291,16 +303,18 @@ async def test_other_pages_and_other_programs_are_told_nothing():
 
 
 async def test_any_host_can_be_let_in():
-    async with listening(add, hosts=["*"], origins=["*"], token="x") as site:
-        answer = await site.ask(calling("add", ("Host", "a.test"), ("Origin", "http://b.test"), bearer("x"), a=1, b=1))
+    async with http_site(add, hosts=["*"], origins=["*"], token="x") as site:
+        answer = await site.ask(
+            call_request("add", ("Host", "a.test"), ("Origin", "http://b.test"), bearer("x"), a=1, b=1)
+        )
 
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("has_answer", [False, True], ids=["at once", "once it is refused"])
-async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(has_answer, caplog):
+async def test_a_malformed_body_that_is_not_read_is_not_an_internal_error(has_answer, caplog):
     head = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
-    async with listening(add, token="secret") as site:
+    async with http_site(add, token="secret") as site:
         connection = await site.connect()
         await connection.send(head if has_answer else head + b"ZZ\r\n")
         answer = await connection.answer()
@@ -314,8 +328,8 @@ async def test_a_body_that_is_nonsense_where_none_is_read_is_no_error_of_ours(ha
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-async def test_other_paths_and_methods_are_told_apart():
-    async with listening(add, path="/tools/mcp") as site:
+async def test_other_paths_are_404_and_other_methods_405():
+    async with http_site(add, path="/tools/mcp") as site:
         statuses = {
             path: (await site.ask(request(b"{}", path=path))).status
             for path in ("/", "/mcp", "/tools/mcp/x", "/tools/../mcp", "//tools/mcp", "/tools/mcp/", "/tools/mcp?x=1")
@@ -347,14 +361,18 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("era", [LEGACY, MODERN])
-async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(era):
-    async with listening(add) as site:
-        known = await site.session() if era == LEGACY else (("MCP-Protocol-Version", MODERN), ("Mcp-Method", "ping"))
+@pytest.mark.parametrize("era", [HANDSHAKE_VERSION, MODERN_VERSION])
+async def test_malformed_messages_are_refused_without_details_of_the_machine(era):
+    async with http_site(add) as site:
+        known = (
+            await site.session()
+            if era == HANDSHAKE_VERSION
+            else (("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "ping"))
+        )
         for body in WRONG:
             answer = await site.ask(request(body, *known))
 
-            if body == b"{}" and era == MODERN:  # a notification without a method is one that nobody answers
+            if body == b"{}" and era == MODERN_VERSION:  # a notification without a method is one that nobody answers
                 continue
             assert answer.status == 400, body
             assert answer.error in (-32700, -32600), body
@@ -362,29 +380,29 @@ async def test_what_is_no_message_is_refused_without_a_word_about_this_machine(e
                 assert word not in answer.body.lower().replace(b"json-rpc", b""), answer.body
 
 
-async def test_what_is_too_large_is_refused_however_it_comes():
-    async with listening(add, limits=ConnectionLimits(linger_timeout=60, stop_timeout=0.2)) as site:
+async def test_an_overlarge_body_is_refused_with_any_framing():
+    async with http_site(add, limits=ConnectionLimits(linger_timeout=60, stop_timeout=0.2)) as site:
         large = await site.ask(request(b"x" * (4 << 20) + b"x"))
         claimed = await site.ask(request(b"", ("Content-Length", str(10**15))))
         chunks = request(b"", ("Transfer-Encoding", "chunked")).replace(b"Content-Length: 0\r\n", b"")
         chunked = await site.ask(chunks + (b"100000\r\n" + b"x" * (1 << 20) + b"\r\n") * 5 + b"0\r\n\r\n")
-        served = await site.ask(calling("add", a=1, b=1))
+        served = await site.ask(call_request("add", a=1, b=1))
 
     assert (large.status, claimed.status, chunked.status, served.status) == (413, 413, 413, 200)
 
 
 async def test_the_header_that_names_a_task_has_to_name_the_one_that_is_asked_for():
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
-    async with listening(add) as site:
+    async with http_site(add) as site:
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-            wrong = await site.ask(modern(method, 5, ("Mcp-Name", "other"), taskId="one", _meta=meta))
+            wrong = await site.ask(modern_request(method, 5, ("Mcp-Name", "other"), taskId="one", _meta=meta))
             twice = await site.ask(
-                modern(method, 5, ("Mcp-Name", "one"), ("Mcp-Name", "one"), taskId="one", _meta=meta)
+                modern_request(method, 5, ("Mcp-Name", "one"), ("Mcp-Name", "one"), taskId="one", _meta=meta)
             )
-            missing = await site.ask(modern(method, 5, taskId="", _meta=meta))
-            right = await site.ask(modern(method, 5, taskId="one", inputResponses={}, _meta=meta))
+            missing = await site.ask(modern_request(method, 5, taskId="", _meta=meta))
+            right = await site.ask(modern_request(method, 5, taskId="one", inputResponses={}, _meta=meta))
             coded = await site.ask(
-                modern(method, 5, ("Mcp-Name", "=?base64?b25l?="), taskId="one", inputResponses={}, _meta=meta)
+                modern_request(method, 5, ("Mcp-Name", "=?base64?b25l?="), taskId="one", inputResponses={}, _meta=meta)
             )
 
             for refused in (wrong, twice, missing):
@@ -404,17 +422,17 @@ async def test_the_header_that_names_a_task_has_to_name_the_one_that_is_asked_fo
     ],
 )
 async def test_headers_that_do_not_fit_are_refused(headers, status, error):
-    async with listening(add) as site:
-        answer = await site.ask(calling("add", *headers, a=1, b=1))
+    async with http_site(add) as site:
+        answer = await site.ask(call_request("add", *headers, a=1, b=1))
 
     assert answer.status == status
     assert error is None or answer.error == error
 
 
 async def test_unknown_and_ended_sessions_are_not_found():
-    async with listening(add) as site:
+    async with http_site(add) as site:
         known = await site.session()
-        unknown = (("Mcp-Session-Id", "x" * 32), ("MCP-Protocol-Version", LEGACY))
+        unknown = (("Mcp-Session-Id", "x" * 32), ("MCP-Protocol-Version", HANDSHAKE_VERSION))
 
         assert (await site.calls(unknown, "add", a=1, b=1)).status == 404
         assert (await site.ask(request(call(1, "add", a=1, b=1)))).status == 400
@@ -422,26 +440,26 @@ async def test_unknown_and_ended_sessions_are_not_found():
         assert (await site.calls(known, "add", a=1, b=1)).status == 404
 
 
-async def test_there_are_only_so_many_sessions_and_room_again_once_one_has_ended(monkeypatch):
+async def test_the_number_of_sessions_is_limited_until_one_ends(monkeypatch):
     monkeypatch.setattr(web, "MAX_SESSIONS", 2)
-    about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    async with listening(add) as site:
+    about = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    async with http_site(add) as site:
         first, second = await site.session(), await site.session()
         refused = await site.ask(request(message("initialize", 0, **about)))
 
         assert refused.status == 503
         assert (await site.calls(second, "add", a=1, b=1)).status == 200
-        assert (await site.ask(calling("add", a=1, b=1))).status == 200
+        assert (await site.ask(call_request("add", a=1, b=1))).status == 200
         assert (await site.ask(request(b"", *first, method="DELETE"))).status == 200
         assert await site.session()
 
 
-async def test_a_session_that_nobody_uses_is_ended(monkeypatch):
+async def test_an_idle_session_is_ended(monkeypatch):
     monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
-    async with listening(add) as site:
-        with standing_still(monkeypatch) as time:
+    async with http_site(add) as site:
+        with stopped_clock(monkeypatch) as time:
             known = await site.session()
-            await time.passes(4)
+            await time.advance(4)
 
             assert (await site.calls(known, "add", a=1, b=1)).status == 404
 
@@ -456,27 +474,27 @@ async def test_a_person_is_asked_over_http(era):
     async def yes(*_: object) -> ElicitResult:
         return ElicitResult(action="accept", content={})
 
-    async with listening(delete) as site, Client(site.url, mode=era, elicitation_callback=yes) as client:
+    async with http_site(delete) as site, Client(site.url, mode=era, elicitation_callback=yes) as client:
         assert (await client.call_tool("delete", {"name": "x"})).content[0].text == "x is gone"
 
 
 async def test_a_stream_that_broke_off_is_begun_anew():
-    async with listening(add) as site:
+    async with http_site(add) as site:
         known = await site.session()
         connection = await site.connect()
         await connection.send(request(b"", ("Last-Event-ID", "7"), *known, method="GET"))
-        head = await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        head = await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
         await connection.close()
 
     assert head.startswith(b"HTTP/1.1 200")
 
 
 async def test_an_id_that_is_in_use_in_a_session_is_refused():
-    async with listening(wait, add) as site:
+    async with http_site(wait, add) as site:
         known = await site.session()
         connection = await site.connect()
         await connection.send(request(call(1, "wait", name="first"), *known))
-        await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
         refused = await site.calls(known, "add", a=1, b=1)
         await connection.close()
 
@@ -485,31 +503,31 @@ async def test_an_id_that_is_in_use_in_a_session_is_refused():
 
 async def test_a_session_cannot_have_any_number_of_requests_run(monkeypatch):
     monkeypatch.setattr(web, "Admission", partial(Admission, max_requests_per_session=3))
-    async with listening(wait, add) as site:
+    async with http_site(wait, add) as site:
         known = await site.session()
         for number in range(3):
             connection = await site.connect()
             await connection.send(request(call(f"call {number}", "wait"), *known))
-            await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+            await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
             await connection.close()
 
         refused = await site.calls(known, "add", a=1, b=1)
 
         assert refused.error == -32000
         assert (await site.calls(await site.session(), "add", a=1, b=1)).json["result"]["isError"] is False
-        assert (await site.ask(calling("add", a=1, b=1))).status == 200
+        assert (await site.ask(call_request("add", a=1, b=1))).status == 200
 
 
 PROMPT = ConnectionLimits(head_timeout=2, body_timeout=3, linger_timeout=2, keep_alive_timeout=2, stop_timeout=0.2)
 
 
-async def dribble(site: Site, data: bytes, time: Standing) -> bool:
+async def dribble(site: HttpSite, data: bytes, time: StoppedClock) -> bool:
     """Whether the connection of a client that sends a byte at a time is closed before it is through."""
     connection = await site.connect()
     try:
         for each in data:
             await connection.send(bytes([each]))
-            await time.passes(0.2)
+            await time.advance(0.2)
     except ConnectionError:
         return True
     finally:
@@ -518,16 +536,16 @@ async def dribble(site: Site, data: bytes, time: Standing) -> bool:
 
 
 async def test_clients_that_take_their_time_are_not_waited_for(monkeypatch):
-    whole = calling("add", a=1, b=1)
-    async with listening(add, limits=PROMPT) as site:
-        with standing_still(monkeypatch) as time:
+    whole = call_request("add", a=1, b=1)
+    async with http_site(add, limits=PROMPT) as site:
+        with stopped_clock(monkeypatch) as time:
             silent, part, idle = await site.connect(), await site.connect(), await site.connect()
             await part.send(whole[:-5])
             await idle.send(whole)
             assert (await idle.answer()).status == 200
 
             ended = [await dribble(site, whole, time), await dribble(site, whole[:300] + whole, time)]
-            await time.passes(4)
+            await time.advance(4)
             ended += [await each.ends() for each in (silent, part, idle)]
             for each in (silent, part, idle):
                 await each.close()
@@ -537,7 +555,7 @@ async def test_clients_that_take_their_time_are_not_waited_for(monkeypatch):
             late = await site.connect()
             await late.send(whole + whole[:-5])  # the second one comes with the first, but not all of it
             assert (await late.answer()).status == 200
-            await time.passes(4)
+            await time.advance(4)
             assert await late.ends()
             await late.close()
             assert (await site.ask(whole)).status == 200
@@ -559,17 +577,17 @@ async def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch):
 
     def asked(port: int) -> int:
         """How much of an answer comes if most of it is read late."""
-        with socket.create_connection(("127.0.0.1", port), SOON) as client:
-            client.sendall(calling("much"))
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as client:
+            client.sendall(call_request("much"))
             got = len(client.recv(1))
-            assert given_up.wait(SOON)
+            assert given_up.wait(TIMEOUT_SECONDS)
             with suppress(ConnectionError):
                 while data := client.recv(1 << 20):
                     got += len(data)
         return got
 
     limits = ConnectionLimits(write_timeout=0.3, stop_timeout=0.2)
-    async with listening(Runtime(much, defaults={"max_output": 2 * MUCH}), limits=limits) as site:
+    async with http_site(Runtime(much, defaults={"max_output": 2 * MUCH}), limits=limits) as site:
         assert 0 < await asyncio.to_thread(asked, site.port) < MUCH
 
 
@@ -600,14 +618,14 @@ async def test_a_client_that_does_not_read_the_end_of_its_answer_is_given_up(mon
         return "x" * 20_000
 
     limits = ConnectionLimits(keep_alive_timeout=5, write_timeout=5, stop_timeout=0.2)
-    async with listening(some, limits=limits) as site:
-        with socket.socket() as client, standing_still(monkeypatch) as time:
+    async with http_site(some, limits=limits) as site:
+        with socket.socket() as client, stopped_clock(monkeypatch) as time:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
             client.connect(("127.0.0.1", site.port))
-            client.sendall(calling("some"))
+            client.sendall(call_request("some"))
             await answered.wait()
             for _ in range(4):
-                await time.passes(6)
+                await time.advance(6)
             assert lost.is_set()
 
 
@@ -616,11 +634,11 @@ MUCH = 20_000_000
 
 async def test_when_all_connections_are_taken_the_longest_idle_one_makes_room():
     limits = ConnectionLimits(max_connections=3, stop_timeout=0.2)
-    async with listening(add, wait, limits=limits) as site:
+    async with http_site(add, wait, limits=limits) as site:
         busy = await site.connect()
-        await busy.send(calling("wait"))
+        await busy.send(call_request("wait"))
         idle = [await site.connect() for _ in range(4)]
-        served = await site.ask(calling("add", a=1, b=1))
+        served = await site.ask(call_request("add", a=1, b=1))
 
         assert served.status == 200
         assert all(await asyncio.gather(*(each.ends() for each in idle[:2])))
@@ -630,10 +648,10 @@ async def test_when_all_connections_are_taken_the_longest_idle_one_makes_room():
 
 
 async def test_when_all_connections_wait_for_answers_no_more_are_taken():
-    async with listening(wait, limits=ConnectionLimits(max_connections=2, stop_timeout=0.2)) as site:
+    async with http_site(wait, limits=ConnectionLimits(max_connections=2, stop_timeout=0.2)) as site:
         busy = [await site.connect() for _ in range(2)]
         for each in busy:
-            await each.send(calling("wait"))
+            await each.send(call_request("wait"))
         await asyncio.sleep(0.1)
         another = await site.connect()
 
@@ -644,10 +662,10 @@ async def test_when_all_connections_wait_for_answers_no_more_are_taken():
 
 async def test_closing_the_stream_of_an_answer_cancels_the_call():
     ENDED.clear()
-    async with listening(wait, add) as site:
+    async with http_site(wait, add) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", name="left"))
-        await site.ask(calling("add", a=1, b=1))
+        await connection.send(call_request("wait", name="left"))
+        await site.ask(call_request("add", a=1, b=1))
         await connection.close()
         await eventually(lambda: ENDED)
 
@@ -658,18 +676,18 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
     ENDED.clear()
     runtime = Runtime(wait, add)
     before = set(os.listdir("/proc/self/fd"))
-    async with listening(runtime) as site:
+    async with http_site(runtime) as site:
         streams = [await site.connect() for _ in range(3)]
-        await streams[0].send(calling("wait", name="running"))
-        await streams[1].send(modern("subscriptions/listen", 2, notifications={"toolsListChanged": True}))
+        await streams[0].send(call_request("wait", name="running"))
+        await streams[1].send(modern_request("subscriptions/listen", 2, notifications={"toolsListChanged": True}))
         await streams[2].send(request(b"", *await site.session(), method="GET"))
         for each in streams[1:]:
-            await asyncio.wait_for(each.reader.readuntil(b"\r\n\r\n"), SOON)
-        await site.ask(calling("add", a=1, b=1))
+            await asyncio.wait_for(each.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
+        await site.ask(call_request("add", a=1, b=1))
         os.kill(os.getpid(), signal.SIGTERM)
 
         assert site.task is not None
-        await asyncio.wait_for(asyncio.shield(site.task), SOON)
+        await asyncio.wait_for(asyncio.shield(site.task), TIMEOUT_SECONDS)
 
         assert all([await each.ends() for each in streams])
         for each in streams:
@@ -682,13 +700,13 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
 @pytest.mark.parametrize("ends", [0, 1, 2])
 async def test_a_signal_ends_every_server_of_a_program(ends):
     was = signal.signal(signal.SIGTERM, ours := lambda *_: None)
-    async with listening(add) as one, listening(add) as two, listening(add) as three:
+    async with http_site(add) as one, http_site(add) as two, http_site(add) as three:
         tasks = [site.task for site in (one, two, three) if site.task]
         tasks[ends].cancel()
-        await asyncio.wait({tasks[ends]}, timeout=SOON)
+        await asyncio.wait({tasks[ends]}, timeout=TIMEOUT_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
 
-        _, running = await asyncio.wait(tasks, timeout=SOON)
+        _, running = await asyncio.wait(tasks, timeout=TIMEOUT_SECONDS)
 
     assert not running
     assert signal.signal(signal.SIGTERM, was) is ours
@@ -696,25 +714,25 @@ async def test_a_signal_ends_every_server_of_a_program(ends):
 
 async def test_a_runtime_that_runs_already_goes_on_afterwards():
     async with Runtime(add) as runtime:
-        async with listening(runtime) as site:
-            assert (await site.ask(calling("add", a=1, b=1))).status == 200
+        async with http_site(runtime) as site:
+            assert (await site.ask(call_request("add", a=1, b=1))).status == 200
 
         assert (await runtime.call("add", {"a": 1, "b": 1})).ok
 
 
-async def test_it_can_be_mounted_in_another_app():
+async def test_the_app_can_be_mounted_in_another_app():
     inner = gateway.mcp.app(Runtime(add))
     outer = Starlette(routes=[Mount("/tools", inner)], lifespan=lambda _: inner.router.lifespan_context(inner))
-    async with on_port(outer) as site:
+    async with serve_app(outer) as site:
         statuses = [
-            (await site.ask(calling("add", a=1, b=1).replace(b" /mcp ", path))).status
+            (await site.ask(call_request("add", a=1, b=1).replace(b" /mcp ", path))).status
             for path in (b" /tools/mcp ", b" /mcp ", b" /tools/tools/mcp ")
         ]
 
     assert statuses == [200, 404, 404]
 
 
-async def test_a_name_with_several_addresses_is_served_on_those_that_there_are():
+async def test_a_host_name_is_served_on_those_of_its_addresses_that_exist():
     sockets = bound("localhost", 0)
     ports = {each.getsockname()[1] for each in sockets}
     for each in sockets:
@@ -725,7 +743,7 @@ async def test_a_name_with_several_addresses_is_served_on_those_that_there_are()
 
 
 async def test_a_websocket_is_not_taken():
-    async with listening(add) as site:
+    async with http_site(add) as site:
         upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x" * 22 + "==")]
         answer = await site.ask(request(b"", *upgrade, ("Sec-WebSocket-Version", "13"), method="GET"))
 
@@ -733,10 +751,10 @@ async def test_a_websocket_is_not_taken():
     assert "Missing session" in answer.body.decode() or answer.error
 
 
-async def test_notifications_of_the_newer_protocol_are_taken_note_of():
-    async with listening(add) as site:
+async def test_notifications_of_the_modern_protocol_are_accepted():
+    async with http_site(add) as site:
         told = await site.ask(
-            request(message("notifications/cancelled", requestId=1), ("MCP-Protocol-Version", MODERN))
+            request(message("notifications/cancelled", requestId=1), ("MCP-Protocol-Version", MODERN_VERSION))
         )
 
     assert told.status == 202

@@ -1,4 +1,4 @@
-"""Plain calls over HTTP go past the library, and nobody can tell: the answers are those that it would have given."""
+"""Direct calls over HTTP: their responses equal those of the MCP SDK."""
 
 import asyncio
 import json
@@ -17,10 +17,17 @@ from surehand.gateway.mcp.direct_calls import DirectCalls
 from surehand.gateway.mcp.http import app as web
 from surehand.gateway.mcp.http import reply, sessions
 from surehand.gateway.mcp.runtime_server import RuntimeServer
-from tests.gateway.mcp.lines_peer import META, SOON, call, message
-from tests.gateway.mcp.standing import standing_still
-from tests.gateway.mcp.talking import OLD, visiting, within
-from tests.gateway.mcp.web_peer import LEGACY, MODERN, calling, listening, modern, request
+from tests.gateway.mcp.http_peer import (
+    HANDSHAKE_VERSION,
+    MODERN_VERSION,
+    call_request,
+    http_site,
+    modern_request,
+    request,
+)
+from tests.gateway.mcp.sdk_clients import HANDSHAKE, http_client, within
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, message
+from tests.gateway.mcp.stopped_clock import stopped_clock
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORM = {"elicitation": {"form": {}}}
@@ -100,7 +107,7 @@ async def begun(name: str) -> None:
 
 
 async def ended(name: str) -> None:
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while name not in ENDED:  # noqa: ASYNC110 - it is another task that ends
             await asyncio.sleep(0.01)
 
@@ -160,7 +167,7 @@ def ways(monkeypatch):
 @asynccontextmanager
 async def both(monkeypatch):
     """The same tools behind the short way, and behind the library alone."""
-    async with listening(*TOOLS) as short, listening(*TOOLS) as long:
+    async with http_site(*TOOLS) as short, http_site(*TOOLS) as long:
 
         async def ask(data: bytes) -> tuple[Any, Any]:
             answers = [await short.ask(data)]
@@ -189,36 +196,36 @@ _VARIES = re.compile(
 
 def capable(tool: str, able: Any, /, **arguments: Any) -> bytes:
     meta = {**META, CAPABILITIES: able}
-    return modern("tools/call", 1, name=tool, arguments=arguments, _meta=meta)
+    return modern_request("tools/call", 1, name=tool, arguments=arguments, _meta=meta)
 
 
 SHORT = {
-    "a value": calling("add", a=1, b=2),
-    "an id that is a text": calling("add", id="é", a=1, b=2),
-    "a large id": calling("add", id=10**30, a=1, b=2),
-    "an object": calling("echo", value={"b": None, "a": [1.5, "é\u2028", {}], "c": 10**20}),
-    "a list": calling("echo", value=[1, None]),
-    "a text": calling("echo", value="é \ud83d\ude00 \x01 </script>"),
-    "nothing": calling("echo"),
-    "no arguments": modern("tools/call", 1, name="echo"),
-    "null for arguments": modern("tools/call", 1, name="echo", arguments=None),
-    "a failure": calling("fail"),
-    "a crash": calling("crash"),
-    "wrong arguments": calling("add", a="x"),
-    "a picture": calling("picture"),
-    "what was cut": calling("large"),
+    "a value": call_request("add", a=1, b=2),
+    "an id that is a text": call_request("add", id="é", a=1, b=2),
+    "a large id": call_request("add", id=10**30, a=1, b=2),
+    "an object": call_request("echo", value={"b": None, "a": [1.5, "é\u2028", {}], "c": 10**20}),
+    "a list": call_request("echo", value=[1, None]),
+    "a text": call_request("echo", value="é \ud83d\ude00 \x01 </script>"),
+    "nothing": call_request("echo"),
+    "no arguments": modern_request("tools/call", 1, name="echo"),
+    "null for arguments": modern_request("tools/call", 1, name="echo", arguments=None),
+    "a failure": call_request("fail"),
+    "a crash": call_request("crash"),
+    "wrong arguments": call_request("add", a="x"),
+    "a picture": call_request("picture"),
+    "what was cut": call_request("large"),
     "a question": capable("pay", FORM, amount=1),
-    "a question to nobody": calling("pay", amount=1),
+    "a question to nobody": call_request("pay", amount=1),
     "a task": capable("pay", WITH_TASKS, amount=1),
-    "a client without a name": modern(
+    "a client without a name": modern_request(
         "tools/call", 1, name="echo", _meta={key: META[key] for key in META if not key.endswith("clientInfo")}
     ),
-    "another name for the same tool": calling("add", ("Mcp-Name", "=?base64?YWRk?="), a=1, b=2),
-    "anything is accepted": calling("add", ("Accept", "*/*"), a=1, b=2),
+    "another name for the same tool": call_request("add", ("Mcp-Name", "=?base64?YWRk?="), a=1, b=2),
+    "anything is accepted": call_request("add", ("Accept", "*/*"), a=1, b=2),
 }
 
 
-async def test_the_short_way_answers_byte_for_byte_what_the_library_does(monkeypatch, ways):
+async def test_direct_answers_equal_those_of_the_sdk_byte_for_byte(monkeypatch, ways):
     async with both(monkeypatch) as ask:
         for what, data in SHORT.items():
             short, long = await ask(data)
@@ -228,7 +235,7 @@ async def test_the_short_way_answers_byte_for_byte_what_the_library_does(monkeyp
 
 
 BODY = {**call(1, "add", True, a=1, b=2)}
-HEADERS = (("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/call"), ("Mcp-Name", "add"))
+HEADERS = (("MCP-Protocol-Version", MODERN_VERSION), ("Mcp-Method", "tools/call"), ("Mcp-Name", "add"))
 
 
 def sent(body: Any, *headers: tuple[str, str]) -> bytes:
@@ -240,18 +247,18 @@ def meta(**more: Any) -> dict[str, Any]:
 
 
 LONG = {
-    "an unknown tool": calling("none"),
+    "an unknown tool": call_request("none"),
     "no name": sent({**BODY, "params": {"_meta": META}}),
     "a name that is none": sent({**BODY, "params": {"_meta": META, "name": 5}}),
     "arguments that are none": sent({**BODY, "params": {"_meta": META, "name": "add", "arguments": [1]}}),
-    "another method in the header": calling("add", ("Mcp-Method", "tools/list"), a=1, b=2),
-    "another name in the header": calling("add", ("Mcp-Name", "echo"), a=1, b=2),
-    "a name that cannot be read": calling("add", ("Mcp-Name", "=?base64?x?="), a=1, b=2),
+    "another method in the header": call_request("add", ("Mcp-Method", "tools/list"), a=1, b=2),
+    "another name in the header": call_request("add", ("Mcp-Name", "echo"), a=1, b=2),
+    "a name that cannot be read": call_request("add", ("Mcp-Name", "=?base64?x?="), a=1, b=2),
     "a name twice": sent(BODY, ("Mcp-Name", "add")),
     "a method twice": sent(BODY, ("Mcp-Method", "tools/call")),
     "no method": request(BODY, HEADERS[0], HEADERS[2]),
     "no name in the headers": request(BODY, *HEADERS[:2]),
-    "another version in the header": calling("add", ("MCP-Protocol-Version", "2027-01-01"), a=1, b=2),
+    "another version in the header": call_request("add", ("MCP-Protocol-Version", "2027-01-01"), a=1, b=2),
     "another version in the body": sent(meta(**{"io.modelcontextprotocol/protocolVersion": "2027-01-01"})),
     "no version in the body": sent({**BODY, "params": {"name": "add", "_meta": {CAPABILITIES: {}}}}),
     "no envelope": sent({**BODY, "params": {"name": "add"}}),
@@ -261,15 +268,15 @@ LONG = {
     "a client of many words": sent(meta(**{"io.modelcontextprotocol/clientInfo": {"name": "x" * 9999, "version": ""}})),
     "a progress token": sent(meta(progressToken=1)),
     "something else beside": sent(meta(**{"example.org/x": 1})),
-    "only JSON is accepted": calling("add", ("Accept", "application/json"), a=1, b=2),
-    "nothing is accepted": calling("add", ("Accept", "image/png"), a=1, b=2),
-    "accepted twice": calling("add", ("Accept", "application/json"), ("Accept", "text/event-stream"), a=1, b=2),
-    "another kind of body": calling("add", ("Content-Type", "text/plain"), a=1, b=2),
-    "a kind with more to it": calling("add", ("Content-Type", "application/json; charset=utf-8"), a=1, b=2),
-    "a session": calling("add", ("Mcp-Session-Id", "x"), a=1, b=2),
-    "a header for an argument": calling("add", ("Mcp-Param-A", "1"), a=1, b=2),
+    "only JSON is accepted": call_request("add", ("Accept", "application/json"), a=1, b=2),
+    "nothing is accepted": call_request("add", ("Accept", "image/png"), a=1, b=2),
+    "accepted twice": call_request("add", ("Accept", "application/json"), ("Accept", "text/event-stream"), a=1, b=2),
+    "another kind of body": call_request("add", ("Content-Type", "text/plain"), a=1, b=2),
+    "a kind with more to it": call_request("add", ("Content-Type", "application/json; charset=utf-8"), a=1, b=2),
+    "a session": call_request("add", ("Mcp-Session-Id", "x"), a=1, b=2),
+    "a header for an argument": call_request("add", ("Mcp-Param-A", "1"), a=1, b=2),
     "a task that may be": capable("lengthy", WITH_TASKS),
-    "an answer to nothing": modern("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, requestState="x"),
+    "an answer to nothing": modern_request("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, requestState="x"),
     "another JSON-RPC": sent({**BODY, "jsonrpc": "1.0"}),
     "more in the message": sent({**BODY, "more": 1}),
     "an id that is none": sent({**BODY, "id": 1.5}),
@@ -285,7 +292,7 @@ LONG = {
 }  # fmt: skip
 
 
-async def test_whatever_is_odd_about_a_request_goes_the_long_way(monkeypatch, ways):
+async def test_irregular_requests_go_through_the_sdk(monkeypatch, ways):
     async with both(monkeypatch) as ask:
         for what, data in LONG.items():
             before = ways.short
@@ -305,17 +312,17 @@ async def test_a_tool_that_wants_arguments_in_headers_gets_them_checked(ways):
         async def invoke(self, call: Any, context: Context) -> Any:
             return "routed"
 
-    async with listening(Runtime(Region())) as site:
+    async with http_site(Runtime(Region())) as site:
         name = "route"
-        wrong = await site.ask(calling(name, region="eu"))
-        right = await site.ask(calling(name, ("Mcp-Param-Region", "eu"), region="eu"))
+        wrong = await site.ask(call_request(name, region="eu"))
+        right = await site.ask(call_request(name, ("Mcp-Param-Region", "eu"), region="eu"))
 
     assert (wrong.status, wrong.error) == (400, -32020)
     assert right.json["result"]["content"][0]["text"] == "routed"
     assert ways.short == 0
 
 
-async def test_a_server_that_somebody_put_something_into_has_no_short_way(monkeypatch, ways):
+async def test_a_server_with_added_middleware_has_no_direct_calls(monkeypatch, ways):
     seen = []
 
     async def theirs(ctx: Any, call_next: Any) -> Any:
@@ -330,17 +337,17 @@ async def test_a_server_that_somebody_put_something_into_has_no_short_way(monkey
         return server
 
     monkeypatch.setattr(web, "server", made)
-    async with listening(add) as site:
-        answer = await site.ask(calling("add", a=1, b=2))
+    async with http_site(add) as site:
+        answer = await site.ask(call_request("add", a=1, b=2))
 
     assert (answer.status, seen, ways.short) == (200, ["tools/call"], 0)
 
 
 @pytest.mark.parametrize("after", [0.0, 0.15])
 async def test_a_client_that_leaves_ends_its_call(after):
-    async with listening(wait) as site:
+    async with http_site(wait) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", name="left"))
+        await connection.send(call_request("wait", name="left"))
         await begun("left")
         await asyncio.sleep(after)
         await connection.close()
@@ -348,14 +355,14 @@ async def test_a_client_that_leaves_ends_its_call(after):
         await ended("left")
 
 
-async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypatch):
+async def test_a_long_call_becomes_a_stream_like_that_of_the_sdk(monkeypatch):
     monkeypatch.setattr(reply, "PING_INTERVAL_SECONDS", 1)
     monkeypatch.setattr(library, "_SSE_PING_INTERVAL", 1)
     async with both(monkeypatch) as ask:
-        asking = asyncio.create_task(ask(calling("wait", name="é", seconds=3.5)))
-        with standing_still(monkeypatch) as time:
+        asking = asyncio.create_task(ask(call_request("wait", name="é", seconds=3.5)))
+        with stopped_clock(monkeypatch) as time:
             while not asking.done():
-                await time.passes(0.1)
+                await time.advance(0.1)
         short, long = await asking
 
     ping = b": ping\r\n\r\n"
@@ -368,22 +375,22 @@ async def test_what_takes_long_becomes_a_stream_as_that_of_the_library(monkeypat
 
 async def test_a_client_that_leaves_a_stream_ends_its_call(monkeypatch):
     monkeypatch.setattr(reply, "PING_INTERVAL_SECONDS", 0.1)
-    async with listening(wait) as site:
+    async with http_site(wait) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", name="streamed"))
-        await asyncio.wait_for(connection.reader.readuntil(b": ping"), SOON)
+        await connection.send(call_request("wait", name="streamed"))
+        await asyncio.wait_for(connection.reader.readuntil(b": ping"), TIMEOUT_SECONDS)
         await connection.close()
 
         await ended("streamed")
 
 
-async def test_a_bug_of_ours_is_told_as_the_library_would(monkeypatch, caplog):
+async def test_an_internal_error_is_answered_like_the_sdk_does(monkeypatch, caplog):
     async def broken(*given: Any) -> Any:
         raise RuntimeError("/etc/secret")
 
     monkeypatch.setattr(DirectCalls, "call", broken)
-    async with listening(add) as site:
-        answer = await site.ask(calling("add", a=1, b=2))
+    async with http_site(add) as site:
+        answer = await site.ask(call_request("add", a=1, b=2))
         known = await site.session()
         older = await site.calls(known, "add", a=1, b=2)
 
@@ -395,7 +402,7 @@ async def test_a_bug_of_ours_is_told_as_the_library_would(monkeypatch, caplog):
 # In sessions
 
 
-async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch, ways):
+async def test_direct_answers_in_a_session_equal_those_of_the_sdk(monkeypatch, ways):
     named = {
         "add": {"a": 1, "b": 2},
         "fail": {},
@@ -404,7 +411,7 @@ async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch
         "echo": {"value": {"a": None}},
         "pay": {"amount": 1},
     }
-    async with listening(*TOOLS) as site:
+    async with http_site(*TOOLS) as site:
         known_by = await site.session()
         before = ways.long
         short = [await site.calls(known_by, name, **arguments) for name, arguments in named.items()]
@@ -419,10 +426,10 @@ async def test_in_a_session_the_short_way_says_what_the_library_does(monkeypatch
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
-async def test_clients_of_the_first_protocols_are_told_the_same_too(version, monkeypatch, ways):
+async def test_direct_answers_to_clients_of_the_first_protocols_equal_those_of_the_sdk(version, monkeypatch, ways):
     about = {"name": "web", "version": "1"}
     hello = message("initialize", 0, protocolVersion=version, capabilities={}, clientInfo=about)
-    async with listening(*TOOLS) as site:
+    async with http_site(*TOOLS) as site:
         answer = await site.ask(request(hello))
         known_by = (("Mcp-Session-Id", answer.headers["mcp-session-id"]), ("MCP-Protocol-Version", version))
         assert (await site.ask(request(message("notifications/initialized"), *known_by))).status == 202
@@ -434,10 +441,10 @@ async def test_clients_of_the_first_protocols_are_told_the_same_too(version, mon
     assert ways.short == 3
 
 
-async def test_before_its_client_has_said_hello_a_session_has_no_short_way(ways):
+async def test_before_the_handshake_a_session_has_no_direct_calls(ways):
     about = {"name": "web", "version": "1"}
-    hello = message("initialize", 0, protocolVersion=LEGACY, capabilities={}, clientInfo=about)
-    async with listening(add) as site:
+    hello = message("initialize", 0, protocolVersion=HANDSHAKE_VERSION, capabilities={}, clientInfo=about)
+    async with http_site(add) as site:
         answer = await site.ask(request(hello))
         known_by = (("Mcp-Session-Id", answer.headers["mcp-session-id"]),)
         await site.calls(known_by, "add", a=1, b=2)
@@ -447,29 +454,29 @@ async def test_before_its_client_has_said_hello_a_session_has_no_short_way(ways)
 
 async def test_a_call_of_a_session_is_cancelled_by_its_own_client_alone():
     cancel = message("notifications/cancelled", requestId=1)  # the library takes a number for the text of it, too
-    async with listening(wait, token=lambda shown: shown) as site:
+    async with http_site(wait, token=lambda shown: shown) as site:
         known_by = await site.session(("Authorization", "Bearer ada"))
         others = (("Authorization", "Bearer bob"), *known_by[1:])
         connection = await site.connect()
         await connection.send(request(call("1", "wait", name="mine"), *known_by))
-        await asyncio.wait_for(connection.reader.readuntil(b": ping"), SOON)
+        await asyncio.wait_for(connection.reader.readuntil(b": ping"), TIMEOUT_SECONDS)
         assert (await site.ask(request(cancel, *others))).status == 404
         assert (await site.ask(request({**cancel, "params": {"requestId": []}}, *known_by))).status == 202
         assert "mine" not in ENDED
         assert (await site.ask(request(cancel, *known_by))).status == 202
         await ended("mine")
-        rest = await asyncio.wait_for(connection.reader.readuntil(b"0\r\n\r\n"), SOON)
+        rest = await asyncio.wait_for(connection.reader.readuntil(b"0\r\n\r\n"), TIMEOUT_SECONDS)
         await connection.close()
 
     assert b'"id":"1","error":{"code":-32800' in rest
 
 
-async def test_a_session_that_ends_takes_its_calls_with_it():
-    async with listening(wait) as site:
+async def test_the_end_of_a_session_cancels_its_calls():
+    async with http_site(wait) as site:
         known_by = await site.session()
         connection = await site.connect()
         await connection.send(request(call(1, "wait", name="over"), *known_by))
-        await asyncio.wait_for(connection.reader.readuntil(b": ping"), SOON)
+        await asyncio.wait_for(connection.reader.readuntil(b": ping"), TIMEOUT_SECONDS)
         assert (await site.ask(request(b"", *known_by, method="DELETE"))).status == 200
         await ended("over")
         await connection.close()
@@ -478,19 +485,19 @@ async def test_a_session_that_ends_takes_its_calls_with_it():
 
 async def test_a_session_that_is_called_is_not_idle(monkeypatch):
     monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
-    async with listening(add, wait) as site:
-        with standing_still(monkeypatch) as time:
+    async with http_site(add, wait) as site:
+        with stopped_clock(monkeypatch) as time:
             known_by = await site.session()
             for _ in range(3):
-                await time.passes(2)
+                await time.advance(2)
                 assert (await site.calls(known_by, "add", a=1, b=2)).status == 200
             waiting = asyncio.create_task(site.calls(known_by, "wait", name="long", seconds=5))
             await begun("long")
             while not waiting.done():
-                await time.passes(1)
+                await time.advance(1)
             assert (await waiting).status == 200
             assert (await site.calls(known_by, "add", a=1, b=2)).status == 200
-            await time.passes(4)
+            await time.advance(4)
             assert (await site.calls(known_by, "add", a=1, b=2)).status == 404
 
 
@@ -500,8 +507,8 @@ async def test_a_question_that_comes_late_is_put_in_the_stream_that_has_begun(wa
 
     async with (
         within(),
-        listening(Runtime(Slow())) as site,
-        visiting(site.url, OLD, elicitation_callback=person) as client,
+        http_site(Runtime(Slow())) as site,
+        http_client(site.url, HANDSHAKE, elicitation_callback=person) as client,
     ):
         result = await client.call_tool("ask")
 

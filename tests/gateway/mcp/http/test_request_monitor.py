@@ -11,11 +11,20 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from surehand import Context, DefinitionError, Runtime, gateway, tool
-from surehand.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES, ConnectionLimits
+from surehand.gateway.mcp.http.connection import MAX_BYTES_PARSED_AT_ONCE, MAX_UNPARSED_BYTES
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.request_monitor import MAX_HEADERS
-from tests.gateway.mcp.lines_peer import SOON
-from tests.gateway.mcp.standing import standing_still
-from tests.gateway.mcp.web_peer import Connection, Site, calling, listening, modern, on_port, request
+from tests.gateway.mcp.http_peer import (
+    HttpSite,
+    RawConnection,
+    call_request,
+    http_site,
+    modern_request,
+    request,
+    serve_app,
+)
+from tests.gateway.mcp.stdio_peer import TIMEOUT_SECONDS
+from tests.gateway.mcp.stopped_clock import stopped_clock
 
 
 @tool
@@ -37,7 +46,7 @@ async def who(ctx: Context) -> str:
     return str(ctx.user)
 
 
-CALL = calling("add", a=1, b=2)
+CALL = call_request("add", a=1, b=2)
 HEAD, BODY = CALL.partition(b"\r\n\r\n")[0] + b"\r\n", CALL.partition(b"\r\n\r\n")[2]
 CHUNKED = HEAD.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
 CHUNKS = b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
@@ -48,7 +57,7 @@ def with_line(line: bytes, head: bytes = HEAD) -> bytes:
     return head + line + b"\r\n\r\n" + BODY
 
 
-async def is_served(connection: Connection) -> bool:
+async def is_served(connection: RawConnection) -> bool:
     """Whether one more call on this connection is answered."""
     try:
         await connection.send(CALL)
@@ -70,8 +79,8 @@ SERVED = {
 
 
 @pytest.mark.parametrize("data", SERVED.values(), ids=SERVED.keys())
-async def test_what_the_standard_allows_is_served_and_the_connection_kept(data):
-    async with listening(add) as site:
+async def test_unusual_but_valid_requests_are_served_and_the_connection_stays_open(data):
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(data)
         answer = await connection.answer()
@@ -92,7 +101,7 @@ IN_CHUNKS = {
 
 @pytest.mark.parametrize("data", IN_CHUNKS.values(), ids=IN_CHUNKS.keys())
 async def test_a_chunked_request_is_served_and_nothing_after_it(data):
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(data)
         answer = await connection.answer()
@@ -105,7 +114,7 @@ async def test_a_chunked_request_is_served_and_nothing_after_it(data):
 
 @pytest.mark.parametrize("cut", range(1, len(CALL), 7))
 async def test_requests_that_come_in_any_parts_are_answered_in_order(cut):
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         both = CALL + CALL
         for part in (both[:cut], both[cut : len(CALL) + cut], both[len(CALL) + cut :]):
@@ -160,7 +169,7 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-async def test_what_others_could_read_differently_is_refused_and_what_follows_is_not_read(data, caplog):
+async def test_an_ambiguous_request_is_refused_and_the_bytes_after_it_are_not_parsed(data, caplog):
     made = []
 
     @tool
@@ -169,10 +178,10 @@ async def test_what_others_could_read_differently_is_refused_and_what_follows_is
         made.append((a, b))
         return a + b
 
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(data + CALL)
-        come = await asyncio.wait_for(connection.reader.read(), SOON)
+        come = await asyncio.wait_for(connection.reader.read(), TIMEOUT_SECONDS)
         await connection.close()
 
     assert come.startswith((b"HTTP/1.1 4", b"HTTP/1.1 505"))
@@ -191,7 +200,7 @@ LAST = {
 
 @pytest.mark.parametrize("data", LAST.values(), ids=LAST.keys())
 async def test_the_last_request_of_a_connection_is_answered_and_what_follows_is_not(data):
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(data + CALL)
         answer = await connection.answer()
@@ -203,7 +212,7 @@ async def test_the_last_request_of_a_connection_is_answered_and_what_follows_is_
 
 async def test_malformed_requests_are_logged_once_a_minute(caplog):
     upgrade = request(b"", ("Connection", "Upgrade"), ("Upgrade", "websocket"), method="GET", path="/x")
-    async with listening(add) as site:
+    async with http_site(add) as site:
         for _ in range(5):
             await site.ask(b"nonsense\r\n\r\n")
             await site.ask(upgrade)
@@ -213,12 +222,12 @@ async def test_malformed_requests_are_logged_once_a_minute(caplog):
     assert "uvicorn: Invalid HTTP request received." in warnings
 
 
-async def test_a_client_that_asks_whether_to_go_on_is_told_so_unless_it_is_refused():
+async def test_expect_continue_is_answered_unless_the_request_is_refused():
     asking = HEAD + b"Expect: 100-continue\r\n\r\n"
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(asking)
-        told = await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        told = await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
         await connection.send(BODY)
         answer = await connection.answer()
         await connection.close()
@@ -228,8 +237,8 @@ async def test_a_client_that_asks_whether_to_go_on_is_told_so_unless_it_is_refus
     assert (answer.status, refused.status) == (200, 421)
 
 
-async def test_a_request_is_the_same_however_it_is_cut():
-    async with listening(add) as site:
+async def test_a_request_is_parsed_the_same_in_any_parts():
+    async with http_site(add) as site:
         connection = await site.connect()
         for cut in range(1, len(CALL), 7):
             await connection.send(CALL[:cut])
@@ -246,9 +255,9 @@ async def test_a_long_request_is_served_and_so_is_the_next(size):
         """The length of a text."""
         return len(text)
 
-    async with listening(length, add) as site:
+    async with http_site(length, add) as site:
         connection = await site.connect()
-        await connection.send(calling("length", text="x" * size) + CALL)
+        await connection.send(call_request("length", text="x" * size) + CALL)
         answers = [await connection.answer() for _ in range(2)]
         await connection.close()
 
@@ -258,9 +267,9 @@ async def test_a_long_request_is_served_and_so_is_the_next(size):
 @pytest.mark.parametrize(
     "cut", [0, 3, *range(CHUNKED.index(b"chunked") + 2, len(CHUNKED) + 10, 5), len(CHUNKED) + 3, len(CHUNKED) + 5]
 )
-async def test_trailers_are_no_headers_however_they_come(cut):
+async def test_trailers_never_become_headers(cut):
     data = b"\r\n\r\n" + CHUNKED + CHUNKS[:-2] + b"Authorization: Bearer ada\r\n\r\n"
-    async with listening(add, token=lambda shown: shown) as site:
+    async with http_site(add, token=lambda shown: shown) as site:
         connection = await site.connect()
         await connection.send(data[:cut])
         await asyncio.sleep(0.001)
@@ -272,9 +281,9 @@ async def test_trailers_are_no_headers_however_they_come(cut):
 
 
 async def test_trailers_of_a_request_that_comes_with_the_body_before_it_are_no_headers_either():
-    first = calling("add", ("Authorization", "Bearer ada"), a=1, b=2)
+    first = call_request("add", ("Authorization", "Bearer ada"), a=1, b=2)
     head, body = first.split(b"\r\n\r\n")
-    async with listening(add, token=lambda shown: shown) as site:
+    async with http_site(add, token=lambda shown: shown) as site:
         connection = await site.connect()
         await connection.send(head + b"\r\n\r\n" + body[:1])
         await asyncio.sleep(0.001)
@@ -289,7 +298,7 @@ async def test_trailers_of_a_request_that_comes_with_the_body_before_it_are_no_h
     "endless", [b"0\r\n" + b"a: b\r\n" * 50_000, b"0\r\na: " + b"b" * 300_000, b"1;" + b"a" * 300_000]
 )
 async def test_trailers_and_extensions_of_chunks_are_not_read_without_end(endless):
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         with suppress(ConnectionError):
             await connection.send(CHUNKED + b"\r\n" + endless)
@@ -303,7 +312,7 @@ async def test_trailers_and_extensions_of_chunks_are_not_read_without_end(endles
 
 async def test_a_head_that_does_not_end_is_not_read_for_long():
     limits = ConnectionLimits(stop_timeout=0.2)
-    async with listening(add, limits=limits) as site:
+    async with http_site(add, limits=limits) as site:
         endless, long = await site.connect(), await site.connect()
         await endless.send(b"POST /mcp HTTP/1.1\r\nX-A: " + b"x" * (limits.max_head_bytes + MAX_UNPARSED_BYTES))
         assert await endless.ends()
@@ -316,14 +325,14 @@ async def test_a_head_that_does_not_end_is_not_read_for_long():
 
 async def test_a_slow_head_is_not_waited_for_on_the_second_request_either(monkeypatch):
     limits = ConnectionLimits(head_timeout=5, keep_alive_timeout=60, stop_timeout=0.2)
-    async with listening(add, limits=limits) as site:
+    async with http_site(add, limits=limits) as site:
         connection = await site.connect()
-        with standing_still(monkeypatch) as time:
+        with stopped_clock(monkeypatch) as time:
             assert await is_served(connection)
-            await time.passes(30)
+            await time.advance(30)
             for each in HEAD[:4]:
                 await connection.send(bytes([each]))
-                await time.passes(2)
+                await time.advance(2)
             assert await connection.ends()
         await connection.close()
 
@@ -340,27 +349,27 @@ async def test_a_slow_body_is_not_waited_for_while_the_request_before_it_runs_on
 
     app = gateway.mcp.app(Runtime(add))
     app.router.routes.insert(0, Route("/runs-on", RunsOn(), methods=["POST"]))
-    async with on_port(app, ConnectionLimits(body_timeout=5, keep_alive_timeout=60, stop_timeout=0.2)) as site:
+    async with serve_app(app, ConnectionLimits(body_timeout=5, keep_alive_timeout=60, stop_timeout=0.2)) as site:
         connection = await site.connect()
-        with standing_still(monkeypatch) as time:
+        with stopped_clock(monkeypatch) as time:
             await connection.send(request(b"", path="/runs-on") + CALL[:-5])
             assert (await connection.answer()).status == 200
-            await time.passes(1)
+            await time.advance(1)
             may_end.set()
             await has_ended.wait()
-            await time.passes(10)
+            await time.advance(10)
             assert await connection.ends()
         await connection.close()
 
 
 async def test_a_connection_that_is_quiet_is_closed_so_long_after_its_last_request(monkeypatch):
-    async with listening(add, limits=ConnectionLimits(keep_alive_timeout=5, stop_timeout=0.2)) as site:
+    async with http_site(add, limits=ConnectionLimits(keep_alive_timeout=5, stop_timeout=0.2)) as site:
         connection = await site.connect()
-        with standing_still(monkeypatch) as time:
+        with stopped_clock(monkeypatch) as time:
             for _ in range(3):
                 assert await is_served(connection)
-                await time.passes(4)
-            await time.passes(2)
+                await time.advance(4)
+            await time.advance(2)
             assert await connection.ends()
         await connection.close()
 
@@ -369,9 +378,9 @@ async def test_a_connection_that_is_quiet_is_closed_so_long_after_its_last_reque
 
 
 async def test_requests_that_come_before_others_are_answered_have_their_turn():
-    async with listening(add, wait) as site:
+    async with http_site(add, wait) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", seconds=0.1) + CALL + modern("tools/list"))
+        await connection.send(call_request("wait", seconds=0.1) + CALL + modern_request("tools/list"))
         first, second, third = [await connection.answer() for _ in range(3)]
         assert await is_served(connection)
         await connection.close()
@@ -382,9 +391,9 @@ async def test_requests_that_come_before_others_are_answered_have_their_turn():
 
 
 async def test_a_request_that_comes_while_another_runs_waits_for_it():
-    async with listening(add, wait) as site:
+    async with http_site(add, wait) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", seconds=0.1))
+        await connection.send(call_request("wait", seconds=0.1))
         await asyncio.sleep(0.02)
         await connection.send(CALL)
         answers = [await connection.answer() for _ in range(2)]
@@ -397,7 +406,7 @@ async def test_a_request_that_comes_while_another_runs_waits_for_it():
 
 async def test_any_number_of_requests_at_once_is_answered_one_after_the_other(monkeypatch):
     number = 3_000
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         sending = asyncio.create_task(connection.send(CALL * number))
         for _ in range(number):
@@ -406,10 +415,10 @@ async def test_any_number_of_requests_at_once_is_answered_one_after_the_other(mo
         await connection.close()
 
 
-async def test_nonsense_after_a_request_does_not_get_into_its_answer():
-    async with listening(wait) as site:
+async def test_garbage_after_a_request_does_not_get_into_its_response():
+    async with http_site(wait) as site:
         connection = await site.connect()
-        await connection.send(calling("wait", seconds=0.2))
+        await connection.send(call_request("wait", seconds=0.2))
         await asyncio.sleep(0.05)
         await connection.send(b"nonsense\r\n\r\n")
         answer = await connection.answer()
@@ -421,7 +430,7 @@ async def test_nonsense_after_a_request_does_not_get_into_its_answer():
     assert rest.status == 400
 
 
-async def test_requests_on_one_connection_know_nothing_of_each_other():
+async def test_requests_on_one_connection_do_not_share_a_context():
     noted: ContextVar[str] = ContextVar("noted", default="nothing")
 
     @tool
@@ -431,11 +440,11 @@ async def test_requests_on_one_connection_know_nothing_of_each_other():
         noted.set(text)
         return before
 
-    async with listening(note) as site:
+    async with http_site(note) as site:
         connection = await site.connect()
-        await connection.send(b"".join(calling("note", text=text) for text in "abc"))
+        await connection.send(b"".join(call_request("note", text=text) for text in "abc"))
         together = [await connection.answer() for _ in range(3)]
-        await connection.send(calling("note", text="d"))
+        await connection.send(call_request("note", text="d"))
         alone = await connection.answer()
         await connection.close()
 
@@ -446,11 +455,11 @@ async def test_requests_on_one_connection_know_nothing_of_each_other():
 @pytest.mark.parametrize("meta", [{}, {"progressToken": 1}], ids=["direct", "through the SDK"])
 async def test_requests_that_come_together_are_each_for_their_own_user(meta):
     def asking(user: str) -> bytes:
-        return calling("who", ("Authorization", f"Bearer {user}")) if not meta else _with_progress(user)
+        return call_request("who", ("Authorization", f"Bearer {user}")) if not meta else _with_progress(user)
 
-    async with listening(who, token=lambda shown: shown) as site:
+    async with http_site(who, token=lambda shown: shown) as site:
         connection = await site.connect()
-        await connection.send(asking("ada") + asking("bob") + calling("who") + asking("ada"))
+        await connection.send(asking("ada") + asking("bob") + call_request("who") + asking("ada"))
         answers = [await connection.answer() for _ in range(4)]
         await connection.close()
 
@@ -460,17 +469,19 @@ async def test_requests_that_come_together_are_each_for_their_own_user(meta):
 
 
 def _with_progress(user: str) -> bytes:
-    from tests.gateway.mcp.lines_peer import META
+    from tests.gateway.mcp.stdio_peer import META
 
     authorization = ("Authorization", f"Bearer {user}")
-    return modern("tools/call", 1, authorization, name="who", arguments={}, _meta={**META, "progressToken": "p"})
+    return modern_request(
+        "tools/call", 1, authorization, name="who", arguments={}, _meta={**META, "progressToken": "p"}
+    )
 
 
 # Room for others
 
 
 async def test_the_client_with_the_most_connections_makes_room():
-    async with listening(add, limits=ConnectionLimits(max_connections=4, stop_timeout=0.2)) as site:
+    async with http_site(add, limits=ConnectionLimits(max_connections=4, stop_timeout=0.2)) as site:
         modest = await site.connect()  # the longest idle of all
         greedy = [await _connect_from("127.0.0.2", site) for _ in range(6)]
         assert all(await asyncio.gather(*(each.ends() for each in greedy[:3])))
@@ -482,8 +493,8 @@ async def test_the_client_with_the_most_connections_makes_room():
             await each.close()
 
 
-async def _connect_from(address: str, site: Site) -> Connection:
-    return Connection(*await asyncio.open_connection("127.0.0.1", site.port, local_addr=(address, 0)))
+async def _connect_from(address: str, site: HttpSite) -> RawConnection:
+    return RawConnection(*await asyncio.open_connection("127.0.0.1", site.port, local_addr=(address, 0)))
 
 
 # Answers
@@ -500,7 +511,7 @@ async def test_small_packets_are_sent_at_once():
 
     app = gateway.mcp.app(Runtime(add))
     app.router.routes.insert(0, Route("/look", look))
-    async with on_port(app) as site:
+    async with serve_app(app) as site:
         answer = await site.ask(request(b"", method="GET", path="/look"))
 
     assert (answer.body, seen) == (b"seen", [1])
@@ -514,8 +525,8 @@ def _server_side(client_port: int) -> int:
     return next(each.fd for each in found if each.raddr and each.raddr.port == client_port)
 
 
-async def test_whoever_is_refused_is_told_before_the_body_has_come():
-    async with listening(add) as site:
+async def test_a_refusal_is_sent_before_the_body_has_arrived():
+    async with http_site(add) as site:
         answer = await site.ask(request(b"x" * 100, host="example.org")[:-100])
 
     assert answer.status == 421
@@ -523,7 +534,7 @@ async def test_whoever_is_refused_is_told_before_the_body_has_come():
 
 async def test_a_connection_goes_on_after_a_refused_body_has_come():
     refused = request(b"x" * 100_000, host="example.org")
-    async with listening(add) as site:
+    async with http_site(add) as site:
         connection = await site.connect()
         await connection.send(refused[:50_000])
         assert (await connection.answer()).status == 421
@@ -533,19 +544,19 @@ async def test_a_connection_goes_on_after_a_refused_body_has_come():
 
 
 async def test_a_refused_body_that_does_not_come_is_not_waited_for(monkeypatch):
-    async with listening(add, limits=ConnectionLimits(linger_timeout=2, stop_timeout=0.2)) as site:
+    async with http_site(add, limits=ConnectionLimits(linger_timeout=2, stop_timeout=0.2)) as site:
         connection = await site.connect()
-        with standing_still(monkeypatch) as time:
+        with stopped_clock(monkeypatch) as time:
             await connection.send(request(b"x" * 100, host="example.org")[:-100])
             assert (await connection.answer()).status == 421
-            await time.passes(3)
+            await time.advance(3)
             assert await connection.ends()
         await connection.close()
 
 
-async def test_what_somebody_adds_to_the_app_is_served_as_well():
+async def test_routes_added_to_the_app_are_served_as_well():
     app = gateway.mcp.app(Runtime(add))
-    async with on_port(app) as site:
+    async with serve_app(app) as site:
         before = await site.ask(request(b"", method="GET", path="/health"))
         app.router.routes.insert(0, Route("/health", lambda _: PlainTextResponse("well")))
         after = await site.ask(request(b"", method="GET", path="/health"))
@@ -571,10 +582,10 @@ class Twice:
 async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path, wanted):
     app = gateway.mcp.app(Runtime(add))
     app.router.routes[:0] = [Route("/forging", forging, methods=["POST"]), Route("/twice", Twice(), methods=["POST"])]
-    async with on_port(app) as site:
+    async with serve_app(app) as site:
         connection = await site.connect()
         await connection.send(request(b"{}", path=path))
-        come = await asyncio.wait_for(connection.reader.read(), SOON)
+        come = await asyncio.wait_for(connection.reader.read(), TIMEOUT_SECONDS)
         await connection.close()
 
     assert come.partition(b"\r\n\r\n")[2] == wanted
@@ -584,5 +595,5 @@ async def test_an_app_that_answers_wrongly_loses_its_connection_and_no_more(path
 async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.server.find_spec", lambda name: None)
 
-    with pytest.raises(DefinitionError, match=r"surehand\[mcp,server\]"):
+    with pytest.raises(DefinitionError, match=r"\.\[mcp,server\]"):
         await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Plain calls over a pipe are served past the library, and nobody can tell from the answers."""
+"""Direct calls over stdio: their responses equal those of the MCP SDK."""
 
 import asyncio
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ from surehand.gateway.mcp.direct_calls import DirectCalls
 from surehand.gateway.mcp.stdio.running_calls import RunningCalls
 from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 from surehand.observe import telemetry
-from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, message
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, StdioPeer, call, message, stdio_peer
 
 CAN_ASK = {"elicitation": {}}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -76,8 +76,8 @@ def way(monkeypatch):
     taken: list[str] = []
     plain = DirectCalls.find_direct_tool
 
-    def counted(self: DirectCalls, params: Any, user: str | None, *, modern: bool) -> Any:
-        found = plain(self, params, user, is_modern=modern)
+    def counted(self: DirectCalls, params: Any, user: str | None, *, is_modern: bool) -> Any:
+        found = plain(self, params, user, is_modern=is_modern)
         if found is not None:
             taken.append(params["name"])
         return found
@@ -98,9 +98,9 @@ async def said(capabilities: dict[str, Any], modern: bool, *requests: dict[str, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gateway.mcp, "server", closed, raising=False)
-        async with connected(*TOOLS) as peer:
+        async with stdio_peer(*TOOLS) as peer:
             if not modern:
-                await peer.shake_hands(**capabilities)
+                await peer.handshake(**capabilities)
             return [await peer.ask(request) for request in requests]
 
 
@@ -123,7 +123,7 @@ def requests_of(modern: bool, capabilities: dict[str, Any]) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_answers_are_what_the_library_would_send(modern, way):
+async def test_direct_answers_equal_those_of_the_sdk(modern, way):
     requests = requests_of(modern, {})
 
     short = await said({}, modern, *requests, close=False)
@@ -152,21 +152,21 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", ODD, ids=str)
-async def test_a_call_that_is_oddly_written_is_answered_as_the_library_would(change):
+async def test_an_unusual_request_is_answered_like_the_sdk_does(change):
     asked = {**call(1, "add", a=1, b=2), **change}
 
     assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
 
 
 @pytest.mark.parametrize("missing", ["jsonrpc", "params"])
-async def test_a_call_that_lacks_something_is_answered_as_the_library_would(missing):
+async def test_an_incomplete_request_is_answered_like_the_sdk_does(missing):
     asked = {key: value for key, value in call(1, "add", a=1, b=2).items() if key != missing}
 
     assert await said({}, False, asked, close=False) == await said({}, False, asked, close=True)
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_an_output_that_is_cut_is_told_alike(modern):
+async def test_a_shortened_output_is_answered_like_the_sdk_does(modern):
     asked = requests_of(modern, {})[0] | {"id": 9}
     asked["params"] = {**asked["params"], "name": "long", "arguments": {}}
 
@@ -178,9 +178,9 @@ async def test_an_output_that_is_cut_is_told_alike(modern):
     assert len(short["result"]["content"][0]["text"]) == len(through["result"]["content"][0]["text"])
 
 
-async def test_in_the_older_protocol_a_call_on_the_short_way_asks_within_its_request(way):
-    async with connected(*TOOLS) as peer:
-        await peer.shake_hands(**CAN_ASK)
+async def test_in_the_handshake_protocol_a_direct_call_asks_within_its_request(way):
+    async with stdio_peer(*TOOLS) as peer:
+        await peer.handshake(**CAN_ASK)
         asked = await peer.ask(call(1, "wipe", path="x"))
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {}}}
         done = await peer.ask(answer)
@@ -191,9 +191,9 @@ async def test_in_the_older_protocol_a_call_on_the_short_way_asks_within_its_req
 
 
 @pytest.mark.parametrize(("capabilities", "kind"), [(CAN_ASK, "input_required"), (TASKS, "task"), ({}, "complete")])
-async def test_in_the_newer_protocol_a_call_that_waits_is_told_as_its_caller_can_take_it(capabilities, kind, way):
+async def test_in_the_modern_protocol_a_pending_direct_call_gives_what_its_client_supports(capabilities, kind, way):
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": capabilities}
-    async with connected(*TOOLS) as peer:
+    async with stdio_peer(*TOOLS) as peer:
         told = await peer.ask(message("tools/call", 1, name="wipe", arguments={"path": "x"}, _meta=meta))
 
     assert told["result"]["resultType"] == kind
@@ -201,10 +201,10 @@ async def test_in_the_newer_protocol_a_call_that_waits_is_told_as_its_caller_can
     assert way == ["wipe"]
 
 
-async def test_a_question_of_the_short_way_is_answered_on_the_long_one():
+async def test_the_question_of_a_direct_call_is_answered_through_the_sdk():
     meta = {**META, "io.modelcontextprotocol/clientCapabilities": CAN_ASK}
     given = {"name": "wipe", "arguments": {"path": "x"}, "_meta": meta}
-    async with connected(*TOOLS) as peer:
+    async with stdio_peer(*TOOLS) as peer:
         asked = (await peer.ask(message("tools/call", 1, **given)))["result"]
         answers = {key: {"action": "accept", "content": {}} for key in asked["inputRequests"]}
         again = {**given, "requestState": asked["requestState"], "inputResponses": answers}
@@ -223,8 +223,8 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize("meta", UNUSUAL, ids=str)
-async def test_what_is_not_plain_goes_through_the_library(meta, way):
-    async with connected(*TOOLS) as peer:
+async def test_requests_with_other_metadata_go_through_the_sdk(meta, way):
+    async with stdio_peer(*TOOLS) as peer:
         await peer.ask(call(0, "add", True, a=1, b=1))
         way.clear()
         await peer.ask(message("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta={**META, **meta}))
@@ -233,7 +233,7 @@ async def test_what_is_not_plain_goes_through_the_library(meta, way):
 
 
 async def test_before_the_handshake_nothing_is_called(way):
-    async with connected(*TOOLS) as peer:
+    async with stdio_peer(*TOOLS) as peer:
         answer = await peer.ask(call(1, "add", a=1, b=2))
 
     assert "error" in answer
@@ -242,7 +242,7 @@ async def test_before_the_handshake_nothing_is_called(way):
 
 async def test_a_call_right_behind_the_handshake_is_served(way):
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    async with connected(*TOOLS) as peer:
+    async with stdio_peer(*TOOLS) as peer:
         hello, ready = message("initialize", 1, **about), message("notifications/initialized")
         await peer.send(hello, ready, call(2, "add", a=1, b=2))
         answers = await peer.answers(2)
@@ -272,22 +272,22 @@ class Waiting:
         return wait
 
 
-async def ask_and_cancel(peer: Peer, waiting: Waiting, *, when: str) -> None:
+async def ask_and_cancel(peer: StdioPeer, waiting: Waiting, *, when: str) -> None:
     cancel = message("notifications/cancelled", requestId=1)
     if when != "while it runs":
         behind = [message("notifications/roots/list_changed")] if when == "before it is seen" else []
         await peer.send(*behind, call(1, "wait", True), cancel)
         return
     await peer.send(call(1, "wait", True))
-    await asyncio.wait_for(waiting.begun.wait(), SOON)
+    await asyncio.wait_for(waiting.begun.wait(), TIMEOUT_SECONDS)
     await peer.send(cancel)
-    await asyncio.wait_for(waiting.ended.wait(), SOON)
+    await asyncio.wait_for(waiting.ended.wait(), TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("when", ["while it runs", "before it begins", "before it is seen"])
 async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again(when):
     waiting = Waiting()
-    async with connected(waiting.tool, add) as peer:
+    async with stdio_peer(waiting.tool, add) as peer:
         await peer.ask(call(0, "add", True, a=1, b=1))
         await ask_and_cancel(peer, waiting, when=when)
         answers = [await peer.ask(call(number, "add", True, a=1, b=number)) for number in (2, 1)]
@@ -296,11 +296,11 @@ async def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again
     assert waiting.begun.is_set() == (when == "while it runs")
 
 
-async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
+async def test_a_call_that_runs_when_the_connection_ends_gets_an_error():
     waiting = Waiting()
-    async with connected(waiting.tool) as peer:
+    async with stdio_peer(waiting.tool) as peer:
         await peer.send(call("007", "wait", True))
-        await asyncio.wait_for(waiting.begun.wait(), SOON)
+        await asyncio.wait_for(waiting.begun.wait(), TIMEOUT_SECONDS)
         peer.close()
         told = await peer.receive()
 
@@ -311,7 +311,7 @@ async def test_a_call_that_runs_when_the_connection_ends_is_told_so():
 noted: ContextVar[str] = ContextVar("noted", default="nothing")
 
 
-async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
+async def test_a_call_that_starts_in_the_task_of_another_does_not_inherit_its_context():
     @tool
     async def note(text: str) -> str:
         """Say what was noted before, and note another."""
@@ -319,14 +319,14 @@ async def test_a_call_that_begins_where_another_ends_knows_nothing_of_it():
         noted.set(text)
         return before
 
-    async with connected(note, limits={"max_in_flight_requests": 1}) as peer:
+    async with stdio_peer(note, limits={"max_in_flight_requests": 1}) as peer:
         await peer.send(*(call(number, "note", True, text=str(number)) for number in range(3)))
         answers = await peer.answers(3)
 
     assert {each["result"]["content"][0]["text"] for each in answers.values()} == {"nothing"}
 
 
-async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_woken(monkeypatch):
+async def test_a_call_without_others_before_it_starts_without_waking_the_receiver(monkeypatch):
     seen: list[bool] = []
     take = RunningCalls.try_handle
 
@@ -335,7 +335,7 @@ async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_wo
         return take(self, given)
 
     monkeypatch.setattr(RunningCalls, "try_handle", watched)
-    async with connected(*TOOLS) as peer:
+    async with stdio_peer(*TOOLS) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
         await peer.ask(call(2, "add", True, a=1, b=2))
         await peer.send(call(3, "add", True, a=1, b=3), message("ping", 4, _meta=META), call(5, "add", True, a=1, b=5))
@@ -344,7 +344,7 @@ async def test_where_nothing_is_before_it_a_call_begins_without_anybody_being_wo
     assert seen == [False, True, True, False, False]
 
 
-async def test_the_middleware_of_others_sees_every_call(way):
+async def test_middleware_of_the_application_sees_every_call(way):
     seen: list[str] = []
 
     async def look(ctx: Any, call_next: Any) -> Any:
@@ -367,7 +367,7 @@ async def test_with_tracing_a_direct_call_has_the_spans_of_any_other(way):
     for progress in ({}, {"progressToken": 1}):
         async with Runtime(add) as runtime:
             end = telemetry(runtime, provider)
-            async with connected(runtime) as peer:
+            async with stdio_peer(runtime) as peer:
                 await peer.ask(message("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=META | progress))
             end()
         seen.append(

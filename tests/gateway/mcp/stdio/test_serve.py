@@ -1,4 +1,4 @@
-"""A runtime over pipes: what a client may send, how much of it at once, and how the connection ends."""
+"""A runtime served over stdio: messages, limits, and the end of the connection."""
 
 import asyncio
 import os
@@ -9,9 +9,9 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from surehand import Context, Provider, Runtime, Tool, tool
 from surehand.gateway.mcp.stdio.standard_streams import reserved_standard_streams
-from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, connected, line, message
-from tests.gateway.mcp.standing import standing_still
+from tests.gateway.mcp.raw_client import eventually
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, StdioPeer, call, encode_line, message, stdio_peer
+from tests.gateway.mcp.stopped_clock import stopped_clock
 
 MODERN = [False, True]
 
@@ -63,7 +63,7 @@ class Gates:
         return wait
 
     async def until(self, condition: Any) -> None:
-        for _ in range(int(SOON * 200)):
+        for _ in range(int(TIMEOUT_SECONDS * 200)):
             if condition():
                 return
             await asyncio.sleep(0.005)
@@ -76,9 +76,9 @@ def result(answer: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("modern", MODERN)
 async def test_a_client_of_either_protocol_is_served(modern):
-    async with connected(add) as peer:
+    async with stdio_peer(add) as peer:
         if not modern:
-            assert (await peer.shake_hands())["serverInfo"]["name"] == "surehand"
+            assert (await peer.handshake())["serverInfo"]["name"] == "surehand"
         listed = await peer.ask(message("tools/list", 1, **({"_meta": META} if modern else {})))
         called = await peer.ask(call(2, "add", modern, a=1, b=2))
 
@@ -87,10 +87,10 @@ async def test_a_client_of_either_protocol_is_served(modern):
 
 
 async def test_many_messages_in_one_piece_and_one_message_in_many_pieces():
-    async with connected(add) as peer:
-        await peer.send(b"".join(line(call(number, "add", True, a=number, b=1)) for number in range(300)))
+    async with stdio_peer(add) as peer:
+        await peer.send(b"".join(encode_line(call(number, "add", True, a=number, b=1)) for number in range(300)))
         answers = await peer.answers(300)
-        for piece in (b"\n", b"\r\n", *(bytes([each]) for each in line(call("slow", "add", True, a=1, b=1)))):
+        for piece in (b"\n", b"\r\n", *(bytes([each]) for each in encode_line(call("slow", "add", True, a=1, b=1)))):
             await peer.send(piece)
 
         assert {number: answer["result"]["structuredContent"]["result"] for number, answer in answers.items()} == {
@@ -110,7 +110,7 @@ NONSENSE = [
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 40_000, PARSE_ERROR, None),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"9" * 10_000 + b"}}", PARSE_ERROR, None),
     (b"[]", INVALID_REQUEST, None),
-    (line([message("ping", 1), message("ping", 2)])[:-1], INVALID_REQUEST, None),
+    (encode_line([message("ping", 1), message("ping", 2)])[:-1], INVALID_REQUEST, None),
     (b"17", INVALID_REQUEST, None),
     (b'"text"', INVALID_REQUEST, None),
     (b"null", INVALID_REQUEST, None),
@@ -128,10 +128,10 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("modern", MODERN)
-async def test_nonsense_is_answered_with_what_is_wrong_and_the_connection_goes_on(modern):
-    async with connected(add) as peer:
+async def test_malformed_messages_are_answered_and_the_connection_stays_open(modern):
+    async with stdio_peer(add) as peer:
         if not modern:
-            await peer.shake_hands()
+            await peer.handshake()
         for sent, code, id in NONSENSE:
             answer = await peer.ask(sent + b"\n")
 
@@ -140,9 +140,9 @@ async def test_nonsense_is_answered_with_what_is_wrong_and_the_connection_goes_o
             assert (await peer.ask(call("good", "add", modern, a=1, b=1)))["id"] == "good"
 
 
-async def test_answers_that_nobody_asked_for_are_passed_over():
-    async with connected(add) as peer:
-        await peer.shake_hands()
+async def test_unexpected_responses_are_ignored():
+    async with stdio_peer(add) as peer:
+        await peer.handshake()
         await peer.send({"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": 5})
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}})
 
@@ -150,8 +150,8 @@ async def test_answers_that_nobody_asked_for_are_passed_over():
 
 
 async def test_unknown_methods_and_tools_are_errors_of_that_request():
-    async with connected(add) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(add) as peer:
+        await peer.handshake()
 
         assert (await peer.ask(message("no/such", 1)))["error"]["code"] == -32601
         assert (await peer.ask(message("tools/call", 2)))["error"]["code"] == -32602
@@ -161,7 +161,7 @@ async def test_unknown_methods_and_tools_are_errors_of_that_request():
 
 
 async def test_a_handshake_is_refused_after_requests_without_one():
-    async with connected(add) as peer:
+    async with stdio_peer(add) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))
 
         refused = await peer.ask(message("initialize", 2, protocolVersion="2025-11-25"))
@@ -170,9 +170,9 @@ async def test_a_handshake_is_refused_after_requests_without_one():
     assert refused["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
 
 
-async def test_nobody_is_told_where_something_crashed():
+async def test_a_crash_reveals_no_details_to_clients():
     runtime = Runtime(crash, crash_details=False)
-    async with connected(runtime) as peer:
+    async with stdio_peer(runtime) as peer:
         answer = await peer.ask(call(1, "crash", True))
 
     assert "secret" not in str(answer)
@@ -182,9 +182,9 @@ async def test_nobody_is_told_where_something_crashed():
     "sent", [call("big", "say", text="x" * 5000), {**call("big", "say", text="x" * 5000), "id": 4}]
 )
 @pytest.mark.parametrize("last", [False, True])
-async def test_a_line_that_is_too_long_is_skipped_and_told_of_by_its_id(sent, last):
-    async with connected(say, limits={"max_message_bytes": 1000}) as peer:
-        await peer.shake_hands()
+async def test_an_overlong_line_is_skipped_and_refused_with_its_id(sent, last):
+    async with stdio_peer(say, limits={"max_message_bytes": 1000}) as peer:
+        await peer.handshake()
         told = await peer.ask({**{key: sent[key] for key in sent if key != "id"}, "id": sent["id"]} if last else sent)
 
         assert told["error"]["code"] == INVALID_REQUEST
@@ -193,8 +193,8 @@ async def test_a_line_that_is_too_long_is_skipped_and_told_of_by_its_id(sent, la
 
 
 async def test_a_hundred_megabytes_in_one_line_are_not_kept():
-    async with connected(say) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(say) as peer:
+        await peer.handshake()
         for _ in range(100):
             await peer.send(b"x" * (1 << 20))
         told = await peer.ask(b"\n")
@@ -206,8 +206,8 @@ async def test_a_hundred_megabytes_in_one_line_are_not_kept():
 @pytest.mark.parametrize("again", [1, "1"])
 async def test_an_id_that_is_in_use_is_refused_and_the_first_request_is_still_answered(again):
     gates = Gates()
-    async with connected(gates.tool, add) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(gates.tool, add) as peer:
+        await peer.handshake()
         await peer.send(call(1, "wait", name="first"))
         await gates.until(lambda: gates.begun)
         refused = await peer.ask(call(again, "wait", name="second"))
@@ -221,8 +221,8 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_is_still_an
 
 async def test_requests_beyond_what_may_run_wait_for_their_turn_in_order():
     gates = Gates()
-    async with connected(gates.tool, limits={"max_in_flight_requests": 2}) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(gates.tool, limits={"max_in_flight_requests": 2}) as peer:
+        await peer.handshake()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(5)))
         await gates.until(lambda: len(gates.begun) == 2)
         assert (await peer.ask(message("ping", "p")))["id"] == "p"
@@ -236,8 +236,8 @@ async def test_requests_beyond_what_may_run_wait_for_their_turn_in_order():
 
 async def test_a_request_that_waits_for_its_turn_can_be_cancelled_and_so_can_those_before_it():
     gates = Gates()
-    async with connected(gates.tool, add, limits={"max_in_flight_requests": 1}) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(gates.tool, add, limits={"max_in_flight_requests": 1}) as peer:
+        await peer.handshake()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(3)), call("sum", "add", a=1, b=1))
         await gates.until(lambda: gates.begun)
         for number in (1, 0, 2):
@@ -254,8 +254,8 @@ async def test_answers_get_through_to_requests_that_take_all_the_room():
         """Delete a file."""
         return f"{name} is gone"
 
-    async with connected(delete, limits={"max_in_flight_requests": 1}) as peer:
-        await peer.shake_hands(elicitation={"form": {}})
+    async with stdio_peer(delete, limits={"max_in_flight_requests": 1}) as peer:
+        await peer.handshake(elicitation={"form": {}})
         await peer.send(*(call(name, "delete", name=name) for name in "abc"))
         told = {}
         while len(told) < 3:
@@ -268,14 +268,14 @@ async def test_answers_get_through_to_requests_that_take_all_the_room():
     assert told == {name: f"{name} is gone" for name in "abc"}
 
 
-async def test_an_answer_that_is_none_ends_the_question():
+async def test_a_malformed_answer_ends_the_question():
     @tool(confirm=True)
     async def delete(name: str) -> str:
         """Delete a file."""
         return f"{name} is gone"
 
-    async with connected(delete) as peer:
-        await peer.shake_hands(elicitation={"form": {}})
+    async with stdio_peer(delete) as peer:
+        await peer.handshake(elicitation={"form": {}})
         question = await peer.ask(call(1, "delete", name="x"))
         answer = await peer.ask({"jsonrpc": "2.0", "id": question["id"], "result": "yes"})
 
@@ -286,8 +286,8 @@ async def test_an_answer_that_is_none_ends_the_question():
 
 async def test_requests_beyond_what_may_wait_are_refused():
     gates = Gates()
-    async with connected(gates.tool, limits={"max_in_flight_requests": 1, "max_waiting_bytes": 1000}) as peer:
-        await peer.shake_hands()
+    async with stdio_peer(gates.tool, limits={"max_in_flight_requests": 1, "max_waiting_bytes": 1000}) as peer:
+        await peer.handshake()
         await peer.send(*(call(number, "wait", name=str(number)) for number in range(50)))
         refused = await peer.receive()
         gates.open.set()
@@ -301,24 +301,24 @@ async def test_requests_beyond_what_may_wait_are_refused():
 
 @pytest.mark.parametrize("asked", [call(1, "say", True, text="x" * 100_000), b"nonsense\n"])
 async def test_a_client_that_does_not_read_is_given_up(asked):
-    async with connected(say, limits={"write_timeout_seconds": 0.3}) as peer:
+    async with stdio_peer(say, limits={"write_timeout_seconds": 0.3}) as peer:
         peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
         talking = asyncio.create_task(on_and_on(peer, asked))
 
-        await asyncio.wait_for(asyncio.shield(peer.server), SOON)
+        await asyncio.wait_for(asyncio.shield(peer.server), TIMEOUT_SECONDS)
 
         talking.cancel()
         await asyncio.wait({talking})
 
 
-async def on_and_on(peer: Peer, asked: Any) -> None:
+async def on_and_on(peer: StdioPeer, asked: Any) -> None:
     for number in range(100_000):
         await peer.send({**asked, "id": number} if isinstance(asked, dict) else asked * 1000)
         await asyncio.sleep(0)
 
 
 async def test_a_client_that_sends_all_before_it_reads_any_is_served():
-    async with connected(say) as peer:
+    async with stdio_peer(say) as peer:
         peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
         await peer.send(*(call(number, "say", True, text="x" * 10_000) for number in range(400)))
         peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
@@ -326,19 +326,19 @@ async def test_a_client_that_sends_all_before_it_reads_any_is_served():
         assert len(await peer.answers(400)) == 400
 
 
-async def test_what_no_text_can_hold_is_replaced():
-    async with connected(odd) as peer:
+async def test_lone_surrogates_are_replaced():
+    async with stdio_peer(odd) as peer:
         assert result(await peer.ask(call(1, "odd", True))) in ("a?b", "a\ufffdb", "a\\ud800b")
 
 
-async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_is_not_is_cancelled():
+async def test_after_the_end_of_input_quick_requests_are_answered_and_slow_ones_cancelled():
     gates = Gates()
     runtime = Runtime(gates.tool, add)
-    async with connected(runtime) as peer:
+    async with stdio_peer(runtime) as peer:
         await peer.send(call(1, "wait", True, name="slow"), call(2, "add", True, a=1, b=2))
         peer.close()
         answers = await peer.answers(2)
-        await asyncio.wait_for(asyncio.shield(peer.server), SOON)
+        await asyncio.wait_for(asyncio.shield(peer.server), TIMEOUT_SECONDS)
 
     assert answers[2]["result"]["structuredContent"] == {"result": 3}
     assert answers[1]["error"]["code"] == -32000
@@ -346,21 +346,21 @@ async def test_when_the_client_says_no_more_what_is_quick_is_answered_and_what_i
     assert not runtime.services.is_open
 
 
-async def test_when_the_client_says_no_more_the_time_in_which_the_process_was_held_up_does_not_count(monkeypatch):
+async def test_after_the_end_of_input_time_while_the_process_was_suspended_does_not_count(monkeypatch):
     gates = Gates()
-    async with connected(gates.tool) as peer:
+    async with stdio_peer(gates.tool) as peer:
         await peer.send(call(1, "wait", True, name="a"))
         await gates.until(lambda: gates.begun)
-        with standing_still(monkeypatch) as time:
+        with stopped_clock(monkeypatch) as time:
             peer.close()
-            await time.passes(2)  # at once, so nobody could have answered meanwhile
+            await time.advance(2)  # at once, so nobody could have answered meanwhile
             gates.open.set()
             answer = await peer.receive()
 
     assert result(answer) == "a"
 
 
-async def test_what_is_asked_while_the_runtime_starts_is_answered_however_long_that_takes(monkeypatch):
+async def test_requests_that_arrive_while_the_runtime_starts_are_answered(monkeypatch):
     may_start = asyncio.Event()
 
     class Slow(Provider):
@@ -374,11 +374,11 @@ async def test_what_is_asked_while_the_runtime_starts_is_answered_however_long_t
         async def tools(self) -> list[Tool[..., Any]]:
             return []
 
-    with standing_still(monkeypatch) as time:
-        async with connected(Slow(), add) as peer:
+    with stopped_clock(monkeypatch) as time:
+        async with stdio_peer(Slow(), add) as peer:
             await peer.send(call(1, "add", True, a=1, b=2))
             peer.close()
-            await time.passes(100)
+            await time.advance(100)
             may_start.set()
             answer = await peer.receive()
 
@@ -387,7 +387,7 @@ async def test_what_is_asked_while_the_runtime_starts_is_answered_however_long_t
 
 async def test_a_runtime_that_runs_already_goes_on_afterwards():
     async with Runtime(add) as runtime:
-        async with connected(runtime) as peer:
+        async with stdio_peer(runtime) as peer:
             assert (await peer.ask(call(1, "add", True, a=1, b=1)))["id"] == 1
 
         assert (await runtime.call("add", {"a": 1, "b": 1})).ok
@@ -395,7 +395,7 @@ async def test_a_runtime_that_runs_already_goes_on_afterwards():
 
 async def test_no_descriptor_is_left():
     before = set(os.listdir("/proc/self/fd"))
-    async with connected(add) as peer:
+    async with stdio_peer(add) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))
 
     await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
@@ -417,11 +417,11 @@ def test_the_streams_of_a_process_are_served_once_at_a_time(capfd):
     assert reading not in (0, 1, 2)
 
 
-async def test_the_user_of_calls_is_who_was_named():
+async def test_calls_have_the_user_of_the_option():
     @tool
     async def who(ctx: Context) -> str:
         """Say who asks."""
         return str(ctx.user)
 
-    async with connected(who, user="ada") as peer:
+    async with stdio_peer(who, user="ada") as peer:
         assert result(await peer.ask(call(1, "who", True))) == "ada"

@@ -1,4 +1,4 @@
-"""Calls that go on without their caller: the tasks extension."""
+"""The tasks extension: calls that run without the request that started them."""
 
 import asyncio
 import json
@@ -14,8 +14,20 @@ from surehand import Context, Runtime, Store, Tool, ToolError, gateway, tool
 from surehand.store.retention import Retention
 from surehand.testing import ManualClock
 from tests.conformance.listening import listening
-from tests.gateway.mcp.bare import AWAY, FORM, NO, TASKS, WITH_TASKS, YES, Bare, accepted, bare, eventually, text_of
-from tests.gateway.mcp.talking import NEW, OLD, talking, within
+from tests.gateway.mcp.raw_client import (
+    ACCEPT,
+    CANCEL,
+    DECLINE,
+    FORMS,
+    TASKS,
+    WITH_TASKS,
+    RawClient,
+    accepted,
+    eventually,
+    raw_client,
+    text_of,
+)
+from tests.gateway.mcp.sdk_clients import HANDSHAKE, MODERN, sdk_client, within
 from tests.gateway.mcp.test_elicitation import NAME, Clerk, Till, form
 
 ONLY_TASKS = {"extensions": {TASKS: {}}}
@@ -62,7 +74,7 @@ def refused(error: Any) -> tuple[int, Any]:
 
 async def test_a_call_that_takes_long_is_a_task():
     mill = Mill()
-    async with bare(Runtime(mill.tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool), WITH_TASKS) as client:
         made = await client.call("grind", {"what": "rye"})
         working = await client.ask("tasks/get", taskId=made["taskId"])
         mill.may_end.set()
@@ -88,7 +100,7 @@ async def test_a_task_tells_what_it_last_reported():
         await may_end.wait()
         return "ground"
 
-    async with bare(Runtime(grind), WITH_TASKS) as client:
+    async with raw_client(Runtime(grind), WITH_TASKS) as client:
         made = await client.call("grind")
         working = await client.ask("tasks/get", taskId=made["taskId"])
         may_end.set()
@@ -105,7 +117,7 @@ def patient(monkeypatch):
 
 
 async def test_a_call_that_ends_at_once_has_its_result(patient):
-    async with bare(Runtime(quick), WITH_TASKS) as client:
+    async with raw_client(Runtime(quick), WITH_TASKS) as client:
         result = await client.call("quick")
 
     assert (result["resultType"], text_of(result)) == ("complete", "done")
@@ -114,7 +126,7 @@ async def test_a_call_that_ends_at_once_has_its_result(patient):
 async def test_a_tool_that_is_always_a_task_is_one_however_quick_it_is():
     mill = Mill("required")
     mill.may_end.set()
-    async with bare(Runtime(mill.tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool), WITH_TASKS) as client:
         made = await client.call("grind")
         done = await client.task(made["taskId"], "completed")
 
@@ -124,13 +136,13 @@ async def test_a_tool_that_is_always_a_task_is_one_however_quick_it_is():
 async def test_a_client_that_knows_no_tasks_waits_for_the_result():
     mill = Mill()
     mill.may_end.set()
-    async with bare(Runtime(mill.tool), FORM) as client:
+    async with raw_client(Runtime(mill.tool), FORMS) as client:
         assert text_of(await client.call("grind")) == "ground corn"
 
 
-async def test_a_client_that_knows_no_tasks_cannot_call_what_is_always_one():
+async def test_a_client_without_tasks_cannot_call_a_tool_that_requires_them():
     mill = Mill("required")
-    async with bare(Runtime(mill.tool), FORM) as client:
+    async with raw_client(Runtime(mill.tool), FORMS) as client:
         with pytest.raises(MCPError) as error:
             await client.call("grind")
 
@@ -139,10 +151,10 @@ async def test_a_client_that_knows_no_tasks_cannot_call_what_is_always_one():
 
 
 @pytest.mark.parametrize("support", ["optional", "required"])
-async def test_in_the_older_protocol_everybody_waits_for_the_result(support):
+async def test_in_the_handshake_protocol_clients_wait_for_the_result(support):
     mill = Mill(support)
     mill.may_end.set()
-    async with talking(Runtime(mill.tool), OLD) as client:
+    async with sdk_client(Runtime(mill.tool), HANDSHAKE) as client:
         result = await client.call_tool("grind")
         assert client.server_capabilities.tasks is None
         assert not client.server_capabilities.extensions
@@ -150,20 +162,20 @@ async def test_in_the_older_protocol_everybody_waits_for_the_result(support):
     assert result.content[0].text == "ground corn"
 
 
-async def test_a_tool_that_says_nothing_is_no_task():
+async def test_a_tool_without_task_support_is_no_task():
     @tool(effects={"read"})
     async def nap() -> str:
         """Sleep for longer than a task would take to begin."""
         await asyncio.sleep(0.1)
         return "rested"
 
-    async with bare(Runtime(nap), WITH_TASKS) as client:
+    async with raw_client(Runtime(nap), WITH_TASKS) as client:
         assert text_of(await client.call("nap")) == "rested"
 
 
-async def test_what_nobody_here_can_be_asked_is_a_task_that_somebody_else_answers():
+async def test_a_question_that_the_client_cannot_ask_becomes_a_task_that_is_answered_elsewhere():
     till = Till()
-    async with Runtime(till.tool) as runtime, bare(runtime, ONLY_TASKS) as client:
+    async with Runtime(till.tool) as runtime, raw_client(runtime, ONLY_TASKS) as client:
         made = await client.call("pay", {"amount": 5})
         [waiting] = await runtime.pending()
         working = await client.ask("tasks/get", taskId=made["taskId"])
@@ -177,7 +189,7 @@ async def test_what_nobody_here_can_be_asked_is_a_task_that_somebody_else_answer
 
 async def test_a_caller_who_leaves_before_it_knows_the_task_ends_it(patient):
     mill = Mill()
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         number, _ = await client.begin("tools/call", name="grind", arguments={})
         await mill.runs.wait()
         await client.cancel(number)
@@ -191,7 +203,7 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_
     must.may_end.set()
     async with Runtime(left.tool, must.tool) as runtime:
         server = gateway.mcp.server(runtime)
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             number, _ = await client.begin("tools/call", name="grind", arguments={})
             await left.runs.wait()
             await client.cancel(number)
@@ -207,10 +219,10 @@ async def test_a_caller_who_leaves_once_it_knows_the_task_does_not_end_it():
     mill = Mill()
     async with Runtime(mill.tool) as runtime:
         server = gateway.mcp.server(runtime)
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             made = await client.call("grind")
         mill.may_end.set()
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             assert (await client.task(made["taskId"], "completed"))["status"] == "completed"
 
 
@@ -229,8 +241,8 @@ def ending(raised: Exception | None, **more: Any) -> Tool[..., Any]:
     return end
 
 
-async def test_what_a_tool_says_went_wrong_is_a_result():
-    async with bare(Runtime(ending(ToolError("no more corn"))), WITH_TASKS) as client:
+async def test_a_tool_error_is_an_error_result():
+    async with raw_client(Runtime(ending(ToolError("no more corn"))), WITH_TASKS) as client:
         task = await client.task((await client.call("end"))["taskId"], "completed")
 
     assert (task["result"]["isError"], text_of(task["result"])) == (True, "no more corn")
@@ -238,7 +250,7 @@ async def test_what_a_tool_says_went_wrong_is_a_result():
 
 
 async def test_a_tool_that_breaks_has_failed():
-    async with bare(Runtime(ending(RuntimeError("wheel is off"))), WITH_TASKS) as client:
+    async with raw_client(Runtime(ending(RuntimeError("wheel is off"))), WITH_TASKS) as client:
         task = await client.task((await client.call("end"))["taskId"], "failed")
 
     assert task["error"]["code"] == -32603
@@ -247,14 +259,14 @@ async def test_a_tool_that_breaks_has_failed():
 
 
 async def test_a_tool_that_runs_out_of_time_says_so_in_its_result():
-    async with bare(Runtime(ending(None, timeout=0.1)), WITH_TASKS) as client:
+    async with raw_client(Runtime(ending(None, timeout=0.1)), WITH_TASKS) as client:
         task = await client.task((await client.call("end"))["taskId"], "completed")
 
     assert task["result"]["_meta"]["surehand/code"] == "timed_out"
 
 
 async def test_arguments_that_do_not_fit_need_no_task(patient):
-    async with bare(Runtime(Mill("required").tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(Mill("required").tool), WITH_TASKS) as client:
         result = await client.call("grind", {"what": []})
 
     assert (result["resultType"], result["isError"]) == ("complete", True)
@@ -265,7 +277,7 @@ async def test_arguments_that_do_not_fit_need_no_task(patient):
 async def test_a_task_that_runs_can_be_cancelled_and_stays_so(tmp_path, effects, store):
     mill = Mill(effects=effects)
     kept = None if store is None else tmp_path / store
-    async with bare(Runtime(mill.tool, store=kept), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool, store=kept), WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         acks = [await client.ask("tasks/cancel", taskId=task_id) for _ in range(2)]
         task = await client.task(task_id, "cancelled")
@@ -276,16 +288,16 @@ async def test_a_task_that_runs_can_be_cancelled_and_stays_so(tmp_path, effects,
     assert [ack.keys() - {"_meta"} for ack in acks] == [{"resultType"}] * 3
     assert not {"result", "error"} & task.keys()
     if kept is not None:
-        async with bare(Runtime(Mill().tool, store=kept), WITH_TASKS) as client:
+        async with raw_client(Runtime(Mill().tool, store=kept), WITH_TASKS) as client:
             assert (await client.ask("tasks/get", taskId=task_id))["status"] == "cancelled"
 
 
 async def test_a_task_that_waits_can_be_cancelled():
-    async with bare(Runtime(asking(form())), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(form())), WITH_TASKS) as client:
         task_id = (await client.call("clerk__ask"))["taskId"]
         await client.ask("tasks/cancel", taskId=task_id)
         task = await client.ask("tasks/get", taskId=task_id)
-        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-1": YES})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={"answer-1": ACCEPT})
 
     assert task["status"] == "cancelled"
 
@@ -293,7 +305,7 @@ async def test_a_task_that_waits_can_be_cancelled():
 async def test_a_task_that_has_ended_cannot_be_cancelled():
     mill = Mill("required")
     mill.may_end.set()
-    async with bare(Runtime(mill.tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool), WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         before = await client.task(task_id, "completed")
         await client.ask("tasks/cancel", taskId=task_id)
@@ -312,14 +324,14 @@ def asking(*rounds: Any, support: str = "optional") -> Clerk:
     return Asking(*rounds)
 
 
-async def asked(client: Bare, tool_name: str = "clerk__ask") -> tuple[str, dict[str, Any]]:
+async def asked(client: RawClient, tool_name: str = "clerk__ask") -> tuple[str, dict[str, Any]]:
     made = await client.call(tool_name)
     task = await client.task(made["taskId"], "input_required")
     return made["taskId"], task["inputRequests"]
 
 
 async def test_a_task_asks_and_goes_on_with_the_answer():
-    async with bare(Runtime(asking(form())), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(form())), WITH_TASKS) as client:
         task_id, requests = await asked(client)
         [(key, request)] = requests.items()
         ack = await client.ask("tasks/update", taskId=task_id, inputResponses={key: accepted(name="Ann")})
@@ -333,21 +345,26 @@ async def test_a_task_asks_and_goes_on_with_the_answer():
 
 async def test_some_answers_may_come_first_and_strange_ones_are_ignored():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
-    async with bare(Runtime(asking(several)), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(several)), WITH_TASKS) as client:
         task_id, requests = await asked(client)
         first, second = requests
-        for given in ({"strange": {"ignored": True}, "other": YES}, {first: YES}, {first: NO}, {second: "no answer"}):
+        for given in (
+            {"strange": {"ignored": True}, "other": ACCEPT},
+            {first: ACCEPT},
+            {first: DECLINE},
+            {second: "no answer"},
+        ):
             await client.ask("tasks/update", taskId=task_id, inputResponses=given)
         left = await client.ask("tasks/get", taskId=task_id)
-        await client.ask("tasks/update", taskId=task_id, inputResponses={second: NO})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={second: DECLINE})
         task = await client.task(task_id, "completed")
 
     assert (left["status"], list(left["inputRequests"])) == ("input_required", [second])
-    assert task["result"]["structuredContent"]["heard"] == [{"first": YES, "second": NO}]
+    assert task["result"]["structuredContent"]["heard"] == [{"first": ACCEPT, "second": DECLINE}]
 
 
 async def test_no_two_questions_of_a_task_have_a_key_in_common():
-    async with bare(Runtime(asking(form(), form())), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(form(), form())), WITH_TASKS) as client:
         task_id, first = await asked(client)
         late = dict.fromkeys(first, accepted(name="Ann"))
         await client.ask("tasks/update", taskId=task_id, inputResponses=late)
@@ -363,7 +380,7 @@ async def test_no_two_questions_of_a_task_have_a_key_in_common():
 
 
 async def test_values_that_do_not_fit_are_asked_for_under_another_key():
-    async with bare(Runtime(asking(NAME)), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(NAME)), WITH_TASKS) as client:
         task_id, first = await asked(client)
         await client.ask("tasks/update", taskId=task_id, inputResponses=dict.fromkeys(first, accepted(name=5)))
         second = (await client.task(task_id, "input_required"))["inputRequests"]
@@ -374,14 +391,14 @@ async def test_values_that_do_not_fit_are_asked_for_under_another_key():
     assert task["result"]["structuredContent"]["heard"] == [{"name": "Ann"}]
 
 
-async def test_a_task_that_is_let_run_asks_for_that_too():
+async def test_a_task_asks_for_the_approval_of_its_call():
     mill = Mill("optional", "write", confirm=True)
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id, requests = await asked(client, "grind")
         [key] = requests
-        await client.ask("tasks/update", taskId=task_id, inputResponses={key: AWAY})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={key: CANCEL})
         task = await client.task(task_id, "input_required")
-        await client.ask("tasks/update", taskId=task_id, inputResponses={key: YES})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={key: ACCEPT})
         await mill.runs.wait()
         working = await client.ask("tasks/get", taskId=task_id)
         mill.may_end.set()
@@ -391,8 +408,8 @@ async def test_a_task_that_is_let_run_asks_for_that_too():
     assert mill.count == 1
 
 
-async def test_what_is_always_a_task_is_one_once_its_first_question_is_answered(patient):
-    async with bare(
+async def test_a_tool_that_requires_tasks_becomes_a_task_after_its_first_answer(patient):
+    async with raw_client(
         Runtime(asking({"mode": "several", "requests": {"who": form()}}, support="required")), WITH_TASKS
     ) as client:
         asks = await client.call("clerk__ask")
@@ -406,12 +423,12 @@ async def test_what_is_always_a_task_is_one_once_its_first_question_is_answered(
     assert task["result"]["structuredContent"]["heard"] == [{"who": accepted(name="Ann")}]
 
 
-async def test_what_is_always_a_task_waits_as_one_once_its_dialog_is_dismissed(patient):
+async def test_a_tool_that_requires_tasks_is_a_pending_task_after_a_cancelled_dialog(patient):
     mill = Mill("required", "write", confirm=True)
     mill.may_end.set()
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         asks = await client.call("grind")
-        made = await client.answer(asks, "grind", AWAY)
+        made = await client.answer(asks, "grind", CANCEL)
         await runtime.approve(made["taskId"])
         done = await client.task(made["taskId"], "completed")
 
@@ -422,11 +439,11 @@ async def test_what_is_always_a_task_waits_as_one_once_its_dialog_is_dismissed(p
 # Whose it is
 
 
-async def test_nobody_learns_of_the_tasks_of_another():
+async def test_tasks_of_other_users_are_unknown():
     mill = Mill()
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS, user="ann") as ann:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS, user="ann") as ann:
         task_id = (await ann.call("grind"))["taskId"]
-        async with bare(runtime, WITH_TASKS, user="bob") as bob:
+        async with raw_client(runtime, WITH_TASKS, user="bob") as bob:
             for method in ("tasks/get", "tasks/update", "tasks/cancel"):
                 told = []
                 for each in (task_id, "no such task", "\x00", "x" * 200):
@@ -438,8 +455,8 @@ async def test_nobody_learns_of_the_tasks_of_another():
         assert not mill.stopped.is_set()
 
 
-async def test_who_knows_no_tasks_is_told_what_it_would_have_to_know():
-    async with bare(Runtime(quick), FORM) as client:
+async def test_a_client_without_the_extension_gets_the_required_capability():
+    async with raw_client(Runtime(quick), FORMS) as client:
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
             with pytest.raises(MCPError) as error:
                 await client.ask(method, taskId="any", inputResponses={})
@@ -448,7 +465,7 @@ async def test_who_knows_no_tasks_is_told_what_it_would_have_to_know():
 
 @pytest.mark.parametrize("method", ["tasks/result", "tasks/list"])
 async def test_there_are_no_other_methods(method):
-    async with bare(Runtime(quick), WITH_TASKS) as client:
+    async with raw_client(Runtime(quick), WITH_TASKS) as client:
         with pytest.raises(MCPError) as error:
             await client.ask(method, taskId="any")
 
@@ -461,12 +478,12 @@ async def test_there_are_no_other_methods(method):
 async def test_a_task_outlives_the_server_that_began_it(tmp_path):
     store, mill = tmp_path / "calls.db", Mill("required")
     mill.may_end.set()
-    async with bare(Runtime(mill.tool, asking(form()), store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool, asking(form()), store=store), WITH_TASKS) as client:
         done = (await client.call("grind"))["taskId"]
         await client.task(done, "completed")
         waiting, requests = await asked(client)
 
-    async with bare(Runtime(mill.tool, asking(form()), store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool, asking(form()), store=store), WITH_TASKS) as client:
         assert text_of((await client.ask("tasks/get", taskId=done))["result"]) == "ground corn"
         assert (await client.ask("tasks/get", taskId=waiting))["inputRequests"] == requests
         await client.ask("tasks/update", taskId=waiting, inputResponses=dict.fromkeys(requests, accepted(name="Ann")))
@@ -477,38 +494,38 @@ async def test_a_task_outlives_the_server_that_began_it(tmp_path):
 
 async def test_answers_that_came_first_outlive_the_server_as_well(tmp_path):
     several, store = {"mode": "several", "requests": {"first": form(), "second": form()}}, tmp_path / "calls.db"
-    async with bare(Runtime(asking(several), store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(several), store=store), WITH_TASKS) as client:
         task_id, (first, second) = await asked(client)
-        await client.ask("tasks/update", taskId=task_id, inputResponses={second: NO})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={second: DECLINE})
 
-    async with bare(Runtime(asking(several), store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(several), store=store), WITH_TASKS) as client:
         left = await client.ask("tasks/get", taskId=task_id)
-        await client.ask("tasks/update", taskId=task_id, inputResponses={first: YES})
+        await client.ask("tasks/update", taskId=task_id, inputResponses={first: ACCEPT})
         task = await client.task(task_id, "completed")
 
     assert list(left["inputRequests"]) == [first]
-    assert task["result"]["structuredContent"]["heard"] == [{"first": YES, "second": NO}]
+    assert task["result"]["structuredContent"]["heard"] == [{"first": ACCEPT, "second": DECLINE}]
 
 
 async def test_answers_that_come_at_the_same_moment_all_count():
     keys = [str(number) for number in range(8)]
     several = {"mode": "several", "requests": {key: form() for key in keys}}
-    async with bare(Runtime(asking(several)), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(several)), WITH_TASKS) as client:
         task_id, requests = await asked(client)
-        updates = [client.ask("tasks/update", taskId=task_id, inputResponses={key: YES}) for key in requests]
+        updates = [client.ask("tasks/update", taskId=task_id, inputResponses={key: ACCEPT}) for key in requests]
         await asyncio.gather(*updates)
         task = await client.task(task_id, "completed")
 
-    assert task["result"]["structuredContent"]["heard"] == [dict.fromkeys(keys, YES)]
+    assert task["result"]["structuredContent"]["heard"] == [dict.fromkeys(keys, ACCEPT)]
 
 
 @pytest.mark.parametrize("effects", ["read", "write"])
-async def test_a_task_that_was_running_when_the_server_stopped_says_so(tmp_path, effects):
+async def test_a_task_that_ran_when_the_server_stopped_is_failed(tmp_path, effects):
     store = tmp_path / "calls.db"
-    async with bare(Runtime(Mill(effects=effects).tool, store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(Mill(effects=effects).tool, store=store), WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
 
-    async with bare(Runtime(Mill(effects=effects).tool, store=store), WITH_TASKS) as client:
+    async with raw_client(Runtime(Mill(effects=effects).tool, store=store), WITH_TASKS) as client:
         task = await client.ask("tasks/get", taskId=task_id)
 
     assert task["status"] == "cancelled"
@@ -531,7 +548,7 @@ async def main():
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:
-            states = [getattr(await runtime.standing(each), "state", None) for each in ids.values()]
+            states = [getattr(await runtime.status(each), "state", None) for each in ids.values()]
             await asyncio.sleep(0.01)
         print(*ids.values(), flush=True)
         await asyncio.gather(*calls)
@@ -541,7 +558,7 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(60)
-async def test_a_task_whose_process_was_killed_says_so(tmp_path):
+async def test_a_task_whose_process_was_killed_is_failed(tmp_path):
     def here() -> Runtime:
         checks = Mill(effects="write", name="check", verify=lambda arguments, context: "found out")
         return Runtime(Mill().tool, Mill(effects="write", name="write").tool, checks.tool, store=tmp_path / "calls.db")
@@ -550,11 +567,11 @@ async def test_a_task_whose_process_was_killed_says_so(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ids = (await asyncio.to_thread(process.stdout.readline)).split()
-        async with bare(here(), WITH_TASKS) as client:
+        async with raw_client(here(), WITH_TASKS) as client:
             before = [(await client.ask("tasks/get", taskId=each))["status"] for each in ids]
         process.kill()
 
-    async with bare(here(), WITH_TASKS) as client:
+    async with raw_client(here(), WITH_TASKS) as client:
         lost, unknown, checked = [await client.task(each, "failed", "completed") for each in ids]
 
     assert before == ["working"] * 3
@@ -567,15 +584,15 @@ async def test_a_task_whose_process_was_killed_says_so(tmp_path):
 async def test_a_task_says_how_long_it_is_remembered(tmp_path):
     for kept, told in ((None, None), (7 * 86_400.0, 7 * 86_400_000)):
         opening = Store.open(tmp_path / f"{told}.db", retention=Retention(calls=kept))
-        async with opening as store, bare(Runtime(Mill().tool, store=store), WITH_TASKS) as client:
+        async with opening as store, raw_client(Runtime(Mill().tool, store=store), WITH_TASKS) as client:
             assert (await client.call("grind"))["ttlMs"] == told
-    async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(Mill().tool), WITH_TASKS) as client:
         assert (await client.call("grind"))["ttlMs"] == 600_000
 
 
 async def test_without_a_store_tasks_are_remembered_for_less_when_there_are_many(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 4)
-    async with bare(Runtime(Mill().tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(Mill().tool), WITH_TASKS) as client:
         told = [(await client.call("grind"))["ttlMs"] for _ in range(4)]
 
     assert told == [600_000, 600_000, 600_000, 300_000]
@@ -594,9 +611,9 @@ def large(size: int = 60_000) -> Tool[..., Any]:
     return give
 
 
-async def test_without_a_store_a_result_that_nobody_fetches_is_forgotten_in_time():
+async def test_without_a_store_an_unfetched_result_is_deleted_after_its_ttl():
     clock = ManualClock()
-    async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(large(), clock=clock) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("give"))["taskId"]
         before = await runtime.status(task_id)
         await clock.advance(TTL)
@@ -608,7 +625,7 @@ async def test_without_a_store_a_result_that_nobody_fetches_is_forgotten_in_time
 
 async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_its_end():
     clock, mill = ManualClock(), Mill()
-    async with Runtime(mill.tool, clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool, clock=clock) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         await clock.advance(TTL)
         mill.may_end.set()
@@ -620,10 +637,10 @@ async def test_without_a_store_a_task_that_outlives_its_time_is_forgotten_after_
     assert after is None
 
 
-async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(monkeypatch):
+async def test_without_a_store_unfetched_results_have_a_limit_of_bytes(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_BYTES_PER_USER", 100_000)
     clock = ManualClock()
-    async with Runtime(large(), clock=clock) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(large(), clock=clock) as runtime, raw_client(runtime, WITH_TASKS) as client:
         for _ in range(2):
             await client.call("give")
         with pytest.raises(MCPError) as error:
@@ -635,21 +652,21 @@ async def test_without_a_store_results_that_nobody_fetches_take_so_many_bytes(mo
     assert again["resultType"] == "task"
 
 
-async def test_what_was_remembered_before_a_runtime_closed_makes_room_once_its_time_is_up(monkeypatch):
+async def test_tasks_from_before_the_runtime_closed_expire(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.tasks.retention.MAX_RETAINED_TASKS", 1)
     clock = ManualClock()
     server = gateway.mcp.server(Runtime(large(), clock=clock))
-    async with bare(server, WITH_TASKS) as client:
+    async with raw_client(server, WITH_TASKS) as client:
         await client.call("give")
     await clock.advance(TTL)
-    async with bare(server, WITH_TASKS) as client:
+    async with raw_client(server, WITH_TASKS) as client:
         again = await client.call("give")
 
     assert again["resultType"] == "task"
 
 
 async def test_a_result_in_place_of_a_task_is_not_kept():
-    async with Runtime(quick) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(quick) as runtime, raw_client(runtime, WITH_TASKS) as client:
         results = [await client.call("quick") for _ in range(5)]
         kept = await runtime.services.store.database.read("SELECT call_id FROM ledger", {})
 
@@ -657,14 +674,14 @@ async def test_a_result_in_place_of_a_task_is_not_kept():
     assert kept == []
 
 
-async def test_what_is_never_fetched_leaves_nothing_behind_in_the_server():
+async def test_unfetched_tasks_leave_no_state_in_the_server():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
     async with Runtime(asking(several), Mill().tool, quick) as runtime:
         server = gateway.mcp.server(runtime)
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             for _ in range(20):
                 task_id, requests = await asked(client)
-                await client.ask("tasks/update", taskId=task_id, inputResponses={next(iter(requests)): YES})
+                await client.ask("tasks/update", taskId=task_id, inputResponses={next(iter(requests)): ACCEPT})
                 await client.ask("tasks/cancel", taskId=task_id)
             await client.ask("tasks/cancel", taskId=(await client.call("grind"))["taskId"])
             await client.call("quick")
@@ -680,7 +697,7 @@ async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
     mill, must = Mill(), Mill("required", name="must")
     async with Runtime(mill.tool, must.tool) as runtime:
         server = gateway.mcp.server(runtime)
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             made = [await client.call("grind") for _ in range(2)]
             third = asyncio.create_task(client.call("grind"))
             with pytest.raises(MCPError) as error:
@@ -695,10 +712,10 @@ async def test_too_many_tasks_of_one_user_are_no_tasks(monkeypatch):
     assert "Too many tasks" in error.value.message
 
 
-async def test_asking_how_a_task_stands_looks_at_one_row_and_not_at_all(tmp_path):
+async def test_the_status_of_a_task_is_read_from_one_row(tmp_path):
     mill = Mill("required")
     mill.may_end.set()
-    async with Runtime(mill.tool, store=tmp_path / "calls.db") as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool, store=tmp_path / "calls.db") as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         await client.task(task_id, "completed")
         database, read = runtime.services.store.database, runtime.services.store.database.read
@@ -722,24 +739,24 @@ async def test_asking_how_a_task_stands_looks_at_one_row_and_not_at_all(tmp_path
 # Being told
 
 
-async def listen(client: Bare, *task_ids: str, **more: Any) -> dict[str, Any]:
+async def listen(client: RawClient, *task_ids: str, **more: Any) -> dict[str, Any]:
     await client.begin("subscriptions/listen", notifications={"taskIds": list(task_ids), **more})
-    return await client.news("notifications/subscriptions/acknowledged")
+    return await client.next_notification("notifications/subscriptions/acknowledged")
 
 
-async def test_a_client_that_listens_is_told_how_its_tasks_go_on():
+async def test_a_subscribed_client_is_notified_of_its_tasks():
     several = {"mode": "several", "requests": {"first": form(), "second": form()}}
-    async with bare(Runtime(asking(several), Mill().tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(asking(several), Mill().tool), WITH_TASKS) as client:
         task_id, requests = await asked(client)
         agreed = await listen(client, task_id)
-        first = await client.news("notifications/tasks")
+        first = await client.next_notification("notifications/tasks")
         one, other = requests
-        await client.ask("tasks/update", taskId=task_id, inputResponses={one: YES})
-        second = await client.news("notifications/tasks")
-        await client.ask("tasks/update", taskId=task_id, inputResponses={other: YES})
-        ended = await client.news("notifications/tasks")
+        await client.ask("tasks/update", taskId=task_id, inputResponses={one: ACCEPT})
+        second = await client.next_notification("notifications/tasks")
+        await client.ask("tasks/update", taskId=task_id, inputResponses={other: ACCEPT})
+        ended = await client.next_notification("notifications/tasks")
         while ended["status"] == "working":
-            ended = await client.news("notifications/tasks")
+            ended = await client.next_notification("notifications/tasks")
         now = await client.ask("tasks/get", taskId=task_id)
 
     assert agreed["notifications"]["taskIds"] == [task_id]
@@ -756,39 +773,39 @@ async def test_a_client_that_listens_is_told_how_its_tasks_go_on():
 
 async def test_a_client_hears_only_of_the_tasks_that_it_named_and_that_are_its_own():
     mill = Mill("required")
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS, user="ann") as ann:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS, user="ann") as ann:
         mine, unnamed = [(await ann.call("grind", {"what": each}))["taskId"] for each in ("rye", "oats")]
-        async with bare(runtime, WITH_TASKS, user="bob") as bob:
+        async with raw_client(runtime, WITH_TASKS, user="bob") as bob:
             others = (await bob.call("grind"))["taskId"]
             agreed = await listen(ann, mine, others, "no such task", mine)
             mill.may_end.set()
-            told = await ann.news("notifications/tasks")
+            told = await ann.next_notification("notifications/tasks")
             for client, each in ((ann, unnamed), (bob, others)):
                 await client.task(each, "completed")
             await ann.ask("tasks/cancel", taskId=mine)
-            assert ann.told.empty()
+            assert ann.notifications.empty()
 
     assert agreed["notifications"]["taskIds"] == [mine]
     assert (told["taskId"], told["status"], text_of(told["result"])) == (mine, "completed", "ground rye")
 
 
-async def test_a_task_that_ended_before_anybody_listened_is_told_of_once():
+async def test_a_task_that_ended_before_the_subscription_is_notified_once():
     mill = Mill("required")
     mill.may_end.set()
-    async with bare(Runtime(mill.tool), WITH_TASKS) as client:
+    async with raw_client(Runtime(mill.tool), WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         await client.task(task_id, "completed")
         await listen(client, task_id)
-        told = await client.news("notifications/tasks")
+        told = await client.next_notification("notifications/tasks")
         await client.task(task_id, "completed")
-        assert client.told.empty()
+        assert client.notifications.empty()
 
     assert told["status"] == "completed"
 
 
 async def test_a_stream_over_http_tells_of_tasks_as_well():
     mill = Mill()
-    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": NEW}
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": MODERN}
     meta = {f"io.modelcontextprotocol/{key}": value for key, value in _ENVELOPE.items()}
 
     def request(method: str, **params: Any) -> dict[str, Any]:
@@ -810,28 +827,28 @@ async def test_a_stream_over_http_tells_of_tasks_as_well():
 
 
 _ENVELOPE = {
-    "protocolVersion": NEW,
+    "protocolVersion": MODERN,
     "clientInfo": {"name": "bare", "version": "1"},
     "clientCapabilities": WITH_TASKS,
 }
 
 
-async def test_lists_are_told_of_on_the_same_stream():
+async def test_list_changes_are_sent_on_the_same_stream():
     mill = Mill()
-    async with Runtime(mill.tool) as runtime, bare(runtime, WITH_TASKS) as client:
+    async with Runtime(mill.tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         agreed = await listen(client, task_id, toolsListChanged=True)
         await runtime.add(quick)
-        await client.news("notifications/tools/list_changed")
+        await client.next_notification("notifications/tools/list_changed")
         await client.ask("tasks/cancel", taskId=task_id)
-        told = await client.news("notifications/tasks")
+        told = await client.next_notification("notifications/tasks")
 
     assert agreed["notifications"] == {"toolsListChanged": True, "taskIds": [task_id]}
     assert told["status"] == "cancelled"
 
 
-async def test_who_knows_no_tasks_cannot_listen_to_any():
-    async with bare(Runtime(quick), FORM) as client:
+async def test_a_client_without_tasks_cannot_subscribe_to_them():
+    async with raw_client(Runtime(quick), FORMS) as client:
         with pytest.raises(MCPError) as error:
             await client.ask("subscriptions/listen", notifications={"taskIds": []})
 
@@ -839,23 +856,23 @@ async def test_who_knows_no_tasks_cannot_listen_to_any():
 
 
 @pytest.mark.parametrize("ids", ["all", [1], ["x"] * 101, {"a": 1}])
-async def test_what_names_no_tasks_is_refused(ids):
-    async with bare(Runtime(quick), WITH_TASKS) as client:
+async def test_invalid_task_ids_are_refused(ids):
+    async with raw_client(Runtime(quick), WITH_TASKS) as client:
         with pytest.raises(MCPError) as error:
             await client.ask("subscriptions/listen", notifications={"taskIds": ids})
 
     assert error.value.code == -32602
 
 
-async def test_a_stream_that_is_left_costs_nothing_any_more():
+async def test_a_closed_stream_leaves_no_listener():
     mill = Mill()
     async with Runtime(mill.tool) as runtime:
         server = gateway.mcp.server(runtime)
-        async with bare(server, WITH_TASKS) as client:
+        async with raw_client(server, WITH_TASKS) as client:
             task_id = (await client.call("grind"))["taskId"]
             before = runtime.services.listeners.callbacks
             number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": [task_id]})
-            await client.news("notifications/subscriptions/acknowledged")
+            await client.next_notification("notifications/subscriptions/acknowledged")
             assert server.task_handlers.call_watcher._signals
             await client.cancel(number)
             await eventually(
@@ -867,13 +884,13 @@ async def test_a_stream_that_is_left_costs_nothing_any_more():
             await eventually(lambda: not runtime.services.listeners.callbacks)
 
 
-async def test_a_task_that_goes_on_in_another_process_is_told_of_as_well(tmp_path):
+async def test_a_task_that_runs_in_another_process_is_notified_as_well(tmp_path):
     till, store = Till(), tmp_path / "calls.db"
-    async with Runtime(till.tool, store=store) as runtime, bare(runtime, ONLY_TASKS) as client:
+    async with Runtime(till.tool, store=store) as runtime, raw_client(runtime, ONLY_TASKS) as client:
         task_id = (await client.call("pay", {"amount": 5}))["taskId"]
         await listen(client, task_id)
         async with Runtime(store=store) as other:
             await other.reject(task_id)
-        told = await client.news("notifications/tasks")
+        told = await client.next_notification("notifications/tasks")
 
     assert (told["status"], told["result"]["isError"]) == ("completed", True)

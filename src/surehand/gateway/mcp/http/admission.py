@@ -1,7 +1,6 @@
-"""Admission: how many requests, and how many bytes of them, one user or one session may have at the same time.
+"""Admission of HTTP requests: limits how many requests, and how many bytes, a user or a session has in flight.
 
-The bodies of requests are read here, too, because a body that is still arriving takes memory before its request is
-admitted.
+It also reads the bodies, because a body that is still arriving takes memory before its request is admitted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class BodyTooLarge(Exception):
 
 
 class BodyDropped(Exception):
-    """The body took so long to arrive that its memory was given to others of the same user."""
+    """The body arrived so slowly that its memory was needed for other requests of the same user."""
 
 
 class AdmittedRequest:
@@ -186,8 +185,8 @@ def busy_response() -> Response:
 
 
 def find_header(scope: Scope, header_name: bytes) -> bytes | None:
-    """The first header of that name, which is in lower case."""
+    """The first header with this name, which must be in lower case."""
     for name, value in scope["headers"]:
         if name == header_name:
-            return value  # type: ignore[no-any-return]  # as the server has parsed it
+            return value  # type: ignore[no-any-return]  # the ASGI scope is untyped
     return None

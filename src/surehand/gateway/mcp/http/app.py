@@ -41,59 +41,58 @@ def app(
     origins: Iterable[str] = (),
     **options: Any,
 ) -> Starlette:
-    """An ASGI app that serves a runtime. The runtime is started with it, unless it is running.
+    """An ASGI app that serves a runtime. The app starts the runtime, unless it is running.
 
     Args:
-        path: where it is served; all other paths are not found.
+        path: the path of the endpoint; any other path is 404.
         token: the bearer token that every request has to present; or a function, maybe async, from the presented token
             to the user that the request is for, or None if the token is not valid.
-        hosts: names that this server is reached by, besides those of this machine alone; `"*"` for any.
-        origins: sites whose pages may talk to it, as `"https://example.org"`, besides those of this machine.
-        options: those of `server`.
+        hosts: host names of this server, besides those of the loopback interface; `"*"` for any.
+        origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this machine.
+        options: the options of `server`.
     """
     mcp_server = server(runtime, **options)
-    # Hosts, origins and idle sessions are checked here, for every path and for direct calls, too.
+    # Without the SDK's checks of hosts, origins and idle sessions: direct calls, which skip the SDK, need them as well.
     manager = StreamableHTTPSessionManager(mcp_server, session_idle_timeout=None, max_sessions=MAX_SESSIONS)
     mcp_sdk = AuthContextMiddleware(manager.handle_request)
     deadlines = Deadlines(Clock())
     admission = Admission()
-    direct = DirectHttpCalls(mcp_server, admission, deadlines)
-    running = RunningRequests()
+    direct_calls = DirectHttpCalls(mcp_server, admission, deadlines)
+    running_requests = RunningRequests()
 
     def end_session(session_id: str) -> None:
-        direct.end_session(session_id)
+        direct_calls.end_session(session_id)
         mcp_server.notifications.end_session(session_id)
 
     sessions = SessionTable(mcp_sdk, deadlines, end_session)
-    mcp_server.middleware += [running, admission, direct, sessions]
+    mcp_server.middleware += [running_requests, admission, direct_calls, sessions]
     endpoint = McpEndpoint(
         mcp_sdk,
         admission=admission,
         sessions=sessions,
-        direct_calls=direct,
-        running_requests=running,
+        direct_calls=direct_calls,
+        running_requests=running_requests,
         listen_handler=mcp_server.listen_handler,
     )
-    served: ASGIApp = endpoint if token is None else BearerAuthentication(endpoint, token)
+    authenticated: ASGIApp = endpoint if token is None else BearerAuthentication(endpoint, token)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with manager.run():
-            direct.is_running = True
+            direct_calls.is_running = True
             try:
                 yield
             finally:
                 await endpoint.stop()
-                direct.is_running = False
+                direct_calls.is_running = False
                 deadlines.close()
 
-    return _DirectStarlette(
-        HostCheck(_PathRouter(_validate_path(path), served), hosts, origins, _HTTP_METHODS), lifespan
-    )
+    router = _PathRouter(_validate_path(path), authenticated)
+    return _DirectStarlette(HostCheck(router, hosts, origins, _HTTP_METHODS), lifespan)
 
 
 class _DirectStarlette(Starlette):
-    """A Starlette app that goes straight to the one app behind it, unless routes or middleware were added to it."""
+    """A Starlette app that skips Starlette's routing, unless the program has added routes or middleware to it."""
 
     def __init__(self, app: ASGIApp, lifespan: Any) -> None:
         super().__init__(routes=[Mount("/", app)], lifespan=lifespan)
@@ -121,8 +120,8 @@ class _PathRouter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # the server refuses a websocket that no app accepts
-        path = scope["path"].removeprefix(scope.get("root_path", ""))  # it may be mounted in another app
+            return  # uvicorn refuses a websocket that the app does not accept
+        path = scope["path"].removeprefix(scope.get("root_path", ""))  # the app may be mounted in another one
         if path.rstrip("/") != self._path:
             await JSONResponse({"error": "There is nothing here."}, 404)(scope, receive, send)
         elif scope["method"] not in _HTTP_METHODS:
@@ -133,6 +132,7 @@ class _PathRouter:
 
 
 def _validate_path(path: str) -> str:
-    if not path.startswith("/") or any(each in path for each in "?#\0 "):
-        raise DefinitionError(f"path={path!r} is not a path.", fix="begin it with a slash, as in '/mcp'.")
+    if not path.startswith("/") or any(character in path for character in "?#\0 "):
+        problem = f"path must start with a slash and have no query, got {path!r}."
+        raise DefinitionError(problem, fix="write it as '/mcp'.")
     return path.rstrip("/")

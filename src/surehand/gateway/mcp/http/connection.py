@@ -1,9 +1,9 @@
-"""Connections of clients: how long each may take, how much it may send, and how many there may be.
+"""The connection of one HTTP client: its deadlines, and the limits of what it may send.
 
 uvicorn and httptools parse HTTP, but uvicorn waits without end for a request that arrives a byte at a time and for a
 client that does not read its response, and httptools has no limit for the size of a head. `ClientConnection` is the
-protocol object that the event loop sees. It hands every event on to uvicorn's own protocol object and adds the limits.
-How far a request has come it hears from `requests.RequestMonitor`, the outermost ASGI app.
+protocol object that the event loop sees. It passes every event to uvicorn's own protocol object and adds the limits.
+`request_monitor.RequestMonitor`, the outermost ASGI app, reports to it how far each request has come.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import Any, cast
 from weakref import ReferenceType, ref
 
-from surehand.core.clock import Deadline, Deadlines
+from surehand.core.clock import Deadline
+from surehand.gateway.mcp.http.connection_table import ConnectionTable
 
 MAX_BYTES_PARSED_AT_ONCE = 8 << 10
 """Bytes that are parsed in one turn of the event loop. All requests that they contain are queued by uvicorn."""
@@ -28,7 +28,7 @@ MAX_CHUNK_FRAMING_BYTES = 256 << 10
 """Bytes of a chunked body that are not its content: sizes and extensions of chunks, and trailers."""
 _HEAD_END = b"\r\n\r\n"
 _HEAD_TAIL_BYTES = len(b"chunked") - 1
-"""Bytes of a head that are remembered, so that what arrives in two parts is found."""
+"""Bytes of a head that are remembered, so that a word that arrives in two parts is found."""
 
 _current_connection: ContextVar[ReferenceType[ClientConnection] | None] = ContextVar("current_connection", default=None)
 """The connection that the running request arrived on. A weak reference: a cancelled timer of the event loop keeps the
@@ -41,31 +41,8 @@ def current_connection() -> ClientConnection | None:
     return None if reference is None else reference()
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What one client may take, in seconds, bytes and numbers."""
-
-    head_timeout: float = 10.0
-    """Seconds for the head of a request from its first byte, and for the first request from the connection."""
-    body_timeout: float = 60.0
-    """Seconds for the body of a request."""
-    write_timeout: float = 60.0
-    """Seconds in which the client has to read something of a response that is waiting for it."""
-    linger_timeout: float = 2.0
-    """Seconds in which the rest of a refused body is read and dropped. A sender whose connection is closed while it
-    sends does not see the response."""
-    keep_alive_timeout: float = 30.0
-    """Seconds between two requests on one connection."""
-    max_connections: int = 512
-    """Connections at the same time. Beyond it, idle ones are closed to make room."""
-    max_head_bytes: int = 64 << 10
-    """Bytes of the head of a request."""
-    stop_timeout: float = 1.0
-    """Seconds for running requests to be answered when the server stops."""
-
-
 class ConnectionPhase(Enum):
-    """What a connection is doing."""
+    """The phase of the request that a connection is receiving or answering."""
 
     HEAD = auto()
     """No request runs: the next one is awaited, or its head is arriving."""
@@ -75,62 +52,6 @@ class ConnectionPhase(Enum):
     """A request runs, and its body has not all been received."""
     RESPONSE = auto()
     """A request was received as a whole, and is being answered."""
-
-
-class ConnectionTable:
-    """All open connections. Beyond the limit, the client with the most connections loses its longest idle one."""
-
-    def __init__(self, limits: ConnectionLimits, deadlines: Deadlines) -> None:
-        self.limits = limits
-        self.deadlines = deadlines
-        self.is_stopping = False
-        """Whether requests are cancelled when their connection is lost."""
-        self._connections_by_client: dict[str, dict[ClientConnection, None]] = {}
-        """The connections of each client, the one that has been unused for longest first."""
-        self._count = 0
-
-    def add(self, connection: ClientConnection) -> bool:
-        """Register a connection. False if there is no room for it, because all others are busy."""
-        self._connections_by_client.setdefault(connection.client_address, {})[connection] = None
-        self._count += 1
-        if self._count <= self.limits.max_connections:
-            return True
-        idle = self._longest_idle(connection)
-        if idle is None:
-            return False
-        self.remove(idle)
-        idle.abort()
-        return True
-
-    def _longest_idle(self, newcomer: ClientConnection) -> ClientConnection | None:
-        for connections in sorted(self._connections_by_client.values(), key=len, reverse=True):
-            for each in connections:
-                if each.is_idle and each is not newcomer:
-                    return each
-        return None
-
-    def mark_used(self, connection: ClientConnection) -> None:
-        """The connection has just been used, so it is the last of its client to be closed."""
-        connections = self._connections_by_client.get(connection.client_address, {})
-        if connection in connections:
-            del connections[connection]
-            connections[connection] = None
-
-    def remove(self, connection: ClientConnection) -> None:
-        """Forget a connection; do nothing if it is not registered."""
-        connections = self._connections_by_client.get(connection.client_address, {})
-        if connection in connections:
-            del connections[connection]
-            self._count -= 1
-            if not connections:
-                del self._connections_by_client[connection.client_address]
-
-    def abort_all(self) -> None:
-        """Close every connection and cancel what runs for it."""
-        self.is_stopping = True
-        for connections in list(self._connections_by_client.values()):
-            for each in list(connections):
-                each.abort()
 
 
 class ClientConnection(asyncio.Protocol):
@@ -145,7 +66,7 @@ class ClientConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.client_address = ""
-        """The client's address. An IPv6 client is told by its network: it has any number of addresses."""
+        """The client's address; for IPv6 its /64 network, in which one client has any number of addresses."""
         # Requests start in this context, so none sees the context variables of another one or of the server.
         self.context = copy_context()
         self.context.run(_current_connection.set, ref(self))
@@ -157,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         """The last bytes of the head that were parsed."""
         self._may_be_chunked = False
         self._parsed_with_head = b""
-        """What was parsed in one turn with the end of the head: the body, or the beginning of it."""
+        """The bytes that were parsed in the same turn as the end of the head: the body, or its beginning."""
         self._body_bytes_left: int | None = None
         """Bytes of the body that were not parsed yet; None if it is chunked."""
         self._chunk_framing_bytes = 0

@@ -1,7 +1,8 @@
 """Direct calls over HTTP: `tools/call` requests that need nothing from the MCP SDK, answered without it.
 
-`gateway.mcp.direct_call` says which calls these are and what that saves. This file has what is HTTP about them: the
-headers, the session, and the reply.
+`gateway.mcp.direct_calls` says which calls these are and what time that saves. This file has the part that is specific
+to HTTP: the headers, the session, and the reply. A request with any irregular header or metadata goes to the SDK, which
+answers what is wrong with it.
 """
 
 from __future__ import annotations
@@ -48,16 +49,181 @@ if TYPE_CHECKING:
     from surehand.gateway.mcp.served_runtime import ServedTool
 
 MAX_CACHED_METADATA_BYTES = 4096
-"""Bytes of a client's metadata whose validation is remembered: it sends the same with each request."""
+"""Bytes of the largest metadata whose validation is cached. A client sends the same metadata with each request."""
+MAX_CACHED_SCHEMAS = 10_000
+_CALL_SCOPE_KEY = "surehand.direct_call"
 _VERSION_HEADER = MCP_PROTOCOL_VERSION_HEADER.encode()
 _METHOD_HEADER = MCP_METHOD_HEADER.encode()
 _NAME_HEADER = MCP_NAME_HEADER.encode()
 _PARAM_HEADER_PREFIX = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
-_MODERN_VERSIONS = {each.encode() for each in MODERN_PROTOCOL_VERSIONS}
+_MODERN_VERSIONS = {version.encode() for version in MODERN_PROTOCOL_VERSIONS}
 _TOOLS_CALL_HEADER = TOOLS_CALL_METHOD.encode()
 _MESSAGE_KEYS = {"jsonrpc", "id", "method", "params"}
 _PLAIN_HEADER_TEXT = re.compile(r"[0-9A-Za-z_./-]+")
+
+
+class SdkHandover(NamedTuple):
+    """A request that the MCP SDK has to answer, and the `send` for its response."""
+
+    scope: Scope
+    send: Send
+
+
+class DirectHttpCalls:
+    """Answers calls that do not need the MCP SDK."""
+
+    def __init__(self, server: RuntimeServer, admission: Admission, deadlines: Deadlines) -> None:
+        self._server = server
+        self._admission = admission
+        self._deadlines = deadlines
+        self.is_running = False
+        """Whether the app serves requests. Before the SDK's server has started, every request has to go to the SDK."""
+        self._calls_in_sessions: dict[tuple[str, RequestId], tuple[RequestId, HttpReply]] = {}
+        """Running calls by session and request id."""
+        self._calls_without_session: dict[HttpReply, RequestId] = {}
+        self._header_parameters_by_tool: dict[str, tuple[Any, bool]] = {}
+
+    async def answer(self, message: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a request of the modern protocol. False if the MCP SDK has to answer it."""
+        direct_calls = self._server.direct_calls if self.is_running else None
+        if direct_calls is None or not is_regular_call(message, scope):
+            return False
+        user = scope_user(scope)
+        served_tool = direct_calls.find_direct_tool(message["params"], user, is_modern=True)
+        if served_tool is None or self._has_header_parameters(served_tool):
+            return False
+        reply = HttpReply(receive, send, self._deadlines)
+        self._calls_without_session[reply] = message["id"]
+        try:
+            await reply.send_result_of(_run_call(direct_calls, message, served_tool, user))
+        finally:
+            del self._calls_without_session[reply]
+        return True
+
+    def _has_header_parameters(self, served_tool: ServedTool) -> bool:
+        """Whether a tool has header parameters; cached as long as its schema is the same object."""
+        name = served_tool.entry["name"]
+        schema = served_tool.entry["inputSchema"]
+        cached = self._header_parameters_by_tool.get(name)
+        if cached is not None and cached[0] is schema:
+            return cached[1]
+        if len(self._header_parameters_by_tool) >= MAX_CACHED_SCHEMAS:
+            self._header_parameters_by_tool.clear()
+        has_parameters = has_header_parameters(schema)
+        self._header_parameters_by_tool[name] = schema, has_parameters
+        return has_parameters
+
+    async def answer_in_session(
+        self,
+        message: JSONRPCRequest,
+        session: HttpSession,
+        sessions: SessionTable,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> SdkHandover | None:
+        """Answer a request of a session. Returns a handover if the MCP SDK has to answer it, or to ask the client."""
+        is_call = message.method == TOOLS_CALL_METHOD and bool(session.protocol_version)
+        direct_calls = self._server.direct_calls if is_call else None
+        if direct_calls is None:
+            return SdkHandover(scope, send)
+        user = scope_user(scope)
+        served_tool = direct_calls.find_direct_tool(message.params or {}, user, is_modern=False)
+        has_room = self._admission.has_room_in_session(session.id)
+        if served_tool is None or not has_room or regular_headers(scope) is None:
+            return SdkHandover(scope, send)
+        key = session.id, coerce_request_id(message.id)
+        reply = HttpReply(receive, send, self._deadlines, session_id=session.id)
+        call = _CallInSession(direct_calls, served_tool, message, session.protocol_version or "", user)
+        self._calls_in_sessions[key] = message.id, reply
+        try:
+            with sessions.in_use(session), self._admission.count_in_session(session.id):
+                is_answered = await reply.send_result_of(call.run())
+        finally:
+            del self._calls_in_sessions[key]
+        return None if is_answered else SdkHandover({**scope, _CALL_SCOPE_KEY: call}, reply.send_more)
+
+    def cancel(self, request_id: Any, session_id: str) -> None:
+        """Cancel a call of a session, as its client has asked with `notifications/cancelled`."""
+        valid_id = as_request_id(request_id)
+        call = None if valid_id is None else self._calls_in_sessions.get((session_id, coerce_request_id(valid_id)))
+        if call is not None:
+            sent_id, reply = call
+            reply.end(encode_error_message(sent_id, ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")))
+
+    def end_session(self, session_id: str) -> None:
+        """End every call of a session."""
+        calls = [call for (call_session, _), call in self._calls_in_sessions.items() if call_session == session_id]
+        for request_id, reply in calls:
+            reply.end(encode_error_message(request_id, SESSION_ENDED)._replace(status=500))
+
+    def end_all(self) -> None:
+        """End every call, because the server stops."""
+        for request_id, reply in list(self._calls_in_sessions.values()):
+            reply.end(encode_error_message(request_id, SERVER_STOPPED)._replace(status=200))
+        for reply, request_id in list(self._calls_without_session.items()):
+            reply.end(encode_error_message(request_id, SERVER_STOPPED))
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP SDK's server that asks about a pending direct call, instead of calling again."""
+        scope = getattr(ctx.request, "scope", None) or {}
+        call: _CallInSession | None = scope.get(_CALL_SCOPE_KEY) if ctx.method == TOOLS_CALL_METHOD else None
+        if call is None or call.pending_outcome is None:
+            return await call_next(ctx)
+        return await call.direct_calls.ask_in_request(ctx, call.pending_outcome, call.served_tool, call.params)
+
+
+async def _run_call(
+    direct_calls: DirectCalls, message: dict[str, Any], served_tool: ServedTool, user: str | None
+) -> EncodedMessage:
+    request_id = message["id"]
+    params = message["params"]
+    try:
+        outcome = await direct_calls.call(served_tool, params, user)
+        if isinstance(outcome, Pending):
+            result = await direct_calls.pending_result(outcome, served_tool, params, user)
+        else:
+            result = direct_calls.render_result(outcome, served_tool, params["_meta"][PROTOCOL_VERSION_META_KEY])
+        return EncodedMessage(encode_result(request_id, result))
+    except Exception as error:  # noqa: BLE001 - `error_data` logs unexpected exceptions
+        return encode_error_message(request_id, direct_calls.error_data(error))
+
+
+class _CallInSession:
+    """One call of a session."""
+
+    def __init__(
+        self,
+        direct_calls: DirectCalls,
+        served_tool: ServedTool,
+        message: JSONRPCRequest,
+        protocol_version: str,
+        user: str | None,
+    ) -> None:
+        self.direct_calls = direct_calls
+        self.served_tool = served_tool
+        self.params = message.params or {}
+        self._request_id = message.id
+        self._protocol_version = protocol_version
+        self._user = user
+        self.pending_outcome: Outcome | None = None
+        """The outcome, if the call is pending."""
+
+    async def run(self) -> EncodedMessage | None:
+        """Run the call. Returns None if it is pending, so that the client has to be asked first."""
+        try:
+            outcome = await self.direct_calls.call(self.served_tool, self.params, self._user)
+            if isinstance(outcome, Pending):
+                self.pending_outcome = outcome
+                return None
+            result = self.direct_calls.render_result(outcome, self.served_tool, self._protocol_version)
+            return EncodedMessage(encode_result(self._request_id, result))
+        except Exception as error:  # noqa: BLE001 - `error_data` logs unexpected exceptions
+            return encode_error_message(self._request_id, self.direct_calls.error_data(error))._replace(status=200)
+
+
+# Regular headers and metadata
 
 
 def regular_headers(scope: Scope) -> dict[bytes, bytes] | None:
@@ -74,15 +240,15 @@ def _accepts_any_response(accept: bytes) -> bool:
 
 
 def is_regular_call(message: dict[str, Any], scope: Scope) -> bool:
-    """Whether a message is a call in the protocol without sessions whose headers agree with its body."""
+    """Whether a message is a modern `tools/call` request whose headers agree with its body."""
     headers = regular_headers(scope)
     if headers is None or headers.get(_METHOD_HEADER) != _TOOLS_CALL_HEADER or _SESSION_ID_HEADER in headers:
         return False
     if b"\n" + _PARAM_HEADER_PREFIX in b"\n".join(headers):
         return False
-    return (
-        _is_tools_call(message) and _headers_agree(message, headers) and _is_valid_metadata(message["params"]["_meta"])
-    )
+    if not _is_tools_call(message) or not _headers_agree(message, headers):
+        return False
+    return _is_valid_metadata(message["params"]["_meta"])
 
 
 def _is_tools_call(message: dict[str, Any]) -> bool:
@@ -92,7 +258,7 @@ def _is_tools_call(message: dict[str, Any]) -> bool:
 
 
 def _headers_agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the headers name the same version and tool as the body, verbatim or encoded as the SDK knows it."""
+    """Whether the headers name the same version and tool as the body, verbatim or in the encoding of MCP."""
     params = message["params"]
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is dict and CLIENT_CAPABILITIES_META_KEY in meta:
@@ -109,7 +275,7 @@ def _headers_agree(message: dict[str, Any], headers: Mapping[bytes, bytes]) -> b
 
 
 def _as_header(text: Any) -> bytes:
-    """A text as it stands in a header without encoding; otherwise bytes that are in no header."""
+    """A text as it is in a header if it needs no encoding; otherwise bytes that no header has."""
     return text.encode() if type(text) is str and _PLAIN_HEADER_TEXT.fullmatch(text) else b"\0"
 
 
@@ -132,166 +298,5 @@ def _is_valid_encoded_metadata(encoded: bytes) -> bool:
 
 
 def has_header_parameters(schema: Any) -> bool:
-    """Whether a tool wants some of its arguments repeated in headers."""
+    """Whether a tool's schema asks for arguments to be repeated in `Mcp-Param-*` headers."""
     return X_MCP_HEADER_KEY.encode() in to_json(schema, fallback=str)
-
-
-_CALL_SCOPE_KEY = "surehand.direct_call"
-MAX_CACHED_SCHEMAS = 10_000
-
-
-class SdkHandover(NamedTuple):
-    """What the MCP SDK has to go on with, and how it sends its response."""
-
-    scope: Scope
-    send: Send
-
-
-class DirectHttpCalls:
-    """Answers calls that do not need the MCP SDK."""
-
-    def __init__(self, server: RuntimeServer, admission: Admission, deadlines: Deadlines) -> None:
-        self._server = server
-        self._admission = admission
-        self._deadlines = deadlines
-        self.is_running = False
-        """Whether the app serves requests: the MCP SDK must not be passed by before its server has started."""
-        self._calls_in_sessions: dict[tuple[str, RequestId], tuple[RequestId, HttpReply]] = {}
-        """Running calls by session and request id."""
-        self._calls_without_session: dict[HttpReply, RequestId] = {}
-        self._header_parameters_by_tool: dict[str, tuple[Any, bool]] = {}
-
-    async def answer(self, message: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer a request of the protocol without sessions. False if it has to go through the MCP SDK."""
-        calls = self._server.direct_calls if self.is_running else None
-        if calls is None or not is_regular_call(message, scope):
-            return False
-        user = scope_user(scope)
-        offered = calls.find_direct_tool(message["params"], user, is_modern=True)
-        if offered is None or self._has_header_parameters(offered):
-            return False
-        reply = HttpReply(receive, send, self._deadlines)
-        self._calls_without_session[reply] = message["id"]
-        try:
-            await reply.send_result_of(_run_call(calls, message, offered, user))
-        finally:
-            del self._calls_without_session[reply]
-        return True
-
-    def _has_header_parameters(self, served_tool: ServedTool) -> bool:
-        """Remembered by tool as long as its schema is the same object."""
-        name = served_tool.entry["name"]
-        schema = served_tool.entry["inputSchema"]
-        known = self._header_parameters_by_tool.get(name)
-        if known is None or known[0] is not schema:
-            if len(self._header_parameters_by_tool) >= MAX_CACHED_SCHEMAS:
-                self._header_parameters_by_tool.clear()
-            known = self._header_parameters_by_tool[name] = schema, has_header_parameters(schema)
-        return known[1]
-
-    async def answer_in_session(
-        self,
-        message: JSONRPCRequest,
-        session: HttpSession,
-        sessions: SessionTable,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> SdkHandover | None:
-        """Answer a request of a session. What is returned is for the MCP SDK to do: all of it, or to ask the client."""
-        calls = self._server.direct_calls if message.method == TOOLS_CALL_METHOD and session.protocol_version else None
-        user = scope_user(scope)
-        offered = None if calls is None else calls.find_direct_tool(message.params or {}, user, is_modern=False)
-        has_room = self._admission.has_room_in_session(session.id)
-        if calls is None or offered is None or not has_room or regular_headers(scope) is None:
-            return SdkHandover(scope, send)
-        key = session.id, coerce_request_id(message.id)
-        reply = HttpReply(receive, send, self._deadlines, session_id=session.id)
-        call = _CallInSession(calls, offered, message, session.protocol_version or "", user)
-        self._calls_in_sessions[key] = message.id, reply
-        try:
-            with sessions.in_use(session), self._admission.count_in_session(session.id):
-                is_answered = await reply.send_result_of(call.run())
-        finally:
-            del self._calls_in_sessions[key]
-        return None if is_answered else SdkHandover({**scope, _CALL_SCOPE_KEY: call}, reply.send_more)
-
-    def cancel(self, request_id: Any, session_id: str) -> None:
-        """Cancel a call of a session for its client."""
-        known = as_request_id(request_id)
-        found = None if known is None else self._calls_in_sessions.get((session_id, coerce_request_id(known)))
-        if found is not None:
-            sent_id, reply = found
-            reply.end(encode_error_message(sent_id, ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")))
-
-    def end_session(self, session_id: str) -> None:
-        """End every call of a session."""
-        for request_id, reply in [found for (each, _), found in self._calls_in_sessions.items() if each == session_id]:
-            reply.end(encode_error_message(request_id, SESSION_ENDED)._replace(status=500))
-
-    def end_all(self) -> None:
-        """End every call: the server stops."""
-        for request_id, reply in list(self._calls_in_sessions.values()):
-            reply.end(encode_error_message(request_id, SERVER_STOPPED)._replace(status=200))
-        for reply, request_id in list(self._calls_without_session.items()):
-            reply.end(encode_error_message(request_id, SERVER_STOPPED))
-
-    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP SDK's server: a call that was made and is pending is not made again, but asked."""
-        scope = getattr(ctx.request, "scope", None) or {}
-        call: _CallInSession | None = scope.get(_CALL_SCOPE_KEY) if ctx.method == TOOLS_CALL_METHOD else None
-        if call is None or call.pending_outcome is None:
-            return await call_next(ctx)
-        return await call.direct_calls.ask_in_request(ctx, call.pending_outcome, call.served_tool, call.params)
-
-
-async def _run_call(
-    direct_calls: DirectCalls, message: dict[str, Any], served_tool: ServedTool, user: str | None
-) -> EncodedMessage:
-    request_id = message["id"]
-    params = message["params"]
-    try:
-        outcome = await direct_calls.call(served_tool, params, user)
-        if isinstance(outcome, Pending):
-            result = await direct_calls.pending_result(outcome, served_tool, params, user)
-        else:
-            result = direct_calls.render_result(outcome, served_tool, params["_meta"][PROTOCOL_VERSION_META_KEY])
-        return EncodedMessage(encode_result(request_id, result))
-    except Exception as error:  # noqa: BLE001 - `error_data` logs what the client is not told
-        return encode_error_message(request_id, direct_calls.error_data(error))
-
-
-class _CallInSession:
-    """One call of a session."""
-
-    def __init__(
-        self,
-        direct_calls: DirectCalls,
-        served_tool: ServedTool,
-        message: JSONRPCRequest,
-        protocol_version: str,
-        user: str | None,
-    ) -> None:
-        self.direct_calls = direct_calls
-        self.served_tool = served_tool
-        self.params = message.params or {}
-        self._request_id = message.id
-        self._protocol_version = protocol_version
-        self._user = user
-        self.pending_outcome: Outcome | None = None
-        """The outcome, if the call waits for input."""
-
-    async def run(self) -> EncodedMessage | None:
-        """The response; None if the client has to be asked first."""
-        try:
-            outcome = await self.direct_calls.call(self.served_tool, self.params, self._user)
-            if isinstance(outcome, Pending):
-                self.pending_outcome = outcome
-                return None
-            return EncodedMessage(
-                encode_result(
-                    self._request_id, self.direct_calls.render_result(outcome, self.served_tool, self._protocol_version)
-                )
-            )
-        except Exception as error:  # noqa: BLE001 - as above
-            return encode_error_message(self._request_id, self.direct_calls.error_data(error))._replace(status=200)

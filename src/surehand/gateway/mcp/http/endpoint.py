@@ -1,4 +1,4 @@
-"""The endpoint: checks what each request says, and has it answered directly or by the MCP SDK."""
+"""The endpoint of the ASGI app: validates each request, and has it answered directly or by the MCP SDK."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ class McpEndpoint:
         listen_handler: ListenHandler,
     ) -> None:
         self._mcp_sdk = mcp_sdk
-        """The MCP SDK."""
         self._admission = admission
         self._sessions = sessions
         self._direct_calls = direct_calls
@@ -88,18 +87,17 @@ class McpEndpoint:
         if scope["method"] != "POST":
             answer = self._delete_session if scope["method"] == "DELETE" else self._open_stream
             await answer(_without_last_event_id(scope), _replay_body(b"", receive), send)
-        elif (admitted := self._admission.admit(scope, body)) is None:
+            return
+        admitted = self._admission.admit(scope, body)
+        if admitted is None:
             await busy_response()(scope, receive, send)
-        else:
-            with admitted:
-                answer_message = (
-                    self._answer_handshake
-                    if find_header(scope, _VERSION_HEADER) in _HANDSHAKE_VERSIONS
-                    else self._answer_modern
-                )
-                await answer_message(body, scope, receive, send)
+            return
+        is_handshake = find_header(scope, _VERSION_HEADER) in _HANDSHAKE_VERSIONS
+        answer_message = self._answer_handshake if is_handshake else self._answer_modern
+        with admitted:
+            await answer_message(body, scope, receive, send)
 
-    # The protocol without sessions
+    # The modern protocol
 
     async def _answer_modern(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         value = parse_frame(body, CLIENT_MESSAGE_LIMITS)
@@ -107,15 +105,16 @@ class McpEndpoint:
             await _refuse(value, scope, receive, send)
         elif not await self._direct_calls.answer(value, scope, receive, send):
             message = message_from_dict(value)
-            problem = (
-                message if isinstance(message, MalformedMessage) else _task_name_mismatch(message, Headers(scope=scope))
-            )
+            if isinstance(message, MalformedMessage):
+                problem: MalformedMessage | None = message
+            else:
+                problem = _task_name_mismatch(message, Headers(scope=scope))
             if problem is not None:
                 await _refuse(problem, scope, receive, send)
             else:
                 await self._mcp_sdk(scope, _replay_body(body, receive), send)
 
-    # The protocol with a handshake
+    # The handshake protocol
 
     async def _answer_handshake(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         # The SDK would answer with the text of its validation errors, and lose the first of two requests with one id.
@@ -129,7 +128,7 @@ class McpEndpoint:
             await self._sessions.open(scope, receive, send)
             return
         request_id = coerce_request_id(message.id) if isinstance(message, JSONRPCRequest) else object()
-        key = scope_user(scope), session_id, request_id  # with the user, for the session may be another user's
+        key = scope_user(scope), session_id, request_id  # with the user: the session may belong to another user
         if self._sessions.is_ending(session_id):
             await _error_response(None, INVALID_REQUEST, "Session not found", 404)(scope, receive, send)
         elif isinstance(message, JSONRPCRequest) and key in self._in_flight:
@@ -150,16 +149,18 @@ class McpEndpoint:
             await self._mcp_sdk(scope, receive, send)
             return
         if isinstance(message, JSONRPCRequest):
-            rest = await self._direct_calls.answer_in_session(message, session, self._sessions, scope, receive, send)
-            if rest is not None:
-                await self._sessions.serve(session, rest.scope, receive, rest.send)
+            handover = await self._direct_calls.answer_in_session(
+                message, session, self._sessions, scope, receive, send
+            )
+            if handover is not None:
+                await self._sessions.serve(session, handover.scope, receive, handover.send)
             return
         if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED_METHOD:
             self._direct_calls.cancel((message.params or {}).get("requestId"), session_id)
         await self._sessions.serve(session, scope, receive, send)
 
     async def _open_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`GET`: the stream of notifications of a session."""
+        """Serve `GET`: the notification stream of a session."""
         session = self._find_session(scope)
         if session is None:
             await self._mcp_sdk(scope, receive, send)
@@ -167,7 +168,7 @@ class McpEndpoint:
             await self._sessions.serve(session, scope, receive, send)
 
     async def _delete_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`DELETE`: end a session, once all messages that are in flight in it were delivered or answered."""
+        """Serve `DELETE`: end a session after all its messages in flight were delivered or answered."""
         session = self._find_session(scope)
         if session is None:
             await self._mcp_sdk(scope, receive, send)
@@ -175,10 +176,11 @@ class McpEndpoint:
         session.is_ending = True
         session_id = session.id
 
-        def is_quiet() -> bool:  # again and again: a direct call may turn into a question that the SDK puts
+        def is_quiet() -> bool:
+            # In every round: a direct call may become a request of the SDK that asks the client.
             self._direct_calls.end_session(session_id)
             self._running_requests.end_session(session_id)
-            return not any(each == session_id for _, each, _ in self._in_flight)
+            return not any(message_session == session_id for _, message_session, _ in self._in_flight)
 
         await _wait_until(is_quiet)
         await self._sessions.delete(session, scope, receive, send)
@@ -188,7 +190,7 @@ class McpEndpoint:
         return None if session_id is None else self._sessions.find(session_id, scope)
 
     async def stop(self) -> None:
-        """End all that runs, and then the sessions through which the responses go."""
+        """End all requests, and then the sessions, through which their responses are sent."""
 
         def is_quiet() -> bool:
             self._listen_handler.close()
@@ -207,12 +209,12 @@ async def _wait_until(is_true: Callable[[], bool]) -> None:
 
 
 def _without_last_event_id(scope: Scope) -> Scope:
-    """Streams are not stored, so none can be resumed. The SDK would send no response at all."""
+    """The scope without `Last-Event-ID`: streams are not stored, and the SDK would not answer a request to resume."""
     return {**scope, "headers": [each for each in scope["headers"] if each[0] != _LAST_EVENT_ID_HEADER]}
 
 
 def _task_name_mismatch(message: JsonRpcMessage, headers: Headers) -> MalformedMessage | None:
-    """The problem with a request about a task whose header names another one: the SDK does not compare these."""
+    """The problem with a request about a task whose header names another task, which the SDK does not check."""
     if not isinstance(message, JSONRPCRequest) or message.method not in _TASK_METHODS:
         return None
     task_id: Any = (message.params or {}).get("taskId")

@@ -1,4 +1,4 @@
-"""Host check: which names this server answers to, and which web pages may talk to it.
+"""The check of `Host` and `Origin` headers: which names this server has, and which web pages may send requests.
 
 An attacker's page can make its own name resolve to this machine (DNS rebinding). The `Host` header of its requests
 still has that name.
@@ -63,39 +63,41 @@ class HostCheck:
             await (self._cors_app if origins else self._app)(scope, receive, send)
 
     def _is_known_host(self, host: str) -> bool:
-        # A name without a port stands for any port: behind a forwarded port ours is not the one that was asked for, and
-        # a browser cannot be made to send another name than the page's.
-        found = _HOST_PATTERN.fullmatch(host)
-        return found is not None and bool({WILDCARD, host, found["name"]} & self._hosts)
+        # A configured name without a port allows any port: behind port forwarding the client's port is not ours, and a
+        # web page cannot make its browser send another host name.
+        match = _HOST_PATTERN.fullmatch(host)
+        return match is not None and bool({WILDCARD, host, match["name"]} & self._hosts)
 
     def _is_known_origin(self, origin: str) -> bool:
         if {WILDCARD, origin} & self._origins:
             return True
         scheme, _, host = origin.partition("://")
-        found = _HOST_PATTERN.fullmatch(host)
-        return scheme in ("http", "https") and found is not None and found["name"] in LOOPBACK_HOSTS
+        match = _HOST_PATTERN.fullmatch(host)
+        return scheme in ("http", "https") and match is not None and match["name"] in LOOPBACK_HOSTS
 
 
 def _with_cors(app: ASGIApp, methods: Iterable[str]) -> ASGIApp:
-    """The app for pages of browsers, which may send any header. The origin has been checked already."""
+    """The app for requests of web pages, which may send any header. Their origin has been checked before."""
     return CORSMiddleware(
         app,
         allow_origin_regex=".*",
         allow_methods=[*methods],
-        allow_headers=["*"],  # headers with arguments of tools have any name
+        allow_headers=["*"],  # `Mcp-Param-*` headers have any name
         allow_private_network=True,
         expose_headers=_EXPOSED_HEADERS,
     )
 
 
 def _escape_for_log(values: list[bytes]) -> str:
-    """Headers of a stranger for the log, without line breaks and control characters."""
+    """Header values for the log, without line breaks and control characters."""
     return ascii(b", ".join(values).decode("latin-1")[:MAX_LOGGED_LENGTH])
 
 
 def _as_list(values: Iterable[str], option: str) -> list[str]:
     if isinstance(values, str):
-        raise DefinitionError(f"{option}={values!r} is a string.", fix=f"give a list: {option}=[{values!r}].")
+        raise DefinitionError(
+            f"{option} must be a list of strings, got {values!r}.", fix=f"give a list: {option}=[{values!r}]."
+        )
     return list(values)
 
 
@@ -103,9 +105,8 @@ def _validate_entry(entry: str, option: str) -> str:
     text = entry.lower()
     parts = urlsplit(text) if option == "origins" else None
     bare = text if parts is None else text.removeprefix(f"{parts.scheme}://")
-    if text != WILDCARD and not (
-        _HOST_PATTERN.fullmatch(bare) and (parts is None or parts.scheme in ("http", "https"))
-    ):
+    has_valid_scheme = parts is None or parts.scheme in ("http", "https")
+    if text != WILDCARD and not (has_valid_scheme and _HOST_PATTERN.fullmatch(bare)):
         example = "https://example.org" if option == "origins" else "example.org or example.org:8443"
         raise DefinitionError(f"{option} has {entry!r}, which is malformed.", fix=f"write it as {example}.")
     return text

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from surehand.core.clock import Deadlines
 
 WATCH_DELAY_SECONDS = 0.05
-"""For so long nothing watches whether the client is still connected: most calls are over by then."""
+"""Seconds before a task watches whether the client is still connected: most calls have ended by then."""
 PING_INTERVAL_SECONDS = 15.0
-"""After so long a comment is sent, so that no proxy takes the connection for dead."""
+"""Seconds between comments in an event stream, which keep proxies from closing an idle connection."""
 _JSON_HEADERS = [(b"content-type", b"application/json")]
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
@@ -43,7 +43,7 @@ def encode_error_message(request_id: RequestId, error: ErrorData) -> EncodedMess
 
 
 class HttpReply:
-    """The reply to a request of the protocol without sessions, or to a request in a session.
+    """The reply to a modern request, or to a request in a session of the handshake protocol.
 
     In a session a request runs on if its client disconnects, and its response is always an event stream.
     """
@@ -56,7 +56,7 @@ class HttpReply:
         self._headers = [] if session_id is None else [(MCP_SESSION_ID_HEADER.encode(), session_id.encode("latin-1"))]
         self._task: asyncio.Task[Any] | None = None
         self._watchers: list[asyncio.Task[None]] = []
-        # Some clients of the protocol with a handshake do not accept a JSON body while they are closing.
+        # Some clients of the handshake protocol do not accept a JSON body while they are closing.
         self._is_stream = session_id is not None
         self._has_started = False
         self._final_message: EncodedMessage | None = None

@@ -1,4 +1,7 @@
-"""Requests between uvicorn and the app: ambiguous ones are refused, and connections learn how far theirs have come."""
+"""The outermost ASGI app, between uvicorn and the MCP app: refuses ambiguous requests, and reports their progress.
+
+`connection.ClientConnection` sets its deadlines by these reports.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _is_in_request: ContextVar[bool] = ContextVar("is_in_request", default=False)
 
 
 class RequestMonitor:
-    """The outermost ASGI app: tells each connection how far its requests have come."""
+    """Reports to each connection when its requests begin, receive their bodies, respond and end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,7 +63,7 @@ class HttpExchange:
         scope["headers"] = headers = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
         framing = _parse_framing(headers, scope["http_version"])
         self._is_body_complete = framing.body_bytes == 0
-        # Where a chunked body ends only the parser knows, so what follows it is not read as another request.
+        # Only the parser knows where a chunked body ends, so the bytes after it are not parsed as another request.
         is_chunked = framing.body_bytes is None
         self._closes_connection = is_chunked or framing.has_upgrade or framing.problem is not None
         self._connection.begin_request(body_bytes=framing.body_bytes)
@@ -76,13 +79,13 @@ class HttpExchange:
             self._end()
 
     def _end(self) -> None:
-        """Tell the connection, once: an app may run on after its response, and the next request has begun by then."""
+        """Report the end once: an app may run on after its response, when the next request has already begun."""
         if not self._has_ended:
             self._has_ended = True
             self._connection.end_request()
 
     async def receive(self) -> Message:
-        """The next part of the body; after the last one, the news that the client has disconnected."""
+        """The next part of the body; after the last part, the `http.disconnect` message."""
         if self._is_body_complete:
             return await self._receive()
         self._connection.await_body()
@@ -137,13 +140,13 @@ class _RequestFraming(NamedTuple):
 
 
 def _parse_framing(headers: list[tuple[bytes, bytes]], http_version: str) -> _RequestFraming:
-    """How the request is delimited. What another server in front of this one might read differently is a problem.
+    """How the request is delimited. A problem is what a proxy in front of this server might parse differently.
 
     httptools refuses most of it itself: contradicting lengths, a length beside chunks, folded lines, bare line feeds.
     """
-    found = [(name, value) for name, value in headers if name in _FRAMING_HEADERS]
-    names = [name for name, _ in found]
-    values = dict(found)
+    framing_headers = [(name, value) for name, value in headers if name in _FRAMING_HEADERS]
+    names = [name for name, _ in framing_headers]
+    values = dict(framing_headers)
     has_upgrade = b"upgrade" in values
     is_chunked = b"transfer-encoding" in values
     body_bytes = None if is_chunked else int(values.get(b"content-length", b"0"))
@@ -152,7 +155,7 @@ def _parse_framing(headers: list[tuple[bytes, bytes]], http_version: str) -> _Re
         problem = _RequestProblem(f"The request has more than {MAX_HEADERS} headers.", 431)
     elif http_version not in _HTTP_VERSIONS:
         problem = _RequestProblem("This server speaks HTTP/1.1.", 505)
-    elif len(values) != len(found):
+    elif len(values) != len(framing_headers):
         problem = _RequestProblem(f"The {_first_repeated(names)} header is repeated.")
     elif b"host" not in values and http_version == "1.1":
         problem = _RequestProblem("The host header is missing.")

@@ -1,4 +1,4 @@
-"""Running requests that the MCP SDK handles: they can be ended, so that each client is told when its session ends."""
+"""The running requests that the MCP SDK handles. They are ended with an error when their session or the server ends."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class _RunningRequest:
 
 
 class RunningRequests:
-    """A middleware of the MCP SDK's server that can end what runs.
+    """A middleware of the MCP SDK's server that can end running requests.
 
-    When a session ends, the SDK closes its streams whatever is on its way through them: clients would be told nothing,
-    and each of their requests would be logged as an error.
+    When a session ends, the SDK closes its streams at once: clients would get no response to their running requests,
+    and the SDK would log each of these as an error.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,9 @@ from uvicorn import Config, Server
 
 from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import DefinitionError
-from surehand.gateway.mcp.http.connection import ClientConnection, ConnectionLimits, ConnectionTable
+from surehand.core.extras import install_command
+from surehand.gateway.mcp.http.connection import ClientConnection
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits, ConnectionTable
 from surehand.gateway.mcp.http.request_monitor import RequestMonitor
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.mcp.signals import on_stop_signals
@@ -32,10 +34,10 @@ LAST_WRITES_TIMEOUT_SECONDS = 2.0
 
 def bound(host: str, port: int) -> list[socket.socket]:
     """Bind sockets to a port on each address of a host; raises `OSError` if no address can be used."""
-    found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    addresses = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     sockets: list[socket.socket] = []
     missing: OSError | None = None
-    for family, _, _, _, address in found:
+    for family, _, _, _, address in addresses:
         try:
             sockets.append(_bind_socket(family, (address[0], port, *address[2:])))
         except OSError as error:
@@ -51,16 +53,16 @@ def bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _bind_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    new_socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        new_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+            new_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        new_socket.bind(address)
     except OSError:
-        made.close()
+        new_socket.close()
         raise
-    return made
+    return new_socket
 
 
 def _close_sockets(sockets: list[socket.socket]) -> None:
@@ -75,7 +77,7 @@ async def listen(
     ready: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Serve an app on sockets until SIGTERM or SIGINT comes, or the task is cancelled.
+    """Serve an app on sockets until SIGTERM or SIGINT arrives, or the task is cancelled.
 
     Args:
         sockets: as `bound` returns them; they are closed afterwards.
@@ -86,17 +88,18 @@ async def listen(
     task = asyncio.current_task()
     assert task is not None
     try:
-        serving = _UvicornRun(app, table, sockets, ready)
+        uvicorn_run = _UvicornRun(app, table, sockets, ready)
 
         def stop() -> None:
-            serving.stop()
-            if not serving.has_started:  # the app may take long to start
+            uvicorn_run.stop()
+            if not uvicorn_run.has_started:  # the app may take long to start
                 task.cancel()
 
         with on_stop_signals(stop), _throttle_uvicorn_warnings():
-            await serving.run()
+            await uvicorn_run.run()
     except asyncio.CancelledError:
-        if serving.has_started or not serving.is_stopping or task.uncancel():
+        # A signal during the start cancels this task, which is a regular end. Any other cancellation is the caller's.
+        if uvicorn_run.has_started or not uvicorn_run.is_stopping or task.uncancel():
             raise
     finally:
         _close_sockets(sockets)
@@ -125,24 +128,24 @@ class _UvicornRun:
         return self._stop_event.is_set()
 
     def stop(self) -> None:
-        """Accept no more connections, and end what runs."""
+        """Accept no more connections, and end running requests."""
         self._server.should_exit = True
         self._stop_event.set()
 
     async def run(self) -> None:
         """Serve until `stop` is called. The app ends before uvicorn does, so that its last responses are sent."""
-        serving: asyncio.Task[None] | None = None
+        uvicorn_task: asyncio.Task[None] | None = None
         try:
             async with self._app.router.lifespan_context(self._app):
-                serving = asyncio.create_task(self._run_uvicorn(), name="mcp: uvicorn")
+                uvicorn_task = asyncio.create_task(self._run_uvicorn(), name="mcp: uvicorn")
                 try:
-                    await self._wait_until_stopped(serving)
+                    await self._wait_until_stopped(uvicorn_task)
                 finally:
                     self.stop()
-                    await asyncio.wait({serving}, timeout=self._table.limits.stop_timeout)
+                    await asyncio.wait({uvicorn_task}, timeout=self._table.limits.stop_timeout)
         finally:
-            if serving is not None:
-                await self._shut_down(serving)
+            if uvicorn_task is not None:
+                await self._shut_down(uvicorn_task)
 
     async def _run_uvicorn(self) -> None:
         # These are the steps of `Server.serve` without its signal handlers, which would replace those of the program
@@ -153,7 +156,7 @@ class _UvicornRun:
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup(sockets=self._sockets)
         self._ready()
-        while not await server.on_tick(0):  # it writes the date header anew
+        while not await server.on_tick(0):  # it updates the date header
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_INTERVAL_SECONDS):
                     await self._stop_event.wait()
@@ -167,7 +170,7 @@ class _UvicornRun:
             stopped.cancel()
 
     async def _shut_down(self, uvicorn_task: asyncio.Task[None]) -> None:
-        """Leave no connection and no task, even if this is cancelled. What still runs does not wait for its client."""
+        """Wait until uvicorn has ended, even if this is cancelled. After a time limit, abort connections, then it."""
         cancelled: asyncio.CancelledError | None = None
         steps = iter((self._table.abort_all, self._force_exit))
         while not uvicorn_task.done():
@@ -193,11 +196,11 @@ def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
         monitor,
         http=protocol,
         ws="none",
-        lifespan="off",  # errors of the app's start would be lost in it: `_Serving` enters the lifespan itself
+        lifespan="off",  # uvicorn would swallow errors of the app's start, so `_UvicornRun` enters the lifespan
         interface="asgi3",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # the address of a client is used for nothing but the limit of connections
+        proxy_headers=False,  # the client's address is used only for the limit of connections
         server_header=False,
         backlog=SOCKET_BACKLOG,
         timeout_keep_alive=limits.keep_alive_timeout,  # type: ignore[arg-type]  # it is passed to `call_later`
@@ -207,14 +210,14 @@ def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
 def _uvicorn_http_protocol(app: RequestMonitor) -> Callable[..., asyncio.Protocol]:
     """uvicorn's protocol class for httptools."""
     if find_spec("httptools") is None:
-        raise DefinitionError("Serving over HTTP needs httptools.", fix="pip install 'surehand[mcp,server]'")
+        raise DefinitionError("Serving over HTTP needs httptools.", fix=install_command("mcp", "server"))
     config = Config(app, http="httptools", ws="none", lifespan="off", interface="asgi3", log_config=None)
     config.load()
     return config.http_protocol_class
 
 
 class _WarningThrottle(logging.Filter):
-    """uvicorn warns of every malformed request, so any client could fill the log: once a minute is enough."""
+    """Throttles the warnings of uvicorn: it warns of every malformed request, so any client could fill the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,9 +233,9 @@ class _WarningThrottle(logging.Filter):
 @contextmanager
 def _throttle_uvicorn_warnings() -> Iterator[None]:
     log = logging.getLogger("uvicorn.error")
-    rare = _WarningThrottle()
-    log.addFilter(rare)
+    throttle = _WarningThrottle()
+    log.addFilter(throttle)
     try:
         yield
     finally:
-        log.removeFilter(rare)
+        log.removeFilter(throttle)

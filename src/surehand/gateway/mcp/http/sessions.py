@@ -1,4 +1,4 @@
-"""Sessions of the protocol with a handshake: who owns each, which requests use it, and when it ends.
+"""Sessions of the handshake protocol over HTTP: their owners, the requests that use them, and when they end.
 
 The session manager of the MCP SDK keeps the sessions themselves. This table is kept beside it from what passes through:
 the `mcp-session-id` of the response to `initialize`, and the notification that the client is initialized. Sessions are
@@ -32,12 +32,12 @@ MAX_SESSIONS = 1_000
 """Sessions of all users at the same time."""
 MAX_SESSIONS_PER_USER = 100
 SESSION_IDLE_TIMEOUT_SECONDS = 30 * 60.0
-"""A session that no request has used for so long is ended."""
+"""A session is ended after this time without requests."""
 _SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 
 
 class HttpSession:
-    """One session."""
+    """One session of the handshake protocol."""
 
     def __init__(self, asgi_user: Any) -> None:
         self.id = ""
@@ -46,7 +46,7 @@ class HttpSession:
         """The `user` of the ASGI scope that opened it."""
         self.owner = _session_owner(asgi_user)
         self.protocol_version: str | None = None
-        """Known once the client has said that it is initialized."""
+        """Known once the client has sent `notifications/initialized`."""
         self.is_ending = False
         self.requests_in_flight = 0
         self.idle_deadline: Deadline | None = None
@@ -96,7 +96,7 @@ class SessionTable:
             with self.in_use(session):
                 await self._session_manager(scope, receive, send_and_register)
         except BaseException:
-            self._forget(session)  # the manager has not kept it either
+            self._forget(session)  # the manager has dropped it as well
             raise
         if not session.id:
             self._forget(session)
@@ -137,7 +137,7 @@ class SessionTable:
                 session.idle_deadline = self._deadlines.start(SESSION_IDLE_TIMEOUT_SECONDS, expire)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP SDK's server that notes which protocol version a session has agreed on."""
+        """A middleware of the MCP SDK's server that records the protocol version of each session."""
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized" and ctx.request is not None:
             session = self._sessions.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER, ""))
@@ -206,4 +206,4 @@ async def _receive_empty_body() -> Message:
 
 
 async def _ignore_response(_: Message) -> None:
-    """The response to a request of our own."""
+    """Drop the response to the `DELETE` request of `end`."""

@@ -1,4 +1,4 @@
-"""Connection: one client over stdio, in the protocol that its first request uses.
+"""The connection of one client over stdio, in the protocol that its first request uses.
 
 The MCP SDK's `Server.run` does the same, but passes every message through a second stream, which takes longer than
 reading and writing it.
@@ -100,12 +100,12 @@ async def _enable_direct_calls(
     if direct_calls is None:
         yield
         return
-    call_tasks = RunningCalls(direct_calls, incoming, protocol_version, make_context)
-    incoming.running_calls = call_tasks
+    running_calls = RunningCalls(direct_calls, incoming.writer, incoming.queue, protocol_version, make_context)
+    incoming.running_calls = running_calls
     try:
         yield
     finally:
-        await call_tasks.close()
+        await running_calls.close()
 
 
 @dataclass(frozen=True, slots=True)

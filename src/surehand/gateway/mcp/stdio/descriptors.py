@@ -1,4 +1,8 @@
-"""Writer: bytes to a file descriptor, at once if the pipe has room. Unread output waits, up to a time limit."""
+"""Reading and writing file descriptors with the event loop: stdin and stdout of a server, or a pair of pipes.
+
+Reading uses a thread only where the event loop cannot wait for the descriptor. Writing is immediate if the pipe has
+room; unread output is buffered, up to a size and a time limit.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from contextlib import suppress
 from surehand.core.clock import Clock, Deadline, Deadlines, wake
 
 CHUNK_BYTES = 1 << 16
+MAX_BUFFER_BYTES = 1 << 20
+"""Bytes of unread output beyond which senders wait."""
 
 
 class DescriptorReader:
@@ -58,7 +64,7 @@ class DescriptorReader:
             chunk = os.read(self._descriptor, CHUNK_BYTES)
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:  # a terminal that was closed
+        except OSError:  # EIO: the terminal was closed
             chunk = b""
         self._pass_on(chunk)
 
@@ -86,10 +92,6 @@ class DescriptorReader:
             self._pass_on(chunk)
         finally:
             was_handled.set()
-
-
-MAX_BUFFER_BYTES = 1 << 20
-"""Bytes of unread output beyond which senders wait."""
 
 
 class DescriptorWriter:

@@ -1,4 +1,4 @@
-"""Limits of one connection over stdio."""
+"""The limits of one connection over stdio."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WRITE_TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StdioLimits:
-    """What a client may send, and how long it may leave the responses unread."""
+    """Limits of the requests of one client, and of the time in which it has to read the responses."""
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_in_flight_requests: int = MAX_IN_FLIGHT_REQUESTS

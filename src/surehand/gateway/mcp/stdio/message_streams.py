@@ -1,4 +1,4 @@
-"""Message streams: the messages of one client and the messages to it, and when its connection ends."""
+"""The message streams of one stdio connection, in both directions, and its shutdown after the input has ended."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 
 SHUTDOWN_IDLE_SECONDS = 0.5
-"""After the end of the input, requests that run are cancelled once none was answered for so long."""
+"""After the end of the input, running requests are cancelled if none was answered for this time."""
 SHUTDOWN_TOTAL_SECONDS = 5.0
-"""After the end of the input, requests that run are cancelled at the latest after so long."""
+"""After the end of the input, running requests are cancelled at the latest after this time."""
 _SUSPENDED_AFTER_SECONDS = 0.05
-"""A timer that is so late shows that this process was not running, and so could not answer anything."""
+"""A timer that is late by more shows that this process was suspended, and so could not answer anything."""
 _MESSAGES_PER_TURN = 64
 """Messages that are passed on in a row before other tasks of the loop run."""
 _MAX_BACKLOG = 1024
@@ -76,7 +76,7 @@ class ClientMessages(MessageReadStream):
         self._reader.start()
 
     def stop(self) -> None:
-        """Pass no more messages on. Whoever serves the connection then cancels the requests that run."""
+        """Pass no more messages on. The server then cancels the running requests."""
         self.is_stopped = True
         self._reader.stop()
         if self._shutdown_timer is not None:

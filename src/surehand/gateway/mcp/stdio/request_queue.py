@@ -1,4 +1,4 @@
-"""Request queue: which requests of one connection run, which wait for others to be answered, and which are refused."""
+"""The request queue of one stdio connection: which requests run, which wait for others, and which are refused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RequestQueue:
             self.ready.append(SessionMessage(message))
 
     def release(self, request_id: RequestId) -> None:
-        """A request was answered or cancelled: start those that wait, as far as there is room."""
+        """A request was answered or cancelled: start waiting requests while there is room."""
         self._in_flight.release(coerce_request_id(request_id))
         while self._waiting_lines:
             line = next(iter(self._waiting_lines.values()))

@@ -1,4 +1,4 @@
-"""Call tasks: the direct calls of one connection, each in a task of its own that writes its response."""
+"""The running direct calls of one stdio connection, each in an asyncio task that also writes the response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from surehand.gateway.mcp.direct_calls import DirectCalls
     from surehand.gateway.mcp.served_runtime import ServedTool
-    from surehand.gateway.mcp.stdio.message_streams import ClientMessages
+    from surehand.gateway.mcp.stdio.descriptors import DescriptorWriter
+    from surehand.gateway.mcp.stdio.request_queue import RequestQueue
 
 MakeContext: TypeAlias = Callable[[ToolCallRequest], "ServerRequestContext[Any, Any]"]
 _CONNECTION_CLOSED_ERROR = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
@@ -30,7 +31,7 @@ _CONNECTION_CLOSED_ERROR = ErrorData(code=CONNECTION_CLOSED, message="Connection
 class _RunningCall(NamedTuple):
     task: asyncio.Task[None]
     request_id: RequestId
-    """The id as it was sent. The keys of `CallTasks` are coerced ids: `"7"` and `7` are the same request."""
+    """The id as it was sent. The keys of `RunningCalls` are coerced ids: `"7"` and `7` are the same request."""
 
 
 class RunningCalls:
@@ -39,7 +40,8 @@ class RunningCalls:
     def __init__(
         self,
         direct_calls: DirectCalls,
-        messages: ClientMessages,
+        writer: DescriptorWriter,
+        queue: RequestQueue,
         protocol_version: Callable[[], str | None],
         make_context: MakeContext | None,
     ) -> None:
@@ -47,8 +49,8 @@ class RunningCalls:
         clients are not asked within a request.
         """
         self._direct_calls = direct_calls
-        self._writer = messages.writer
-        self._queue = messages.queue
+        self._writer = writer
+        self._queue = queue
         self._protocol_version = protocol_version
         self._make_context = make_context
         self._running: dict[RequestId, _RunningCall] = {}
@@ -80,11 +82,11 @@ class RunningCalls:
         version = self._protocol_version()
         if version is None:
             return False
-        offered = self._direct_calls.find_direct_tool(call.params, None, is_modern=self._make_context is None)
-        if offered is None:
+        served_tool = self._direct_calls.find_direct_tool(call.params, None, is_modern=self._make_context is None)
+        if served_tool is None:
             return False
         key = coerce_request_id(call.id)
-        work = self._run(key, call, offered, version)
+        work = self._run(key, call, served_tool, version)
         task = self._loop.create_task(work, name="mcp: tools/call", context=self._context.copy())
         self._running[key] = _RunningCall(task, call.id)
         return True
@@ -123,7 +125,7 @@ class RunningCalls:
             else:
                 result = self._direct_calls.render_result(outcome, served_tool, protocol_version)
             return encode_result(call.id, result)
-        except Exception as error:  # noqa: BLE001 - `error_data` logs what is not meant for the client
+        except Exception as error:  # noqa: BLE001 - `error_data` logs unexpected exceptions
             return encode_error(call.id, self._direct_calls.error_data(error))
 
     async def _pending_result(self, call: ToolCallRequest, served_tool: ServedTool, outcome: Outcome) -> dict[str, Any]:

@@ -64,9 +64,9 @@ def _is_pipe_or_socket(descriptor: int) -> bool:
 
 
 async def serve(runtime: Runtime, **options: Any) -> None:
-    """Serve a runtime over stdin and stdout until stdin closes, or SIGTERM or SIGINT comes.
+    """Serve a runtime over stdin and stdout until stdin closes, or SIGTERM or SIGINT arrives.
 
-    It is started if it does not run, and then closed afterwards. Options are those of `server`.
+    A runtime that is not running is started, and closed afterwards. The options are those of `server`.
     """
     mcp_server = server(runtime, **options)
     task = asyncio.current_task()

@@ -1,1 +1,1 @@
-"""Tasks: calls that go on without their caller, as the tasks extension of the protocol has it."""
+"""The MCP tasks extension: calls that run without their request, which clients poll, answer and cancel by id."""

@@ -1,4 +1,4 @@
-"""Watch: whoever waits for news of a call is told, wherever it goes on."""
+"""Waiting for changes of calls, whether they happen in this process or in another one on the same store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 POLL_SECONDS = 1.0
-"""Seconds after which one looks again: what happens in another process is told to nobody here."""
+"""Seconds after which a waiter looks at the store again: there are no events for changes in other processes."""
 
 
 class CallWatcher:
-    """Calls that somebody waits for. Only while there are any is the runtime listened to."""
+    """Signals changes of calls to those that wait for them. It listens to the runtime only while a call is watched."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -27,7 +27,7 @@ class CallWatcher:
 
     @contextmanager
     def watch(self, *call_ids: str) -> Iterator[CallSignal]:
-        """News of these calls."""
+        """A signal that is set when one of these calls changes."""
         signal = CallSignal()
         if not self._watch_count:
             self._stop_listening = self._runtime.listen(self._on_event)
@@ -53,27 +53,29 @@ class CallWatcher:
             self.notify(event.call_id)
 
     def notify(self, call_id: str) -> None:
-        """Something about a call is new."""
+        """Signal that a call has changed."""
         for signal in self._signals.get(call_id, ()):
             signal.add(call_id)
 
 
 class CallSignal:
-    """The calls of which there is news; what is not read in time is told once."""
+    """The calls that have changed since the last `wait`. Several changes of one call count once."""
 
     def __init__(self) -> None:
         self._changed_calls: dict[str, None] = {}
         self._has_changes = asyncio.Event()
 
     def add(self, call_id: str) -> None:
+        """Record that a call has changed."""
         self._changed_calls[call_id] = None
         self._has_changes.set()
 
     async def wait(self, timeout_seconds: float = POLL_SECONDS) -> list[str]:
-        """Wait for news, but no longer than a beat."""
+        """Wait for changes, and return the ids of the changed calls; an empty list after the timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self._has_changes.wait()
-        given, self._changed_calls = list(self._changed_calls), {}
+        changed_calls = list(self._changed_calls)
+        self._changed_calls = {}
         self._has_changes.clear()
-        return given
+        return changed_calls

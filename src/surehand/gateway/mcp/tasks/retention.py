@@ -1,4 +1,8 @@
-"""Promises: how long a task is remembered where there is no store. What was promised is kept, whatever follows."""
+"""How long tasks are retained in a runtime without a durable store.
+
+A task gets a time to live when it is created, and is retained at least that long. With a durable store its own
+retention of calls counts, and nothing here does anything.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,15 @@ if TYPE_CHECKING:
     from surehand.runtime.durability.ledger import SizeCallback
     from surehand.runtime.runtime import Runtime
 
-MAX_RETENTION_SECONDS, MIN_RETENTION_SECONDS = 600.0, 5.0
-"""Seconds: once half of the room is taken, the next tasks are forgotten the sooner; but none before that."""
+MAX_RETENTION_SECONDS = 600.0
+"""The time to live of a task while less than half of the room is used. Beyond that it shrinks."""
+MIN_RETENTION_SECONDS = 5.0
 START_ALLOWANCE_SECONDS = 10.0
-"""Seconds that a call may take to be written down: what is promised counts from then on."""
-MAX_RETAINED_TASKS, MAX_RETAINED_TASKS_PER_USER = 10_000, 2_000
-"""Tasks that are remembered, in all and of one user."""
+"""Seconds between the start of a call and its row in the ledger, from which the time to live counts."""
+MAX_RETAINED_TASKS = 10_000
+MAX_RETAINED_TASKS_PER_USER = 2_000
 MAX_RETAINED_BYTES_PER_USER = 64 << 20
-"""Bytes of what the tasks of one user were called with, and of what came of them."""
+"""Bytes of the arguments and results of one user's tasks."""
 
 
 class _RetainedTask(NamedTuple):
@@ -38,17 +43,18 @@ class _RetainedTask(NamedTuple):
 
 
 class TaskRetention:
-    """Until when tasks are remembered; those whose time is up are forgotten, and make room."""
+    """The retained tasks, with a quota per user. Expired tasks are removed from the ledger."""
 
     def __init__(self, runtime: Runtime, running_tasks: RunningTasks) -> None:
-        self._runtime, self._running_tasks = runtime, running_tasks
+        self._runtime = runtime
+        self._running_tasks = running_tasks
         self._quota: Quota[str] = Quota(
             QuotaLimits(MAX_RETAINED_TASKS_PER_USER, MAX_RETAINED_TASKS, MAX_RETAINED_BYTES_PER_USER)
         )
         self._retained: dict[str, _RetainedTask] = {}
 
     def has_room(self, user: str | None) -> bool:
-        """Whether one more task can be remembered; always, where there is a store."""
+        """Whether one more task of this user can be retained. Always true with a durable store."""
         if self._runtime.services.is_durable or self._has_room_now(user):
             return True
         self._remove_expired()
@@ -58,19 +64,25 @@ class TaskRetention:
         return len(self._retained) < MAX_RETAINED_TASKS and self._quota.has_room(user, 1)
 
     def retain(self, task_id: str, user: str | None, arguments: Any = None) -> None:
-        """Remember a task from now on; as long as there is room for."""
-        parts = self._runtime.services
-        if parts.is_durable or task_id in self._retained or not self.has_room(user):
+        """Retain a task from now on, if there is room and it is not retained yet."""
+        services = self._runtime.services
+        if services.is_durable or task_id in self._retained or not self.has_room(user):
             return
-        seconds, size = self._seconds_for_new_task(user), _encoded_size(arguments)
-        weigh = parts.ledger.retained_calls[task_id] = lambda result: self._update_size(task_id, user, size + result)
-        timer = parts.deadlines.start(seconds + START_ALLOWANCE_SECONDS, lambda: self._expire(task_id))
-        self._retained[task_id] = _RetainedTask(user, parts.clock.time(), seconds, weigh, timer)
-        self._quota.acquire(task_id, user, size)
+        seconds = self._seconds_for_new_task(user)
+        arguments_size = _encoded_size(arguments)
+
+        def record_result_size(result_size: int) -> None:
+            self._update_size(task_id, user, arguments_size + result_size)
+
+        services.ledger.retained_calls[task_id] = record_result_size
+        timer = services.deadlines.start(seconds + START_ALLOWANCE_SECONDS, lambda: self._expire(task_id))
+        now = services.clock.time()
+        self._retained[task_id] = _RetainedTask(user, now, seconds, record_result_size, timer)
+        self._quota.acquire(task_id, user, arguments_size)
 
     def _seconds_for_new_task(self, user: str | None) -> int:
-        most = MAX_RETAINED_TASKS if user is None else MAX_RETAINED_TASKS_PER_USER
-        used = max(self._quota.count(user) / most, len(self._retained) / MAX_RETAINED_TASKS)
+        limit = MAX_RETAINED_TASKS if user is None else MAX_RETAINED_TASKS_PER_USER
+        used = max(self._quota.count(user) / limit, len(self._retained) / MAX_RETAINED_TASKS)
         return ceil(max(MAX_RETENTION_SECONDS * min(1, 2 - 2 * used), MIN_RETENTION_SECONDS))
 
     def _update_size(self, task_id: str, user: str | None, size: int) -> None:
@@ -79,37 +91,43 @@ class TaskRetention:
             self._quota.acquire(task_id, user, size)
 
     def seconds_retained(self, task_id: str, created_at: float) -> float:
-        """For how long after it began it is remembered at least: as long as was promised, or as it has been."""
-        promise, now = self._retained.get(task_id), self._runtime.services.clock.time()
-        made, seconds = (now, 0.0) if promise is None else (promise.retained_at, promise.seconds)
-        before = made - created_at
-        return seconds + (before if before > START_ALLOWANCE_SECONDS else 0.0)
+        """Seconds from its creation for which a task is retained at least; if it is not retained, until now."""
+        retained = self._retained.get(task_id)
+        if retained is None:
+            start = self._runtime.services.clock.time()
+            seconds = 0.0
+        else:
+            start = retained.retained_at
+            seconds = retained.seconds
+        seconds_before = start - created_at
+        return seconds + (seconds_before if seconds_before > START_ALLOWANCE_SECONDS else 0.0)
 
     async def discard(self, task_id: str) -> None:
-        """Forget a task that nobody was told of, and so nobody asks for."""
-        if (promise := self._remove(task_id)) is not None:
-            promise.timer.cancel()
-            await self._runtime.services.ledger.forget_retained(task_id, promise.record_result_size)
+        """Remove a task whose id was never sent to a client."""
+        retained = self._remove(task_id)
+        if retained is not None:
+            retained.timer.cancel()
+            await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)
 
     def _remove(self, task_id: str) -> _RetainedTask | None:
         self._quota.release(task_id)
         return self._retained.pop(task_id, None)
 
     def _remove_expired(self) -> None:
-        """No timer rings for what was promised before the runtime closed."""
+        """Remove tasks that expired while the runtime was closed: their timers were cancelled."""
         now = self._runtime.services.clock.time()
-        for task_id in [each for each, promise in self._retained.items() if promise.expires_at < now]:
+        for task_id in [each for each, retained in self._retained.items() if retained.expires_at < now]:
             self._expire(task_id)
 
     def _expire(self, task_id: str) -> None:
-        promise = self._remove(task_id)
-        if promise is not None and self._runtime.services.is_open:
-            _ = self._runtime.services.reaper.spawn(self._forget_in_ledger(task_id, promise))
+        retained = self._remove(task_id)
+        if retained is not None and self._runtime.services.is_open:
+            _ = self._runtime.services.reaper.spawn(self._forget_in_ledger(task_id, retained))
 
     async def _forget_in_ledger(self, task_id: str, retained: _RetainedTask) -> None:
-        left = await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)
-        if left is not None and (left.state != "idle" or task_id in self._running_tasks):
-            self.retain(task_id, retained.user)  # it goes on: what comes of it is to be forgotten, too
+        row = await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)
+        if row is not None and (row.state != "idle" or task_id in self._running_tasks):
+            self.retain(task_id, retained.user)  # it still runs: retain it again, so that its result expires as well
 
 
 def _encoded_size(arguments: Any) -> int:

@@ -1,4 +1,4 @@
-"""Runs: the work of tasks, which the runtime owns and nobody has to wait for."""
+"""The tasks that run in this process. The runtime owns their asyncio tasks, so that no request has to wait for them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 OutcomeTask: TypeAlias = asyncio.Task[Outcome | None]
+"""The asyncio task of an MCP task. Its result is None if answers left the call pending."""
 
 log = logging.getLogger("surehand")
-MAX_RUNNING_TASKS, MAX_RUNNING_TASKS_PER_USER = 1_000, 200
-"""Tasks that run at the same time, in all and of one user."""
+MAX_RUNNING_TASKS = 1_000
+MAX_RUNNING_TASKS_PER_USER = 200
 MAX_STATUS_MESSAGE_LENGTH = 1_000
-"""Characters of a report."""
+"""Characters of a progress report that are kept as the task's status message."""
 
 
 class RunningTasks:
-    """What runs here, by the ids of tasks. How it ends is written down, also where it came to nothing."""
+    """Runs the work of tasks, and stores their failures. The runtime itself stores all other outcomes."""
 
     def __init__(self, runtime: Runtime, call_watcher: CallWatcher) -> None:
-        self._runtime, self._call_watcher = runtime, call_watcher
+        self._runtime = runtime
+        self._call_watcher = call_watcher
         self._running: dict[str, OutcomeTask] = {}
         self._last_reports: dict[str, str] = {}
         self._stop_listening: Callable[[], None] | None = None
@@ -42,40 +44,39 @@ class RunningTasks:
         return len(self._running)
 
     def last_report(self, task_id: str) -> str | None:
-        """What a task that runs here last reported."""
+        """The last progress report of a task that runs in this process."""
         return self._last_reports.get(task_id)
 
     def _on_event(self, event: Event) -> None:
-        if (
-            isinstance(event, CallProgress)
-            and event.call_id in self._running
-            and (told := event.message or event.title)
-        ):
-            self._last_reports[event.call_id] = told[:MAX_STATUS_MESSAGE_LENGTH]
+        if isinstance(event, CallProgress) and event.call_id in self._running:
+            message = event.message or event.title
+            if message:
+                self._last_reports[event.call_id] = message[:MAX_STATUS_MESSAGE_LENGTH]
 
     def has_room(self, user: str | None) -> bool:
-        """Whether one more may run for a user."""
+        """Whether one more task of this user may run."""
         return len(self._running) < MAX_RUNNING_TASKS and self._count_by_user[user] < MAX_RUNNING_TASKS_PER_USER
 
     def start(self, task_id: str, user: str | None, work: Coroutine[Any, Any, Outcome | None]) -> OutcomeTask:
-        """Have it done, however long that takes and whoever leaves."""
-        run = self._running[task_id] = self._runtime.services.reaper.spawn(self._run(task_id, work))
+        """Run the work to its end, whether or not the client that started it stays connected."""
+        outcome_task = self._runtime.services.reaper.spawn(self._run(task_id, work))
+        self._running[task_id] = outcome_task
         self._count_by_user[user] += 1
         if self._stop_listening is None:
             self._stop_listening = self._runtime.listen(self._on_event)
-        run.add_done_callback(lambda ended: self._on_done(task_id, user, ended))
-        return run
+        outcome_task.add_done_callback(lambda done_task: self._on_done(task_id, user, done_task))
+        return outcome_task
 
     async def _run(self, task_id: str, work: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
-        parts = self._runtime.services
+        services = self._runtime.services
         try:
             outcome = await work
         except asyncio.CancelledError:
-            if parts.is_open:
-                await record_failed_call(parts, task_id, Failed("cancelled", "The task was cancelled."))
+            if services.is_open:
+                await record_failed_call(services, task_id, Failed("cancelled", "The task was cancelled."))
             raise
         if isinstance(outcome, Failed):
-            await record_failed_call(parts, task_id, outcome)
+            await record_failed_call(services, task_id, outcome)
         return outcome
 
     def _on_done(self, task_id: str, user: str | None, task: OutcomeTask) -> None:
@@ -88,11 +89,13 @@ class RunningTasks:
         self._count_by_user[user] -= 1
         if not self._count_by_user[user]:
             del self._count_by_user[user]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Task %s could not go on", task_id, exc_info=error)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("Task %s failed with an unexpected error", task_id, exc_info=error)
         self._call_watcher.notify(task_id)
 
     def cancel(self, task_id: str) -> None:
-        """Stop what is on its way, and has not come to where the runtime stops calls."""
-        if (run := self._running.get(task_id)) is not None:
-            run.cancel()
+        """Cancel a task whose call has not yet reached the runtime, so that the runtime could not cancel it."""
+        outcome_task = self._running.get(task_id)
+        if outcome_task is not None:
+            outcome_task.cancel()

@@ -1,4 +1,4 @@
-"""Listening: `subscriptions/listen`, with the tasks that a client wants to hear of beside what the library knows."""
+"""The handler of `subscriptions/listen`: the MCP SDK's handler, extended by notifications of tasks."""
 
 from __future__ import annotations
 
@@ -29,29 +29,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 MAX_TASKS_PER_STREAM = 100
-"""Tasks that one stream tells of."""
 MAX_STREAMS_PER_USER = 32
-"""Streams of one user."""
 POLL_SECONDS_PER_TASK = 0.1
-"""Seconds that a stream leaves for each of its tasks before it looks at all of them once more."""
+"""Seconds per task of a stream between two polls of all its tasks."""
 
 
 class SubscriptionHandler:
     """Serves `subscriptions/listen`."""
 
     def __init__(self, listen_handler: ListenHandler, task_handlers: TaskHandlers) -> None:
-        self._listen_handler, self._task_handlers = listen_handler, task_handlers
+        self._listen_handler = listen_handler
+        self._task_handlers = task_handlers
         self._quota: Quota[object] = Quota(QuotaLimits(per_user=MAX_STREAMS_PER_USER))
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        """One stream, until the client leaves or the server does."""
-        user, key = request_user(ctx), object()
+        """Serve one stream until the client closes it or the server stops."""
+        user = request_user(ctx)
         if not self._quota.has_room(user):
-            raise MCPError(
-                INTERNAL_ERROR, f"Too many streams: {MAX_STREAMS_PER_USER} of this user are open. Close one first."
-            )
+            message = f"Too many streams: {MAX_STREAMS_PER_USER} of this user are open. Close one first."
+            raise MCPError(INTERNAL_ERROR, message)
+        key = object()
         self._quota.acquire(key, user)
         try:
             return await self._serve_stream(ctx, params)
@@ -61,21 +60,24 @@ class SubscriptionHandler:
     async def _serve_stream(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        wanted = (params.notifications.model_extra or {}).get("taskIds")
-        if wanted is None:
+        requested_ids = (params.notifications.model_extra or {}).get("taskIds")
+        if requested_ids is None:
             return await self._listen_handler(ctx, params)
-        caller, ids = self._task_handlers.require_caller(ctx), _validate_task_ids(wanted)
-        known = [each for each in ids if await self._task_handlers.find_task(caller, each) is not None]
-        session = _AcknowledgingSession(ctx.session, known)
+        caller = self._task_handlers.require_caller(ctx)
+        task_ids = [
+            each
+            for each in _validate_task_ids(requested_ids)
+            if await self._task_handlers.find_task(caller, each) is not None
+        ]
+        session: Any = _AcknowledgingSession(ctx.session, task_ids)
         stream = _TaskStream(ctx, self._task_handlers, caller)
-        telling = asyncio.get_running_loop().create_task(
-            stream.send_changes(known, session.acknowledged), name="mcp: tasks"
-        )
+        loop = asyncio.get_running_loop()
+        stream_task = loop.create_task(stream.send_changes(task_ids, session.acknowledged), name="mcp: tasks")
         try:
-            return await self._listen_handler(replace(ctx, session=session), params)  # type: ignore[arg-type]  # all it needs
+            return await self._listen_handler(replace(ctx, session=session), params)
         finally:
-            telling.cancel()
-            telling.add_done_callback(_log_stream_error)
+            stream_task.cancel()
+            stream_task.add_done_callback(_log_stream_error)
 
     def close(self) -> None:
         """End every stream."""
@@ -83,8 +85,9 @@ class SubscriptionHandler:
 
 
 def _log_stream_error(stream_task: asyncio.Task[None]) -> None:
-    if not stream_task.cancelled() and (error := stream_task.exception()) is not None:
-        log.debug("A client could not be told of its tasks: %r", error)
+    error = None if stream_task.cancelled() else stream_task.exception()
+    if error is not None:
+        log.debug("A client could not be notified of its tasks: %r", error)
 
 
 def _validate_task_ids(task_ids: Any) -> Sequence[str]:
@@ -96,17 +99,18 @@ def _validate_task_ids(task_ids: Any) -> Sequence[str]:
 
 
 class _AcknowledgingSession:
-    """The client's session, as far as the library's handler uses it: it agrees to what that one does not know."""
+    """The one method of a session that the SDK's handler uses. It adds the task ids to the acknowledgement."""
 
     def __init__(self, session: Any, task_ids: Sequence[str]) -> None:
-        self._session, self._task_ids = session, task_ids
+        self._session = session
+        self._task_ids = task_ids
         self.acknowledged = asyncio.Event()
 
     async def send_notification(self, notification: Any, related_request_id: Any = None) -> None:
-        """Hand it on."""
+        """Send a notification of the SDK's handler."""
         if isinstance(notification, SubscriptionsAcknowledgedNotification):
-            agreed = notification.params.notifications.model_copy(update={"taskIds": list(self._task_ids)})
-            params = notification.params.model_copy(update={"notifications": agreed})
+            accepted = notification.params.notifications.model_copy(update={"taskIds": list(self._task_ids)})
+            params = notification.params.model_copy(update={"notifications": accepted})
             notification = notification.model_copy(update={"params": params})
         await self._session.send_notification(notification, related_request_id=related_request_id)
         self.acknowledged.set()
@@ -118,37 +122,41 @@ class _TaskNotification(BaseModel):
 
 
 class _TaskStream:
-    """What one client is told of its tasks. One that is slow hears how they stand when it does, and not all between."""
+    """Sends the changes of tasks to one client. A slow client gets the latest state of each task, not every change."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], task_handlers: TaskHandlers, caller: Caller) -> None:
-        self._ctx, self._task_handlers, self._caller = ctx, task_handlers, caller
+        self._ctx = ctx
+        self._task_handlers = task_handlers
+        self._caller = caller
         self._last_sent: dict[str, Any] = {}
 
     async def send_changes(self, task_ids: Sequence[str], acknowledged: asyncio.Event) -> None:
-        """Tell of every change, until all have ended; and first of what is no longer as it began."""
+        """Send each change until all tasks have ended. Tasks that have changed since their start are sent first."""
         self._last_sent = dict.fromkeys(task_ids, ("working", ()))
         with self._task_handlers.call_watcher.watch(*task_ids) as signal:
             await acknowledged.wait()
-            news: Sequence[str] = task_ids
+            changed_ids: Sequence[str] = task_ids
             while self._last_sent:
                 try:
-                    for each in news or list(self._last_sent):
-                        await self._send_if_changed(each)
+                    for task_id in changed_ids or list(self._last_sent):
+                        await self._send_if_changed(task_id)
                 except StoreError as error:
-                    log.warning("How tasks stand cannot be told now: %s", error)
-                news = await signal.wait(max(POLL_SECONDS, len(self._last_sent) * POLL_SECONDS_PER_TASK))
+                    log.warning("The status of tasks could not be loaded; retrying: %s", error)
+                timeout_seconds = max(POLL_SECONDS, len(self._last_sent) * POLL_SECONDS_PER_TASK)
+                changed_ids = await signal.wait(timeout_seconds)
 
     async def _send_if_changed(self, task_id: str) -> None:
         if task_id not in self._last_sent:
             return
         task = await self._task_handlers.find_task(self._caller, task_id)
-        now = None if task is None else (task["status"], tuple(task.get("inputRequests", ())))
-        if task is None or now is None:
+        if task is None:
             del self._last_sent[task_id]
-        elif now != self._last_sent[task_id]:
-            self._last_sent[task_id] = now
+            return
+        state = (task["status"], tuple(task.get("inputRequests", ())))
+        if state != self._last_sent[task_id]:
+            self._last_sent[task_id] = state
             meta = {SUBSCRIPTION_ID_META_KEY: self._ctx.request_id}
-            told: Any = _TaskNotification(method="notifications/tasks", params={**task, "_meta": meta})
-            await self._ctx.session.send_notification(told, related_request_id=self._ctx.request_id)
+            notification: Any = _TaskNotification(method="notifications/tasks", params={**task, "_meta": meta})
+            await self._ctx.session.send_notification(notification, related_request_id=self._ctx.request_id)
             if task["status"] in FINAL_STATUSES:
                 del self._last_sent[task_id]

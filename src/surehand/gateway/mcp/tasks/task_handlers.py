@@ -1,6 +1,7 @@
-"""Tasks: calls that go on without their caller, as the extension `io.modelcontextprotocol/tasks` has it.
+"""Handlers of the extension `io.modelcontextprotocol/tasks`: calls that run without the request that started them.
 
-A task is a call: its id is the call's id, and how it stands is what the store says. So it survives what the call does.
+A task is a call: its id is the call's id, and its status is what the store says. So a task survives whatever the call
+survives.
 """
 
 from __future__ import annotations
@@ -46,53 +47,53 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 IMMEDIATE_RESULT_SECONDS = 0.05
-"""Seconds within which a call has to end so that its result is given in place of a task."""
+"""A call that ends within this time gives its result, and not a task."""
 MAX_ANSWER_ATTEMPTS = 50
+"""Attempts to store partial answers while other clients do the same."""
 LOST_AFTER_SECONDS = 3_600.0
-"""Seconds after which a call that nobody is known to run counts as lost."""
+"""A call that no runtime is known to run is lost after this time."""
 MAX_PARTIAL_ANSWER_BYTES = 64 << 10
-"""Bytes of the answers that are kept until all of them are there."""
+"""Bytes of stored answers to a question that is not answered completely."""
+_TASK_CALL_ID = re.compile(r"[0-9a-f]{36}@(?P<owner>[0-9a-f]{36})")
+"""The id of a call that was started as a task. Only of these the owner is known, so only these can be found lost."""
+_DETAIL_FIELDS = ("inputRequests", "result", "error", "resultType")
 
 
 class TaskHandlers:
-    """Begins tasks, and serves `tasks/get`, `tasks/update` and `tasks/cancel`."""
+    """Starts tasks, and serves `tasks/get`, `tasks/update` and `tasks/cancel`."""
 
     def __init__(self, served_runtime: ServedRuntime) -> None:
-        self._served_runtime, self.call_watcher = served_runtime, CallWatcher(served_runtime.runtime)
-        self.running_tasks, self._answered_rounds = (
-            RunningTasks(served_runtime.runtime, self.call_watcher),
-            AnsweredRounds(),
-        )
+        self._served_runtime = served_runtime
+        self.call_watcher = CallWatcher(served_runtime.runtime)
+        self.running_tasks = RunningTasks(served_runtime.runtime, self.call_watcher)
+        self._answered_rounds = AnsweredRounds()
         self.retention = TaskRetention(served_runtime.runtime, self.running_tasks)
         self.waiter_counts: Counter[str] = Counter()
-        """How many requests wait for each call that somebody was asked about."""
+        """How many requests wait for each pending call."""
 
-    # Beginning
+    # Starting tasks
 
     def should_become_task(self, caller: Caller, served_tool: ServedTool) -> bool:
-        """Whether a call of this tool becomes a task; raises where it would have to, and cannot."""
+        """Whether a call of this tool becomes a task; raises `MCPError` if it is required but not possible."""
         if served_tool.task_support == "forbidden":
             return False
-        is_needed = served_tool.task_support == "required" and caller.is_modern
-        if is_needed and not caller.supports_tasks:
+        is_required = served_tool.task_support == "required" and caller.is_modern
+        if is_required and not caller.supports_tasks:
             raise missing_extension_error()
         has_room = self.running_tasks.has_room(caller.user) and self.retention.has_room(caller.user)
-        if is_needed and not has_room:
+        if is_required and not has_room:
             raise MCPError(INTERNAL_ERROR, "Too many tasks run, or are remembered, already. Try again later.")
         return caller.supports_tasks and has_room
 
     async def start(self, caller: Caller, served_tool: ServedTool, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A new call, which goes on without its caller."""
-        # Whoever finds it unended later has to find out whether the runtime lives that began it.
-        scope, call_id = (
-            self._served_runtime.scope(caller.user),
-            f"{new_id()}@{self._served_runtime.runtime.services.owner_id}",
-        )
+        """Make a new call as a task."""
+        scope = self._served_runtime.scope(caller.user)
+        # With the id of this runtime, so that any process can find out later whether the call is still running.
+        call_id = f"{new_id()}@{self._served_runtime.runtime.services.owner_id}"
         self.retention.retain(call_id, caller.user, arguments)
-        running = self.running_tasks.start(
-            call_id, caller.user, scope.call(served_tool.listing.name, arguments, call_id=call_id)
-        )
-        return await self._task_or_result(caller, served_tool, arguments, call_id, running)
+        work = scope.call(served_tool.listing.name, arguments, call_id=call_id)
+        outcome_task = self.running_tasks.start(call_id, caller.user, work)
+        return await self._task_or_result(caller, served_tool, arguments, call_id, outcome_task)
 
     async def resume(
         self,
@@ -102,10 +103,10 @@ class TaskHandlers:
         question: ElicitationQuestion,
         answers: ElicitationAnswers,
     ) -> dict[str, Any]:
-        """A call that asked before it could begin, and goes on as a task now."""
+        """Resume a pending call with its answers, as a task."""
         work = self._apply_answers(caller, question, answers)
-        running = self.running_tasks.start(question.call_id, caller.user, work)
-        return await self._task_or_result(caller, served_tool, arguments, question.call_id, running)
+        outcome_task = self.running_tasks.start(question.call_id, caller.user, work)
+        return await self._task_or_result(caller, served_tool, arguments, question.call_id, outcome_task)
 
     async def _task_or_result(
         self,
@@ -115,74 +116,78 @@ class TaskHandlers:
         call_id: str,
         outcome_task: OutcomeTask,
     ) -> dict[str, Any]:
-        """A task; or the result of what came to an end at once, or the question of what cannot begin without."""
-        scope, is_required = self._served_runtime.scope(caller.user), served_tool.task_support == "required"
+        """The task; or the result of a call that ended at once; or the question of a call that requires a task."""
+        is_required = served_tool.task_support == "required"
         try:
-            await asyncio.wait({outcome_task}, timeout=IMMEDIATE_RESULT_SECONDS)
-            while (
-                standing := await self._served_runtime.call_status(caller.user, call_id)
-            ) is None and not outcome_task.done():
-                await asyncio.wait(
-                    {outcome_task}, timeout=IMMEDIATE_RESULT_SECONDS / 10
-                )  # a task is told of once it can be found
+            status = await self._wait_until_stored(caller, call_id, outcome_task)
         except asyncio.CancelledError:
             outcome_task.cancel()
+            scope = self._served_runtime.scope(caller.user)
             _ = self._served_runtime.runtime.services.reaper.spawn(self._undo(scope, call_id, outcome_task))
             raise
-        ended = outcome_task.result() if outcome_task.done() and not outcome_task.cancelled() else None
-        if ended is not None and not isinstance(ended, Pending) and not (is_required and standing):
+        outcome = outcome_task.result() if outcome_task.done() and not outcome_task.cancelled() else None
+        if outcome is not None and not isinstance(outcome, Pending) and not (is_required and status):
             await self.retention.discard(call_id)
-            return render_result(ended, served_tool)
-        is_dismissed = outcome_task.done() and ended is None
-        if is_required and not is_dismissed and (question := build_question(standing, caller)) is not None:
-            return question.input_required_result(digest_arguments(arguments))
-        if standing is None:
+            return render_result(outcome, served_tool)
+        is_left_pending = outcome_task.done() and outcome is None
+        if is_required and not is_left_pending:
+            question = build_question(status, caller)
+            if question is not None:
+                return question.input_required_result(digest_arguments(arguments))
+        if status is None:
             raise MCPError(INTERNAL_ERROR, "The call could not be remembered.")
-        return await self.created_task(caller, standing)
+        return await self.created_task(caller, status)
+
+    async def _wait_until_stored(self, caller: Caller, call_id: str, outcome_task: OutcomeTask) -> CallStatus | None:
+        """Wait until a call has ended or has a status, so that a client can find the task that it is given."""
+        await asyncio.wait({outcome_task}, timeout=IMMEDIATE_RESULT_SECONDS)
+        while True:
+            status = await self._served_runtime.call_status(caller.user, call_id)
+            if status is not None or outcome_task.done():
+                return status
+            await asyncio.wait({outcome_task}, timeout=IMMEDIATE_RESULT_SECONDS / 10)
 
     async def _undo(self, scope: Scope, call_id: str, outcome_task: OutcomeTask) -> None:
-        """End a task that nobody would ever know of, and remember nothing of it."""
+        """Cancel and forget a task whose id was never sent to the client."""
         await scope.cancel(call_id)
         await asyncio.wait({outcome_task})
         await self.retention.discard(call_id)
 
     async def created_task(self, caller: Caller, status: CallStatus) -> dict[str, Any]:
-        """The task that stands for a call, as it is when it is first told of."""
+        """The result of `tools/call` that gives the client a task."""
         task = await self.describe_task(caller, status)
-        if (
-            isinstance(status.outcome, Pending)
-            and task["status"] == "working"
-            and not self._open_question(status, caller)
-        ):
+        is_waiting = isinstance(status.outcome, Pending) and task["status"] == "working"
+        if is_waiting and not self._open_question(status, caller):
+            assert isinstance(status.outcome, Pending)
             self._served_runtime.deferred_results.report_wait(status.tool, status.outcome)
         return {key: value for key, value in task.items() if key not in _DETAIL_FIELDS} | {"resultType": "task"}
 
-    # Serving
+    # Serving the methods of the extension
 
     async def get_task(self, ctx: ServerRequestContext[Any, Any], params: GetTaskParams) -> dict[str, Any]:
-        """How a task stands."""
-        caller, _, standing = await self._load_task(ctx, params.task_id)
-        return {**await self.describe_task(caller, standing), "resultType": "complete"}
+        """Serve `tasks/get`."""
+        caller, _, status = await self._load_task(ctx, params.task_id)
+        return {**await self.describe_task(caller, status), "resultType": "complete"}
 
     async def update_task(self, ctx: ServerRequestContext[Any, Any], params: UpdateTaskParams) -> dict[str, Any]:
-        """Answers to what a task asks, all of them or some; those to anything else are ignored."""
-        for _ in range(MAX_ANSWER_ATTEMPTS):  # somebody else may answer at the same moment
-            caller, _, standing = await self._load_task(ctx, params.task_id)
-            question = self._open_question(standing, caller)
-            if question is None or not (given := question.select_answers(params.answers)):
+        """Serve `tasks/update`: accept some or all answers to the open question, and ignore any others."""
+        for _ in range(MAX_ANSWER_ATTEMPTS):  # another client may store answers at the same time
+            caller, _, status = await self._load_task(ctx, params.task_id)
+            question = self._open_question(status, caller)
+            new_answers = {} if question is None else question.select_answers(params.answers)
+            if question is None or not new_answers:
                 break
-            heard = PartialAnswers.parse(standing.partial_answer).with_answers(question, given)
-            if question.requests.keys() <= heard.answers.keys():
+            partial_answers = PartialAnswers.parse(status.partial_answer).with_answers(question, new_answers)
+            if question.requests.keys() <= partial_answers.answers.keys():
                 self._answered_rounds.add(question)
-                _ = self.running_tasks.start(
-                    question.call_id, caller.user, self._apply_all_answers(caller, question, heard.answers)
-                )
+                work = self._apply_all_answers(caller, question, partial_answers.answers)
+                _ = self.running_tasks.start(question.call_id, caller.user, work)
                 break
-            if len(heard.stored_text) > MAX_PARTIAL_ANSWER_BYTES:
-                raise MCPError(
-                    INVALID_PARAMS, f"Answers that are not all there may have {MAX_PARTIAL_ANSWER_BYTES:,} bytes."
-                )
-            if await save_partial_answer(self._served_runtime.runtime.services, standing, heard.stored_text):
+            stored_text = partial_answers.stored_text
+            if len(stored_text) > MAX_PARTIAL_ANSWER_BYTES:
+                message = f"Answers that are not all there may have {MAX_PARTIAL_ANSWER_BYTES:,} bytes."
+                raise MCPError(INVALID_PARAMS, message)
+            if await save_partial_answer(self._served_runtime.runtime.services, status, stored_text):
                 break
         self.call_watcher.notify(params.task_id)
         return {}
@@ -190,43 +195,44 @@ class TaskHandlers:
     async def _apply_all_answers(
         self, caller: Caller, question: ElicitationQuestion, answers: ElicitationAnswers
     ) -> Outcome | None:
-        is_over = False
+        """Resume the call, and ask the question again if the answers left it pending."""
+        has_moved_on = False
         try:
             outcome = await self._apply_answers(caller, question, answers)
-            standing = await self._served_runtime.call_status(caller.user, question.call_id)
-            is_over = standing is None or standing.round != question.round
+            status = await self._served_runtime.call_status(caller.user, question.call_id)
+            has_moved_on = status is None or status.round != question.round
             return outcome
         finally:
-            if not is_over:  # it still waits for the same
+            if not has_moved_on:
                 self._answered_rounds.remove(question)
 
     async def _apply_answers(
         self, caller: Caller, question: ElicitationQuestion, answers: ElicitationAnswers
     ) -> Outcome | None:
-        """What comes of answers; where somebody else was faster, what has come of theirs by now: nobody waits here."""
+        """Resume the call. If another answer was first, return its outcome so far, without waiting for its end."""
         outcome = await apply_answers(self._served_runtime.scope(caller.user), question, answers, caller.answered_by)
         if not isinstance(outcome, Failed) or outcome.code not in ALREADY_ANSWERED_CODES:
             return outcome
-        standing = await self._served_runtime.call_status(caller.user, question.call_id)
-        return outcome if standing is None else standing.outcome
+        status = await self._served_runtime.call_status(caller.user, question.call_id)
+        return outcome if status is None else status.outcome
 
     async def cancel_task(self, ctx: ServerRequestContext[Any, Any], params: CancelTaskParams) -> dict[str, Any]:
-        """Nobody wants it any more; one that has ended stays as it is."""
-        _, scope, standing = await self._load_task(ctx, params.task_id)
-        is_over = standing.outcome is not None and not isinstance(standing.outcome, Pending)
-        if not is_over and not await scope.cancel(params.task_id):
+        """Serve `tasks/cancel`. A task that has ended stays as it is."""
+        _, scope, status = await self._load_task(ctx, params.task_id)
+        has_ended = status.outcome is not None and not isinstance(status.outcome, Pending)
+        if not has_ended and not await scope.cancel(params.task_id):
             self.running_tasks.cancel(params.task_id)
         return {}
 
     async def _load_task(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> tuple[Caller, Scope, CallStatus]:
         caller = self.require_caller(ctx)
-        standing = await self._served_runtime.call_status(caller.user, task_id)
-        if standing is None:
+        status = await self._served_runtime.call_status(caller.user, task_id)
+        if status is None:
             raise MCPError(INVALID_PARAMS, "There is no such task, or it is no longer remembered.")
-        return caller, self._served_runtime.scope(caller.user), standing
+        return caller, self._served_runtime.scope(caller.user), status
 
     def require_caller(self, ctx: ServerRequestContext[Any, Any]) -> Caller:
-        """Who asks about tasks; raises for whoever knows none."""
+        """The caller of a request about tasks; raises `MCPError` if its client does not support them."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
         caller = caller_from_context(ctx, self._served_runtime.options.user)
@@ -234,97 +240,90 @@ class TaskHandlers:
             raise missing_extension_error()
         return caller
 
-    # How a task stands
+    # The status of a task
 
     async def find_task(self, caller: Caller, task_id: str) -> dict[str, Any] | None:
-        """All that is known of a task; None if there is none for this caller."""
-        standing = await self._served_runtime.call_status(caller.user, task_id)
-        return None if standing is None else await self.describe_task(caller, standing)
+        """The task object of `tasks/get`; None if this caller has no such task."""
+        status = await self._served_runtime.call_status(caller.user, task_id)
+        return None if status is None else await self.describe_task(caller, status)
 
     async def describe_task(self, caller: Caller, status: CallStatus) -> dict[str, Any]:
-        """All that is known of a task."""
-        outcome, question = status.outcome, self._open_question(status, caller)
+        """The task object of `tasks/get` for a call."""
+        outcome = status.outcome
+        question = self._open_question(status, caller)
         if question is not None and not question.requests:
-            outcome = None  # it was answered, and goes on
+            outcome = None  # all requests are answered, and the call resumes
         if status.state == "unknown" and self._may_be_verified(status):
             outcome = None
         if await self.is_lost(status):
             outcome = Failed("interrupted", f"{status.tool} was interrupted: whoever ran it is gone.")
-            await record_failed_call(self._served_runtime.runtime.services, status.call_id, outcome)  # it stays so
-        offered = self._served_runtime.find_by_runtime_name(status.tool)
-        said = self.running_tasks.last_report(status.call_id)
+            # Stored, so that the task stays failed.
+            await record_failed_call(self._served_runtime.runtime.services, status.call_id, outcome)
         return render_task(
             status,
             outcome,
             question,
             ttl_milliseconds=self._ttl_milliseconds(status),
-            served_tool=offered,
-            last_report=said,
+            served_tool=self._served_runtime.find_by_runtime_name(status.tool),
+            last_report=self.running_tasks.last_report(status.call_id),
         )
 
     def _open_question(self, status: CallStatus, caller: Caller) -> ElicitationQuestion | None:
-        """What is open of a question."""
-        if (question := build_question(status, caller)) is None:
+        """The part of the question that has no answers yet; without requests if all were answered."""
+        question = build_question(status, caller)
+        if question is None:
             return None
-        return (
-            question._replace(requests={})
-            if question in self._answered_rounds
-            else PartialAnswers.parse(status.partial_answer).open_question(question)
-        )
+        if question in self._answered_rounds:
+            return question._replace(requests={})
+        return PartialAnswers.parse(status.partial_answer).open_question(question)
 
     def _may_be_verified(self, status: CallStatus) -> bool:
-        """Whether the tool itself may yet find out whether it has happened."""
-        offered, now = (
-            self._served_runtime.find_by_runtime_name(status.tool),
-            self._served_runtime.runtime.services.clock.time(),
-        )
-        can = offered is not None and offered.listing.tool.safety.verify is not None
-        return can and now - status.changed_at < LOST_AFTER_SECONDS
+        """Whether the tool can still find out whether its effect has happened."""
+        served_tool = self._served_runtime.find_by_runtime_name(status.tool)
+        if served_tool is None or served_tool.listing.tool.safety.verify is None:
+            return False
+        return self._served_runtime.runtime.services.clock.time() - status.changed_at < LOST_AFTER_SECONDS
 
     async def is_lost(self, status: CallStatus) -> bool:
-        """Whether nobody goes on with a call that only whoever began it could go on with."""
-        if status.outcome is not None or status.state != "idle" or status.call_id in self.running_tasks:
+        """Whether the process that ran a call is gone, so that the call will never end."""
+        task_id = status.call_id
+        if status.outcome is not None or status.state != "idle" or task_id in self.running_tasks:
             return False
-        parts, task_id = self._served_runtime.runtime.services, status.call_id
-        if (begun := _TASK_CALL_ID.fullmatch(task_id)) is None or any(
-            each.assigned_id == task_id for each in parts.running_calls
-        ):
+        services = self._served_runtime.runtime.services
+        match = _TASK_CALL_ID.fullmatch(task_id)
+        if match is None or any(call.assigned_id == task_id for call in services.running_calls):
             return False
-        if (owner := begun["owner"]) != parts.owner_id:
-            return not await is_runtime_alive(parts, owner)
-        return parts.clock.time() - status.changed_at > LOST_AFTER_SECONDS
+        owner = match["owner"]
+        if owner != services.owner_id:
+            return not await is_runtime_alive(services, owner)
+        return services.clock.time() - status.changed_at > LOST_AFTER_SECONDS
 
     def _ttl_milliseconds(self, status: CallStatus) -> int | None:
-        """Milliseconds for which a task is remembered at least, from its beginning; None for ever."""
-        parts = self._served_runtime.runtime.services
-        if parts.is_durable and parts.store is not None:
-            kept = parts.store.retention.calls
+        """Milliseconds from its creation for which a task is retained at least; None if it is never deleted."""
+        services = self._served_runtime.runtime.services
+        if services.is_durable and services.store is not None:
+            seconds = services.store.retention.calls
         else:
             self.retention.retain(status.call_id, status.user)
-            kept = self.retention.seconds_retained(status.call_id, status.created_at)
-        return None if kept is None else int(kept * 1000)
+            seconds = self.retention.seconds_retained(status.call_id, status.created_at)
+        return None if seconds is None else int(seconds * 1000)
 
     async def wait_until(
         self, user: str | None, call_id: str, condition: Callable[[CallStatus | None], bool]
     ) -> CallStatus | None:
-        """How a call stands once something is true of it, or nobody goes on with it."""
+        """Wait until a condition holds for the status of a call, or the call is lost, and return the status."""
         with self.call_watcher.watch(call_id) as signal:
             while True:
                 try:
-                    standing = await self._served_runtime.call_status(user, call_id)
-                    if condition(standing) or standing is None or await self.is_lost(standing):
-                        return standing
+                    status = await self._served_runtime.call_status(user, call_id)
+                    if condition(status) or status is None or await self.is_lost(status):
+                        return status
                 except StoreError as error:
-                    log.warning("How call %s stands cannot be told now: %s", call_id, error)
+                    log.warning("The status of call %s could not be loaded; retrying: %s", call_id, error)
                 await signal.wait()
 
 
-_TASK_CALL_ID = re.compile(r"[0-9a-f]{36}@(?P<owner>[0-9a-f]{36})")
-"""The ids of calls that were begun as tasks. How others go on is known to those alone who made them."""
-_DETAIL_FIELDS = ("inputRequests", "result", "error", "resultType")
-
-
 def missing_extension_error() -> MCPError:
-    """What a client is told that would have to take a task, and does not say that it can."""
-    needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "The client has to declare the tasks extension.", needed)
+    """The error for a client that has not declared the tasks extension, but would have to."""
+    data: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "The client has to declare the tasks extension.", data)

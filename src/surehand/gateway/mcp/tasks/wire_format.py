@@ -1,4 +1,4 @@
-"""Task: a call as the tasks extension shows it."""
+"""The wire format of the tasks extension: the parameters of its methods, and task objects."""
 
 from __future__ import annotations
 
@@ -20,25 +20,30 @@ if TYPE_CHECKING:
     from surehand.gateway.mcp.served_runtime import ServedTool
     from surehand.runtime.pending.status import CallStatus
 
+POLL_INTERVAL_MILLISECONDS = 500
+"""Milliseconds that a client should leave between two `tasks/get` requests."""
+FINAL_STATUSES = ("completed", "cancelled", "failed")
+"""Statuses after which a task does not change any more."""
+
 
 class GetTaskParams(RequestParams):
-    """Of `tasks/get`."""
+    """Parameters of `tasks/get`."""
 
     task_id: str = Field(alias="taskId", max_length=200)
 
 
 class CancelTaskParams(GetTaskParams):
-    """Of `tasks/cancel`."""
+    """Parameters of `tasks/cancel`."""
 
 
 class UpdateTaskParams(GetTaskParams):
-    """Of `tasks/update`."""
+    """Parameters of `tasks/update`."""
 
     input_responses: dict[str, Any] = Field(default_factory=dict, alias="inputResponses", max_length=100)
 
     @property
     def answers(self) -> dict[str, Mapping[str, Any]]:
-        """Those that have the form of a person's answer."""
+        """The responses that are well-formed results of elicitations."""
         return {key: value for key, value in self.input_responses.items() if _is_answer(value)}
 
 
@@ -47,12 +52,6 @@ def _is_answer(value: Any) -> bool:
         case {"action": "accept" | "decline" | "cancel"}:
             return isinstance(value.get("content"), Mapping | None)
     return False
-
-
-POLL_INTERVAL_MILLISECONDS = 500
-"""Milliseconds between two looks of a client."""
-FINAL_STATUSES = ("completed", "cancelled", "failed")
-"""What a task never leaves again."""
 
 
 def render_task(
@@ -64,12 +63,13 @@ def render_task(
     served_tool: ServedTool | None,
     last_report: str | None = None,
 ) -> dict[str, Any]:
-    """All that `tasks/get` says of a call, but for the `resultType`.
+    """Render a call as the task object of `tasks/get`, without the `resultType`.
 
     Args:
-        said: what the call last reported.
+        outcome: None while the call runs; it may differ from the stored outcome of the status.
+        last_report: the last progress report of the call.
     """
-    about = {
+    task = {
         "taskId": status.call_id,
         "createdAt": format_timestamp(status.created_at),
         "lastUpdatedAt": format_timestamp(max(status.changed_at, status.created_at)),
@@ -77,25 +77,23 @@ def render_task(
         "pollIntervalMs": POLL_INTERVAL_MILLISECONDS,
     }
     match outcome:
+        case None if last_report:
+            return {**task, "status": "working", "statusMessage": render_message(last_report, MAX_REPORT_LENGTH)}
         case None:
-            return {
-                **about,
-                "status": "working",
-                **({"statusMessage": render_message(last_report, MAX_REPORT_LENGTH)} if last_report else {}),
-            }
+            return {**task, "status": "working"}
         case Pending() if question is not None and question.requests:
-            asks = {"statusMessage": render_message(outcome.message), "inputRequests": question.input_requests}
-            return {**about, "status": "input_required", **asks}
+            fields = {"statusMessage": render_message(outcome.message), "inputRequests": question.input_requests}
+            return {**task, "status": "input_required", **fields}
         case Pending():
-            return {**about, "status": "working", "statusMessage": render_message(outcome.message)}
+            return {**task, "status": "working", "statusMessage": render_message(outcome.message)}
         case Failed(code="cancelled"):
-            return {**about, "status": "cancelled", "statusMessage": render_message(outcome.message)}
-        case Failed(code="crashed"):  # what broke is no answer of the tool
-            return {**about, **_failed_fields(INTERNAL_ERROR, render_message(failure_message(outcome, served_tool)))}
+            return {**task, "status": "cancelled", "statusMessage": render_message(outcome.message)}
+        case Failed(code="crashed"):  # an unexpected exception is an error of the task, not a result of the tool
+            return {**task, **_failed_fields(INTERNAL_ERROR, render_message(failure_message(outcome, served_tool)))}
     try:
-        return {**about, "status": "completed", "result": render_result(outcome, served_tool)}
+        return {**task, "status": "completed", "result": render_result(outcome, served_tool)}
     except MCPError as error:
-        return {**about, **_failed_fields(error.code, error.message)}
+        return {**task, **_failed_fields(error.code, error.message)}
 
 
 def _failed_fields(code: int, message: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Clients that do their worst: clean errors for them, answers for all others meanwhile, and nothing of them is left."""
+"""Hostile clients get clean errors, do not affect other clients, and leave no state."""
 
 import asyncio
 import json
@@ -17,10 +17,10 @@ import pytest
 
 from surehand.gateway.mcp.request_limits import MAX_IN_FLIGHT_BYTES
 from tests.gateway.mcp import processes
-from tests.gateway.mcp.bare import eventually
-from tests.gateway.mcp.lines_peer import META, SOON, Peer, call, line, message
-from tests.gateway.mcp.processes import INSIDE, on_a_port, piped
-from tests.gateway.mcp.web_peer import Connection, Site, calling, modern, request
+from tests.gateway.mcp.http_peer import HttpSite, RawConnection, call_request, modern_request, request
+from tests.gateway.mcp.processes import PROCESS_TOOLS, http_process, stdio_process
+from tests.gateway.mcp.raw_client import eventually
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, StdioPeer, call, encode_line, message
 
 surehand = processes.surehand  # a fixture
 LEFT = ("tasks", "descriptors", "children")
@@ -35,18 +35,18 @@ LATE = 2.0
 @pytest.fixture(scope="module")
 def site(surehand):
     """One server for all of these tests: what one of them leaves, the next would find."""
-    with on_a_port(surehand) as (found, _):
+    with http_process(surehand) as (found, _):
         yield found
 
 
-async def told(site: Site) -> dict[str, int]:
-    answer = await site.ask(calling("state"))
+async def told(site: HttpSite) -> dict[str, int]:
+    answer = await site.ask(call_request("state"))
     found: dict[str, int] = answer.json["result"]["structuredContent"]
     return found
 
 
 @asynccontextmanager
-async def others_served(site: Site) -> AsyncIterator[None]:
+async def others_served(site: HttpSite) -> AsyncIterator[None]:
     """Somebody else calls all the while and is answered soon; and in the end, the server has what it had before."""
     await site.ask(request(b"", *await site.session(), method="DELETE"))  # what the first of them begins, is there
     before = await told(site)
@@ -56,7 +56,7 @@ async def others_served(site: Site) -> AsyncIterator[None]:
         nonlocal slowest
         while True:
             began = _spent(server)
-            assert (await site.ask(calling("add", a=1, b=1))).status == 200
+            assert (await site.ask(call_request("add", a=1, b=1))).status == 200
             slowest = max(slowest, _spent(server) - began)
             await asyncio.sleep(0.02)
 
@@ -80,8 +80,8 @@ def _spent(server: psutil.Process) -> float:
     return times.user + times.system
 
 
-async def _settled(site: Site, before: dict[str, int]) -> dict[str, int]:
-    until = time.monotonic() + SOON
+async def _settled(site: HttpSite, before: dict[str, int]) -> dict[str, int]:
+    until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         after = await told(site)
         if all(after[each] <= before[each] for each in LEFT) or time.monotonic() > until:
@@ -92,20 +92,22 @@ async def _settled(site: Site, before: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("requests", FLOODS)
 async def test_a_flood_of_requests_over_a_pipe_is_answered(surehand, requests):
     kinds: list[Any] = [
-        lambda number: line(call(number, "add", True, a=number, b=1)),
-        lambda number: line(message("no/such", number, _meta=META)),
-        lambda number: line(message("tools/call", number, name="sub", _meta=META)),
+        lambda number: encode_line(call(number, "add", True, a=number, b=1)),
+        lambda number: encode_line(message("no/such", number, _meta=META)),
+        lambda number: encode_line(message("tools/call", number, name="sub", _meta=META)),
         lambda number: b'{"jsonrpc":"2.0","id":%d,"method":5}\n' % number,
         lambda number: b"nonsense %d\n" % number,
-        lambda number: line(message("notifications/cancelled", requestId=number)) + line(message("ping", number)),
+        lambda number: (
+            encode_line(message("notifications/cancelled", requestId=number)) + encode_line(message("ping", number))
+        ),
     ]
-    async with piped(surehand) as (peer, _):
+    async with stdio_process(surehand) as (peer, _):
         first = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         flood = b"".join(kinds[number % len(kinds)](number) for number in range(requests))
         sending = asyncio.create_task(asyncio.to_thread(_write_all, peer, flood))
-        answers = [await asyncio.wait_for(peer.reader.readline(), SOON) for _ in range(requests)]
+        answers = [await asyncio.wait_for(peer.reader.readline(), TIMEOUT_SECONDS) for _ in range(requests)]
         await sending
-        until, last = time.monotonic() + SOON, {}
+        until, last = time.monotonic() + TIMEOUT_SECONDS, {}
         while any(last.get(each, first[each] + 1) > first[each] for each in LEFT) and time.monotonic() < until:
             last = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
 
@@ -124,7 +126,7 @@ def _write_all(peer: Any, data: bytes) -> None:
 
 
 async def test_a_line_of_a_hundred_megabytes_takes_no_room(surehand):
-    async with piped(surehand) as (peer, _):
+    async with stdio_process(surehand) as (peer, _):
         first = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         head = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"'
         await asyncio.to_thread(_write_all, peer, head + b"x" * (100 << 20) + b'"}}\n')
@@ -138,17 +140,17 @@ async def test_a_line_of_a_hundred_megabytes_takes_no_room(surehand):
 async def test_streams_by_the_hundred_over_a_pipe_are_let_go(surehand):
     listen = {"notifications": {"toolsListChanged": True}, "_meta": META}
 
-    async def state(peer: Peer) -> dict[str, int]:
+    async def state(peer: StdioPeer) -> dict[str, int]:
         found: dict[str, int] = (await peer.ask(call("s", "state", True)))["result"]["structuredContent"]
         return found
 
-    async with piped(surehand) as (peer, process):
+    async with stdio_process(surehand) as (peer, process):
         before, opened = await state(peer), []
         for _ in range(2):  # more than may be open at one time
             await peer.send(*(message("subscriptions/listen", number, **listen) for number in range(200)))
             opened += [(await peer.receive()).get("method") for _ in range(200)]
             await peer.send(*(message("notifications/cancelled", requestId=number) for number in range(200)))
-            until, after = time.monotonic() + SOON, await state(peer)
+            until, after = time.monotonic() + TIMEOUT_SECONDS, await state(peer)
             while any(after[each] > before[each] for each in LEFT) and time.monotonic() < until:
                 after = await state(peer)
             assert all(after[each] <= before[each] for each in LEFT)
@@ -172,7 +174,7 @@ time.sleep(60)
 
 
 async def test_a_server_ends_when_its_client_is_killed_in_the_middle_of_calls(surehand, tmp_path):
-    command = [sys.executable, "-I", "-S", "-c", CLIENT, *surehand, "mcp", "--tools", INSIDE]
+    command = [sys.executable, "-I", "-S", "-c", CLIENT, *surehand, "mcp", "--tools", PROCESS_TOOLS]
     client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None
     served = int(await asyncio.to_thread(client.stdout.readline))
@@ -186,17 +188,17 @@ async def test_a_server_ends_when_its_client_is_killed_in_the_middle_of_calls(su
 async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(site, requests):
     refused = [
         (request(b"nonsense"), 400),
-        (calling("add", ("Origin", "http://evil.test"), a=1, b=1), 403),
-        (calling("add", ("Host", "evil.test"), a=1, b=1), 421),
+        (call_request("add", ("Origin", "http://evil.test"), a=1, b=1), 403),
+        (call_request("add", ("Host", "evil.test"), a=1, b=1), 421),
         (request(b"{}", path="/x"), 404),
         (request(b"", ("Mcp-Session-Id", "x"), method="GET"), 404),
         (request(b"", method="PUT"), 405),
     ]
     kinds = [
         *(refused * 4)[:22],
-        (calling("add", a=1, b=1), 200),
-        (modern("no/such"), 404),
-        (calling("add", ("Mcp-Name", "sub"), a=1, b=1), 400),
+        (call_request("add", a=1, b=1), 200),
+        (modern_request("no/such"), 404),
+        (call_request("add", ("Mcp-Name", "sub"), a=1, b=1), 400),
     ]
     lines, each = 20, requests // 20 // len(kinds)
 
@@ -205,7 +207,7 @@ async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(s
         for number in range(1, each + 1):
             await connection.send(b"".join(data for data, _ in kinds))  # the next before the last is answered
             while seen.count(b"HTTP/1.1 ") < number * len(kinds):
-                seen += await asyncio.wait_for(connection.reader.read(1 << 16), SOON)
+                seen += await asyncio.wait_for(connection.reader.read(1 << 16), TIMEOUT_SECONDS)
         await connection.close()
         return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", seen)]
 
@@ -216,9 +218,9 @@ async def test_a_flood_of_requests_over_http_is_answered_and_others_are_served(s
 
 
 async def test_half_open_connections_by_the_hundred_leave_room_for_others(site):
-    whole = calling("add", a=1, b=1)
+    whole = call_request("add", a=1, b=1)
     async with others_served(site):
-        left: list[Connection] = []
+        left: list[RawConnection] = []
         for number in range(700):
             connection = await site.connect()
             with suppress(ConnectionError):
@@ -238,14 +240,14 @@ async def test_half_open_bodies_by_the_hundred_leave_room_for_others(site, chunk
         left = [await site.connect() for _ in range(300)]
         for connection in left:
             await connection.send(begun)
-        answers = [(await site.ask(calling("add", a=1, b=1))).status for _ in range(5)]
+        answers = [(await site.ask(call_request("add", a=1, b=1))).status for _ in range(5)]
         for connection in left:
             connection.writer.transport.abort()
 
     assert answers == [200] * 5
 
 
-async def test_bodies_that_all_but_end_take_no_more_room_than_there_is_for_them(site):
+async def test_unfinished_bodies_take_no_more_memory_than_allowed(site):
     whole = request(b"x" * (4 << 20))
     await site.ask(whole)  # from then on, memory that was let go of is used again where it fits, and not given back
     before = (await told(site))["memory"]
@@ -274,7 +276,7 @@ async def test_a_body_of_a_hundred_megabytes_takes_no_room(site, chunked):
         answering = asyncio.create_task(connection.answer())
         with suppress(ConnectionError):
             for _ in range(100):
-                await asyncio.wait_for(connection.send(piece), SOON)
+                await asyncio.wait_for(connection.send(piece), TIMEOUT_SECONDS)
         answer = await answering
         await connection.close()
 
@@ -299,7 +301,7 @@ async def test_a_body_of_a_hundred_megabytes_takes_no_room(site, chunked):
     ],
     ids=range(10),
 )
-async def test_what_is_no_request_ends_its_connection_alone(site, sent):
+async def test_bytes_that_are_not_http_end_only_their_own_connection(site, sent):
     async with others_served(site):
         connection = await site.connect()
         with suppress(OSError):
@@ -307,7 +309,7 @@ async def test_what_is_no_request_ends_its_connection_alone(site, sent):
             connection.writer.write_eof()
         came = b""
         with suppress(ConnectionError):
-            came = await asyncio.wait_for(connection.reader.read(1 << 16), SOON)
+            came = await asyncio.wait_for(connection.reader.read(1 << 16), TIMEOUT_SECONDS)
         await connection.close()
 
     assert came == b"" or came.startswith(b"HTTP/1.1 4")
@@ -324,11 +326,11 @@ async def test_streams_by_the_hundred_over_http_are_let_go(site):
                 await connection.close()
 
 
-async def _listener(site: Site) -> Connection:
+async def _listener(site: HttpSite) -> RawConnection:
     connection = await site.connect()
-    await connection.send(modern("subscriptions/listen", 1, notifications={"toolsListChanged": True}))
+    await connection.send(modern_request("subscriptions/listen", 1, notifications={"toolsListChanged": True}))
     with suppress(asyncio.IncompleteReadError, ConnectionError):
-        await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), SOON)
+        await asyncio.wait_for(connection.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
     return connection
 
 
@@ -351,7 +353,7 @@ async def test_calls_of_a_client_that_is_killed_are_cancelled(site):
         )
         assert client.stdin is not None
         assert client.stdout is not None
-        client.stdin.write(calling("wait"))
+        client.stdin.write(call_request("wait"))
         client.stdin.close()
         await asyncio.to_thread(client.stdout.readline)
         for _ in range(200):

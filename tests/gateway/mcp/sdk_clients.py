@@ -1,4 +1,4 @@
-"""Clients of the library that talk to a runtime, in either protocol, through real JSON."""
+"""Clients of the MCP SDK for a runtime, in both protocols, with every message encoded as JSON."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,25 +14,25 @@ from mcp_types import jsonrpc_message_adapter
 
 from surehand import Runtime, gateway
 
-OLD, NEW = "legacy", "2026-07-28"
-ERAS = (OLD, NEW)
-SOON = 20.0
-"""Seconds within which what has to happen happens."""
+HANDSHAKE, MODERN = "legacy", "2026-07-28"
+ERAS = (HANDSHAKE, MODERN)
+TIMEOUT_SECONDS = 20.0
+"""Time limit for anything that a test waits for."""
 
 
-def talking(served: Any, era: str = NEW, **how: Any) -> Client:
-    """A client of a runtime, or of a server that was made of one; options for either."""
+def sdk_client(served: Any, era: str = MODERN, **how: Any) -> Client:
+    """A client of a runtime, or of a server; options for the server and for the client."""
     given = {name: how.pop(name) for name in list(how) if name in _OPTIONS}
     server = gateway.mcp.server(served, **given) if isinstance(served, Runtime) else served
-    return Client(wire(server), mode=era, cache=None, **how)
+    return Client(memory_transport(server), mode=era, cache=None, **how)
 
 
 _OPTIONS = {"name", "version", "toolset", "user", "short_names", "page"}
 
 
 @asynccontextmanager
-async def wire(server: Any) -> AsyncIterator[tuple[Any, Any]]:
-    """A transport in memory, on which every message is bytes on its way."""
+async def memory_transport(server: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """An in-memory transport that encodes and decodes every message."""
     to_server, at_server = anyio.create_memory_object_stream[Any](0)
     from_client, to_pump = anyio.create_memory_object_stream[Any](0)
     from_server, from_pump = anyio.create_memory_object_stream[Any](0)
@@ -52,23 +52,23 @@ async def _pump(source: Any, target: Any) -> None:
     async with source, target:
         async for message in source:
             try:
-                await target.send(SessionMessage(passed(message.message)))
+                await target.send(SessionMessage(through_json(message.message)))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
 
 
-def passed(message: Any) -> Any:
+def through_json(message: Any) -> Any:
     return jsonrpc_message_adapter.validate_json(message.model_dump_json(by_alias=True, exclude_unset=True))
 
 
-def within(seconds: float = SOON) -> AbstractAsyncContextManager[Any]:
-    """What takes longer has failed."""
+def within(seconds: float = TIMEOUT_SECONDS) -> AbstractAsyncContextManager[Any]:
+    """A time limit for the block."""
     return asyncio.timeout(seconds)
 
 
 @asynccontextmanager
-async def over_http(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
-    """A runtime on a port of this machine; its address."""
+async def http_server(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
+    """Serve a runtime on a free port; gives its URL."""
     from surehand.gateway.mcp.http.server import bound, listen
 
     sockets, began = bound("127.0.0.1", 0), asyncio.Event()
@@ -83,11 +83,11 @@ async def over_http(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def visiting(url: str, era: str = NEW, token: str | None = None, **how: Any) -> AsyncIterator[Client]:
-    """A client of an address."""
+async def http_client(url: str, era: str = MODERN, token: str | None = None, **how: Any) -> AsyncIterator[Client]:
+    """A client of a server at a URL."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=SOON) as web,
+        httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as web,
         Client(streamable_http_client(url, http_client=web), mode=era, cache=None, **how) as client,
     ):
         yield client

@@ -1,37 +1,37 @@
--- What surehand remembers. One dialect for SQLite and PostgreSQL; words in braces are each database's own: {serial}
--- a growing number, {blob} bytes, {real} a floating-point number, {tx} the number of the transaction that writes the
--- row, {if_unordered} what only a database needs that may keep rows in another order than it numbers them. JSON is text;
--- times are seconds since the epoch, by the database's own clock.
+-- The tables of the store, in one dialect for SQLite and PostgreSQL. Words in braces are replaced by each database's own
+-- SQL: {serial} a growing number, {blob} bytes, {real} a floating-point number, {tx} the number of the transaction that
+-- writes the row, {if_unordered} a line only for databases that may commit rows in another order than their ids. JSON is
+-- stored as text; times are seconds since the epoch, by the database's own clock.
 
--- Runtimes that are at work. Each also holds a lock while it lives: one that died is seen at once by its free lock,
--- one that is paused when its lease has ended.
+-- Active runtimes. Each also holds a lock while its process runs: a dead one is recognised at once by its free lock, a
+-- paused one by its expired lease.
 CREATE TABLE IF NOT EXISTS owners (
     owner       TEXT PRIMARY KEY,
     lease_until {real} NOT NULL,
     started_at  {real} NOT NULL
 );
 
--- Every call that must not be forgotten: what its id stands for, who runs it, and how it ended - once.
+-- Every call that must not be forgotten: what its id stands for, which runtime runs it, and its outcome, written once.
 CREATE TABLE IF NOT EXISTS ledger (
     call_id     TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,            -- digest of tool, arguments and caller: the same id for another call is a
-                                          -- conflict; '' for ids that nobody gave, worked out where one is used again
+                                          -- conflict; '' for generated ids, computed if such an id is used again
     tool        TEXT NOT NULL,
-    definition  TEXT NOT NULL,            -- digest of the tool's definition: an approval holds for no other
-    arguments   TEXT NOT NULL,            -- JSON; what the call runs with when it goes on
+    definition  TEXT NOT NULL,            -- digest of the tool's definition: an approval is valid for no other
+    arguments   TEXT NOT NULL,            -- JSON; the call runs with these when it is resumed
     user_id     TEXT,
     session     TEXT,
     agent       TEXT,
-    context     TEXT NOT NULL,            -- JSON: the rest of what the call belongs to
-    state       TEXT NOT NULL,            -- idle      known, and nobody runs it
-                                          -- waiting   for an answer, see `pending`
-                                          -- ready     answered, for any runtime with the tool to go on with
-                                          -- taken     by its owner, on the way; nothing has happened yet
-                                          -- running   by its owner; from here on its effect may have happened
-                                          -- unknown   its owner died while it ran: a person or the tool's `verify` decides
-                                          -- ended     `outcome` is written, and never changes
+    context     TEXT NOT NULL,            -- JSON: the remaining fields of the call (space, turn, parent ...)
+    state       TEXT NOT NULL,            -- idle      the id is known, and no runtime runs it
+                                          -- waiting   waits for an answer, see `pending`
+                                          -- ready     answered; any runtime with the tool may resume it
+                                          -- taken     its owner resumes it; no effect has happened yet
+                                          -- running   its owner runs it; its effect may have happened
+                                          -- unknown   its owner died while it ran; a person or the tool's `verify` decides
+                                          -- ended     `outcome` is stored, and never changes
     owner       TEXT,
-    fence       BIGINT NOT NULL,          -- grows with every claim: whoever lost a claim can write nothing more
+    fence       BIGINT NOT NULL,          -- grows with every claim: an owner that lost its claim cannot write any more
     posted      TEXT,                     -- the message that shows the call in its space
     outcome     TEXT,                     -- JSON
     created_at  {real} NOT NULL,
@@ -40,22 +40,21 @@ CREATE TABLE IF NOT EXISTS ledger (
 CREATE INDEX IF NOT EXISTS ledger_unended ON ledger (state, owner) WHERE state <> 'ended';
 CREATE INDEX IF NOT EXISTS ledger_by_age ON ledger (ended_at) WHERE state = 'ended';
 
--- Each wait of a call: an approved client tool waits twice, so the key is the call and the round.
+-- The rounds of pending calls: an approved client tool waits twice, so the key is the call and the round.
 CREATE TABLE IF NOT EXISTS pending (
     call_id     TEXT NOT NULL,
     round       INTEGER NOT NULL,
     waiting_for TEXT NOT NULL,            -- approval | result | input
     message     TEXT NOT NULL,
     request     TEXT NOT NULL,            -- JSON: the form to show
-    note        TEXT NOT NULL,            -- JSON: a provider's private note to itself
-    inner_call  TEXT,                     -- the call that this one waits for, if it waits for a call
-    binding     TEXT,                     -- digest of what the question, and then the answer, is about: it holds for
-                                          -- nothing else that the call's row may come to say
+    note        TEXT NOT NULL,            -- JSON: a provider's private state
+    inner_call  TEXT,                     -- the call that this call waits for, if any
+    binding     TEXT,                     -- digest of the call as it was asked about, and then answered: the answer is
+                                          -- not valid if the call's row changes
     state       TEXT NOT NULL,            -- open | answered
     answer      TEXT,                     -- approve | reject | settle | cancel | expire
-    weight      TEXT,                     -- digest of the answer: the same answer again changes nothing
-    value       TEXT,                     -- JSON: what the call goes on with; as long as the wait is open, what is
-                                          -- known of an answer that is not whole yet
+    weight      TEXT,                     -- digest of the answer: repeating the same answer changes nothing
+    value       TEXT,                     -- JSON: the answer; while the round is open, a partial answer
     answered_by TEXT,
     created_at  {real} NOT NULL,
     expires_at  {real},
@@ -65,7 +64,7 @@ CREATE TABLE IF NOT EXISTS pending (
 CREATE INDEX IF NOT EXISTS pending_open ON pending (expires_at) WHERE state = 'open';
 CREATE INDEX IF NOT EXISTS pending_inner ON pending (inner_call) WHERE state = 'open' AND inner_call IS NOT NULL;
 
--- Standing approvals: this user may call this tool, as it is defined now, without being asked.
+-- Standing approvals: a user may call a tool, as it was defined then, without being asked.
 CREATE TABLE IF NOT EXISTS grants (
     user_id     TEXT NOT NULL,            -- '' for calls without a user
     tool        TEXT NOT NULL,            -- name and definition
@@ -74,7 +73,7 @@ CREATE TABLE IF NOT EXISTS grants (
     PRIMARY KEY (user_id, tool)
 );
 
--- What waits for an agent's next cycle. The same event is delivered once, however often it is pushed.
+-- Events for the next cycle of an agent. An event is delivered once, however often it is pushed.
 CREATE TABLE IF NOT EXISTS inbox (
     id          {serial},
     agent       TEXT NOT NULL,            -- '' for calls without an agent
@@ -92,8 +91,8 @@ CREATE TABLE IF NOT EXISTS inbox (
 CREATE INDEX IF NOT EXISTS inbox_waiting ON inbox (agent, id) WHERE state IN ('pending', 'processing');
 CREATE INDEX IF NOT EXISTS inbox_by_age ON inbox (ended_at) WHERE ended_at IS NOT NULL;
 
--- What happened to calls, in order, without arguments or outcomes. Read on from (tx, id): a transaction that is still
--- open may yet write a lower id, so readers stop before the oldest open one.
+-- What happened to calls, in order, without arguments or outcomes. Readers continue from (tx, id), and stop before the
+-- oldest open transaction, because it may still write a lower id.
 CREATE TABLE IF NOT EXISTS journal (
     id          {serial},
     tx          BIGINT NOT NULL,
@@ -101,7 +100,7 @@ CREATE TABLE IF NOT EXISTS journal (
     kind        TEXT NOT NULL,            -- ended | pending | settled
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
-    status      TEXT NOT NULL,            -- ok | a failure's code | what it waits for | how it was answered
+    status      TEXT NOT NULL,            -- ok | failure code | what the call waits for | kind of answer
     user_id     TEXT,
     session     TEXT,
     parent      TEXT,
@@ -110,13 +109,13 @@ CREATE TABLE IF NOT EXISTS journal (
 {if_unordered} CREATE INDEX IF NOT EXISTS journal_in_order ON journal (tx, id);
 CREATE INDEX IF NOT EXISTS journal_of_call ON journal (call_id);
 
--- Who decided and did what. Rows are written in the same transaction as the deed and never touched again.
+-- Who decided and did what. A row is written in the same transaction as the audited action, and never changed.
 CREATE TABLE IF NOT EXISTS audit (
     id          {serial},
     tx          BIGINT NOT NULL,
     at          {real} NOT NULL,
     kind        TEXT NOT NULL,            -- intent | outcome | wait | answer | refused | recovered | granted |
-                                          -- revoked; the last two are about no call
+                                          -- revoked; the last two belong to no call
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
     user_id     TEXT,
@@ -125,7 +124,7 @@ CREATE TABLE IF NOT EXISTS audit (
 );
 {if_unordered} CREATE INDEX IF NOT EXISTS audit_in_order ON audit (tx, id);
 
--- The hash chain over the audit: each seal covers the rows after the seal before it, and that seal's hash.
+-- The hash chain over the audit: each seal covers the rows since the previous seal, and that seal's hash.
 CREATE TABLE IF NOT EXISTS seals (
     position    BIGINT PRIMARY KEY,
     last_tx     BIGINT NOT NULL,
@@ -136,20 +135,20 @@ CREATE TABLE IF NOT EXISTS seals (
     sealed_at   {real} NOT NULL
 );
 
--- Cycles of agents.
+-- Runs of agents.
 CREATE TABLE IF NOT EXISTS runs (
     run_id      TEXT PRIMARY KEY,
     agent       TEXT NOT NULL,
     state       TEXT NOT NULL,            -- running | done | failed | interrupted
-    cause       TEXT NOT NULL,            -- JSON: what woke the agent
-    report      TEXT,                     -- JSON: what came of it
+    cause       TEXT NOT NULL,            -- JSON: what triggered the run
+    report      TEXT,                     -- JSON: what the run reported
     owner       TEXT,
     started_at  {real} NOT NULL,
     ended_at    {real}
 );
 CREATE INDEX IF NOT EXISTS runs_of_agent ON runs (agent, started_at);
 
--- Large outputs under a handle. A handle is unguessable, and only its owner may read.
+-- Large outputs under a handle. A handle is unguessable, and only its user and session may read it.
 CREATE TABLE IF NOT EXISTS artifacts (
     handle      TEXT PRIMARY KEY,
     tool        TEXT NOT NULL,
@@ -159,7 +158,7 @@ CREATE TABLE IF NOT EXISTS artifacts (
     bytes       BIGINT NOT NULL,
     lines       BIGINT NOT NULL,
     created_at  {real} NOT NULL,
-    content     {blob} NOT NULL           -- the text as UTF-8; last, so that the rest is read without it
+    content     {blob} NOT NULL           -- the text as UTF-8; the last column, so that the others can be read without it
 );
 CREATE INDEX IF NOT EXISTS artifacts_by_age ON artifacts (created_at);
 
@@ -173,12 +172,12 @@ CREATE TABLE IF NOT EXISTS notes (
     PRIMARY KEY (agent, kind, key)
 );
 
--- Where people and agents see each other's messages, and the calls that are visible.
+-- Where people and agents see each other's messages and the visible calls.
 CREATE TABLE IF NOT EXISTS spaces (
     space_id    TEXT PRIMARY KEY,
     name        TEXT NOT NULL,
-    messages    BIGINT NOT NULL,          -- the number of the newest message: its row is locked while one is posted,
-                                          -- so that numbers have no gaps and are kept in their order
+    messages    BIGINT NOT NULL,          -- the number of the newest message: posting locks this row, so that numbers
+                                          -- have no gaps and become visible in order
     created_at  {real} NOT NULL
 );
 
@@ -199,8 +198,8 @@ CREATE TABLE IF NOT EXISTS messages (
     sender_id   TEXT,
     sender_name TEXT NOT NULL,
     sender_kind TEXT NOT NULL,            -- person | agent
-    content     TEXT NOT NULL,            -- JSON: a text, or what a visible call shows
-    call_id     TEXT,                     -- the call that it shows: such a message cannot be replied to
+    content     TEXT NOT NULL,            -- JSON: a text, or a visible call
+    call_id     TEXT,                     -- the call that the message shows: such a message cannot be replied to
     reply_to    TEXT,
     created_at  {real} NOT NULL,
     amended_at  {real},
@@ -209,7 +208,7 @@ CREATE TABLE IF NOT EXISTS messages (
 CREATE UNIQUE INDEX IF NOT EXISTS messages_of_call ON messages (call_id) WHERE call_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS messages_by_age ON messages (created_at);
 
--- What happens in a space or in a run, numbered without gaps: the row of its stream is locked until an event is kept.
+-- Events of spaces and runs, numbered without gaps: the row of a stream is locked until its new event is committed.
 CREATE TABLE IF NOT EXISTS streams (
     stream      TEXT PRIMARY KEY,         -- space:<id> | run:<id>
     last        BIGINT NOT NULL
@@ -230,11 +229,11 @@ CREATE INDEX IF NOT EXISTS events_by_age ON events (at);
 CREATE TABLE IF NOT EXISTS queues (
     queue       TEXT PRIMARY KEY,
     turns       BIGINT NOT NULL,
-    wanted_by   TEXT,                     -- the owner who came in vain: one free place is kept for it, for a moment
+    wanted_by   TEXT,                     -- the owner that found no free slot: the next one is reserved for it for a moment
     wanted_until {real}
 );
 
--- Places in a shared queue that calls hold, until their owner is gone; of one nobody knows, until the lease has ended.
+-- Slots of shared queues that calls hold: until their owner is gone, or for an unknown owner until the lease ends.
 CREATE TABLE IF NOT EXISTS slots (
     slot_id     TEXT PRIMARY KEY,
     queue       TEXT NOT NULL,
@@ -244,7 +243,7 @@ CREATE TABLE IF NOT EXISTS slots (
 CREATE INDEX IF NOT EXISTS slots_of_queue ON slots (queue);
 CREATE INDEX IF NOT EXISTS slots_of_owner ON slots (owner);
 
--- When calls of a shared queue with a rate have started, for as long as that counts.
+-- When calls of a shared queue with a rate started, as long as the rate counts them.
 CREATE TABLE IF NOT EXISTS starts (
     id          {serial},
     queue       TEXT NOT NULL,
@@ -252,11 +251,11 @@ CREATE TABLE IF NOT EXISTS starts (
 );
 CREATE INDEX IF NOT EXISTS starts_of_queue ON starts (queue, at);
 
--- Providers that have failed of late, as all processes know them.
+-- Providers that failed recently, shared by all processes.
 CREATE TABLE IF NOT EXISTS breakers (
     provider    TEXT PRIMARY KEY,
     failures    BIGINT NOT NULL,          -- in a row
     open_until  {real} NOT NULL,
-    probed_by   TEXT,                     -- the owner whose call tries whether it is back
+    probed_by   TEXT,                     -- the owner whose call tries the provider
     probe_until {real}
 );

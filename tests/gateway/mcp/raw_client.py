@@ -1,4 +1,4 @@
-"""A client of the newer protocol that sends what it is told, and shows what comes back as it is."""
+"""A client of the modern protocol that sends any request and returns the response unchanged."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,30 +12,30 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from surehand import Runtime, gateway
-from tests.gateway.mcp.talking import NEW, SOON, wire
+from tests.gateway.mcp.sdk_clients import MODERN, TIMEOUT_SECONDS, memory_transport
 
 TASKS = "io.modelcontextprotocol/tasks"
-FORM, BOTH = {"elicitation": {"form": {}}}, {"elicitation": {"form": {}, "url": {}}}
-WITH_TASKS = {**FORM, "extensions": {TASKS: {}}}
-YES, NO, AWAY = {"action": "accept", "content": {}}, {"action": "decline"}, {"action": "cancel"}
+FORMS, FORMS_AND_URLS = {"elicitation": {"form": {}}}, {"elicitation": {"form": {}, "url": {}}}
+WITH_TASKS = {**FORMS, "extensions": {TASKS: {}}}
+ACCEPT, DECLINE, CANCEL = {"action": "accept", "content": {}}, {"action": "decline"}, {"action": "cancel"}
 
 
 def accepted(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-class Bare:
-    """Requests as JSON; what is told without being asked for is in `told`."""
+class RawClient:
+    """Sends requests as JSON, and collects notifications in `notifications`."""
 
     def __init__(self, write: Any, capabilities: dict[str, Any]) -> None:
         self._write, self.capabilities = write, capabilities
         self._numbers, self._open = count(1), dict[int, asyncio.Future[Any]]()
-        self.told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        self.notifications: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
 
     async def begin(self, method: str, **params: Any) -> tuple[int, asyncio.Future[Any]]:
         number = next(self._numbers)
         meta = {
-            "io.modelcontextprotocol/protocolVersion": NEW,
+            "io.modelcontextprotocol/protocolVersion": MODERN,
             "io.modelcontextprotocol/clientInfo": {"name": "bare", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         }
@@ -47,13 +47,13 @@ class Bare:
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """The result; raises `MCPError` for an error."""
         _, answer = await self.begin(method, **params)
-        return await asyncio.wait_for(answer, SOON)
+        return await asyncio.wait_for(answer, TIMEOUT_SECONDS)
 
     async def call(self, tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         return await self.ask("tools/call", name=tool, arguments=arguments or {}, **more)
 
     async def answer(self, question: dict[str, Any], tool: str, answers: Any, arguments: Any = None) -> dict[str, Any]:
-        """The same call again, with the same answer to all that was asked, or answers by key."""
+        """Send the same call again, with one answer to all requests, or with answers by key."""
         given = answers if "action" not in answers else dict.fromkeys(question["inputRequests"], answers)
         return await self.call(tool, arguments, inputResponses=given, requestState=question["requestState"])
 
@@ -62,29 +62,29 @@ class Bare:
         note = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
         await self._write.send(SessionMessage(note))
 
-    async def news(self, method: str) -> dict[str, Any]:
-        """The next notification, which is of that kind."""
-        told, params = await asyncio.wait_for(self.told.get(), SOON)
+    async def next_notification(self, method: str) -> dict[str, Any]:
+        """The next notification, which must have this method."""
+        told, params = await asyncio.wait_for(self.notifications.get(), TIMEOUT_SECONDS)
         assert told == method
         return params
 
     async def task(self, task_id: str, *until: str) -> dict[str, Any]:
-        """How a task stands, once it does so."""
+        """The task, once it has one of these statuses."""
         task: dict[str, Any] = {}
 
-        async def stands_so() -> bool:
+        async def has_status() -> bool:
             task.clear()
             task.update(await self.ask("tasks/get", taskId=task_id))
             return task["status"] in until
 
-        await eventually(stands_so)
+        await eventually(has_status)
         return task
 
     async def read(self, messages: Any) -> None:
         async for each in messages:
             message = each.message
             if isinstance(message, JSONRPCNotification):
-                self.told.put_nowait((message.method, message.params or {}))
+                self.notifications.put_nowait((message.method, message.params or {}))
             elif isinstance(message, (JSONRPCResponse, JSONRPCError)):
                 self._end(message)
 
@@ -100,11 +100,11 @@ class Bare:
 
 
 @asynccontextmanager
-async def bare(served: Any, capabilities: dict[str, Any] = FORM, **options: Any) -> AsyncIterator[Bare]:
-    """A client of a runtime, or of a server that was made of one."""
+async def raw_client(served: Any, capabilities: dict[str, Any] = FORMS, **options: Any) -> AsyncIterator[RawClient]:
+    """A client of a runtime, or of a server."""
     server = gateway.mcp.server(served, **options) if isinstance(served, Runtime) else served
-    async with wire(server) as (read, write):
-        client = Bare(write, capabilities)
+    async with memory_transport(server) as (read, write):
+        client = RawClient(write, capabilities)
         reading = asyncio.create_task(client.read(read))
         try:
             yield client
@@ -114,8 +114,8 @@ async def bare(served: Any, capabilities: dict[str, Any] = FORM, **options: Any)
 
 
 async def eventually(true: Callable[[], Any]) -> None:
-    """Wait for something that nobody is told of."""
-    async with asyncio.timeout(SOON):
+    """Wait for a condition that has no event."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (await found if isawaitable(found := true()) else found):  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.002)
 

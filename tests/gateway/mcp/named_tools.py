@@ -1,4 +1,4 @@
-"""Providers with tools of any name."""
+"""A provider with tools of given names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from surehand import Call, Context, Provider, Tool, tool
 
 
-class Shop(Provider):
-    """Says which tool it did."""
+class NamedToolsProvider(Provider):
+    """Its tools return their own names."""
 
     def __init__(self, namespace: str, *names: str, says: str = "") -> None:
         self.namespace, self.names, self.says = namespace, names, says

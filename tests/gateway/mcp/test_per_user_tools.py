@@ -1,4 +1,4 @@
-"""A runtime between several users and a server that tells only users what it offers, and not each the same."""
+"""A proxy for several users, in front of a server that offers different tools to each user."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mcp import Client, MCPError
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 
 from surehand import Runtime
-from tests.gateway.mcp.talking import ERAS, over_http, visiting, within
-from tests.gateway.mcp.web_peer import calling, listening
+from tests.gateway.mcp.http_peer import call_request, http_site
+from tests.gateway.mcp.sdk_clients import ERAS, http_client, http_server, within
 from tests.providers.mcp.steady import Steady, described
 
 USERS = ("anna", "ben")
@@ -29,7 +29,7 @@ async def guarded(folder: Path) -> AsyncIterator[tuple[Steady, str]]:
     """Such a server, and the address of a runtime in front of it, where the name of a user is their token."""
     behind = Steady(folder / "steady")
     behind.offer(described("pid"), described("effect", "For Anna."))
-    async with over_http(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as url:
+    async with http_server(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as url:
         yield behind, url
 
 
@@ -39,20 +39,24 @@ async def names(client: Client) -> list[str]:
 
 @either
 async def test_a_user_s_list_is_asked_for_in_that_user_s_name(tmp_path, era):
-    async with guarded(tmp_path) as (_, url), visiting(url, era, "anna") as anna:
+    async with guarded(tmp_path) as (_, url), http_client(url, era, "anna") as anna:
         assert await names(anna) == ["steady__pid", "steady__effect"]
         assert not (await anna.call_tool("steady__pid", {})).is_error
 
 
 @either
 async def test_a_user_s_first_request_may_be_a_call(tmp_path, era):
-    async with guarded(tmp_path) as (_, url), visiting(url, era, "anna") as anna:
+    async with guarded(tmp_path) as (_, url), http_client(url, era, "anna") as anna:
         assert not (await anna.call_tool("steady__pid", {})).is_error
 
 
 @either
-async def test_a_tool_of_one_user_alone_is_to_others_as_if_it_were_not_there(tmp_path, era):
-    async with guarded(tmp_path) as (behind, url), visiting(url, era, "anna") as anna, visiting(url, era, "ben") as ben:
+async def test_a_tool_of_one_user_is_unknown_to_others(tmp_path, era):
+    async with (
+        guarded(tmp_path) as (behind, url),
+        http_client(url, era, "anna") as anna,
+        http_client(url, era, "ben") as ben,
+    ):
         first = await names(anna)
         behind.offer(described("pid"), described("effect", "For Ben."))
 
@@ -64,12 +68,12 @@ async def test_a_tool_of_one_user_alone_is_to_others_as_if_it_were_not_there(tmp
         assert await names(anna) == first
 
 
-async def test_a_user_who_is_not_let_in_is_shown_nothing_and_harms_nobody(tmp_path):
-    async with guarded(tmp_path) as (behind, url), visiting(url, token="eve") as eve:
+async def test_a_user_that_the_server_refuses_sees_no_tools_and_does_not_affect_others(tmp_path):
+    async with guarded(tmp_path) as (behind, url), http_client(url, token="eve") as eve:
         assert await names(eve) == []
         with pytest.raises(MCPError, match=r"steady__pid\. steady did not say what it offers: .*KeyError"):
             await eve.call_tool("steady__pid", {})
-        async with visiting(url, token="anna") as anna:
+        async with http_client(url, token="anna") as anna:
             assert await names(anna) == ["steady__pid", "steady__effect"]
         assert await names(eve) == []
     assert behind.starts == 1  # for anna
@@ -79,28 +83,28 @@ async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each
     behind = Steady(tmp_path / "steady")
     behind.say("deaf")
     runtime = Runtime(behind.provider(env=variables, start_timeout=0.5))
-    async with over_http(runtime, token=lambda shown: shown) as url, visiting(url, token="anna") as anna:
+    async with http_server(runtime, token=lambda shown: shown) as url, http_client(url, token="anna") as anna:
         assert await names(anna) == []
         async with within(4):
             assert [await names(anna) for _ in range(10)] == [[]] * 10
 
 
-async def test_what_everybody_is_told_is_asked_for_once(tmp_path):
+async def test_tools_for_all_users_are_listed_once(tmp_path):
     behind = Steady(tmp_path / "steady")
-    async with over_http(Runtime(behind.provider()), token=lambda shown: shown) as url:
+    async with http_server(Runtime(behind.provider()), token=lambda shown: shown) as url:
         for user in USERS:
-            async with visiting(url, token=user) as client:
+            async with http_client(url, token=user) as client:
                 assert "steady__pid" in await names(client)
     assert behind.starts == 1
 
 
-async def test_a_call_of_another_user_s_tool_is_not_told_which_headers_that_wants(tmp_path):
+async def test_a_call_of_another_users_tool_does_not_reveal_its_header_parameters(tmp_path):
     behind = Steady(tmp_path / "steady")
     schema = {"type": "object", "properties": {"customer": {"type": "string", "x-mcp-header": "Customer"}}}
     behind.offer(described("pid", inputSchema=schema))
-    async with listening(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as site:
+    async with http_site(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as site:
         _, annas, eves = [
-            await site.ask(calling("steady__pid", ("Authorization", f"Bearer {user}"), customer="acme"))
+            await site.ask(call_request("steady__pid", ("Authorization", f"Bearer {user}"), customer="acme"))
             for user in ("anna", "anna", "eve")
         ]
 

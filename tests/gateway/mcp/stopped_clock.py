@@ -1,4 +1,4 @@
-"""Time that stands still: what comes after so many seconds comes when a test lets them pass, on the slowest machine."""
+"""A clock that a test advances, so that no test depends on the speed of the machine."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import pytest
 from surehand.core.clock import Clock
 
 
-class Standing:
-    """The time of the running loop."""
+class StoppedClock:
+    """The time of the event loop and of `Clock`."""
 
     def __init__(self) -> None:
         self.now = asyncio.get_running_loop().time()
 
-    async def passes(self, seconds: float) -> None:
-        """So many seconds, and all that they bring about; what was there to do before is done first."""
+    async def advance(self, seconds: float) -> None:
+        """Run what is due now, then let this time pass and run what is due then."""
         for more in (0, seconds):
             self.now += more
             for _ in range(30):
@@ -24,9 +24,9 @@ class Standing:
 
 
 @contextmanager
-def standing_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[Standing]:
-    """From now on to the end of the block."""
-    time = Standing()
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoppedClock]:
+    """Stop the clock until the end of the block."""
+    time = StoppedClock()
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.get_running_loop(), "time", lambda: time.now)
         patch.setattr(Clock, "now", staticmethod(lambda: time.now))

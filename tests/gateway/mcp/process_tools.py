@@ -1,4 +1,4 @@
-"""Tools that tell what goes on in the process that serves them."""
+"""Tools that report the state of the process that serves them."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ async def add(a: int, b: int) -> int:
 
 @tool
 async def state() -> dict[str, int]:
-    """What the process has now."""
+    """The tasks, descriptors, children and memory of the process."""
     gc.collect()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {

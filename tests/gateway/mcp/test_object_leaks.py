@@ -1,4 +1,4 @@
-"""What clients leave behind, and what a server leaves them: no object, no traceback, and nobody without an answer."""
+"""Clients and servers leave no objects, no tracebacks and no requests without a response."""
 
 import asyncio
 import logging
@@ -8,11 +8,19 @@ import struct
 import pytest
 
 from surehand import Pending, Runtime, ToolError, tool
-from surehand.gateway.mcp.http.connection import ConnectionLimits
-from tests.gateway.mcp.lines_peer import META, SOON, call, connected, message
-from tests.gateway.mcp.processes import on_a_port
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
+from tests.gateway.mcp.http_peer import (
+    HANDSHAKE_VERSION,
+    HttpSite,
+    RawConnection,
+    call_request,
+    http_site,
+    modern_request,
+    request,
+)
+from tests.gateway.mcp.processes import http_process
 from tests.gateway.mcp.processes import surehand as surehand
-from tests.gateway.mcp.web_peer import LEGACY, Connection, Site, calling, listening, modern, request
+from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, message, stdio_peer
 from tests.leftovers import left_of
 
 PROMPT = ConnectionLimits(stop_timeout=0.02)
@@ -43,21 +51,21 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{each.name}: {each.getMessage()}" for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def able(site: Site) -> tuple[tuple[str, str], ...]:
+async def able(site: HttpSite) -> tuple[tuple[str, str], ...]:
     """Headers for a session of a client that can be asked."""
     about = {"name": "web", "version": "1"}
     capable = {"elicitation": {"form": {}}}
-    hello = message("initialize", 0, protocolVersion=LEGACY, capabilities=capable, clientInfo=about)
+    hello = message("initialize", 0, protocolVersion=HANDSHAKE_VERSION, capabilities=capable, clientInfo=about)
     answer = await site.ask(request(hello))
-    known = (("Mcp-Session-Id", answer.headers["mcp-session-id"]), ("MCP-Protocol-Version", LEGACY))
+    known = (("Mcp-Session-Id", answer.headers["mcp-session-id"]), ("MCP-Protocol-Version", HANDSHAKE_VERSION))
     assert (await site.ask(request(message("notifications/initialized"), *known))).status == 202
     return known
 
 
-async def heard(connection: Connection, word: bytes) -> None:
+async def heard(connection: RawConnection, word: bytes) -> None:
     """Wait until this has come."""
     come = b""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while word not in come:
             more = await connection.reader.read(1 << 16)
             assert more, come
@@ -69,7 +77,7 @@ async def heard(connection: Connection, word: bytes) -> None:
 
 @pytest.mark.parametrize("meta", [{}, TOKEN])
 async def test_sessions_that_have_ended_are_forgotten(meta):
-    async with listening(add) as site:
+    async with http_site(add) as site:
 
         async def session() -> None:
             known = await site.session()
@@ -81,7 +89,7 @@ async def test_sessions_that_have_ended_are_forgotten(meta):
 
 
 async def test_sessions_that_are_left_in_the_middle_of_a_question_are_forgotten():
-    async with listening(pay) as site:
+    async with http_site(pay) as site:
 
         async def session() -> None:
             known, asking = await able(site), await site.connect()
@@ -95,21 +103,21 @@ async def test_sessions_that_are_left_in_the_middle_of_a_question_are_forgotten(
 
 @pytest.mark.parametrize("meta", [META, {**META, **TOKEN}])
 async def test_requests_without_a_session_are_forgotten(meta):
-    async with listening(add) as site:
+    async with http_site(add) as site:
 
         async def ask() -> None:
-            called = modern("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=meta)
+            called = modern_request("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=meta)
             assert (await site.ask(called)).status == 200
 
         assert await left_of(ask) == {}
 
 
 async def test_connections_that_are_reset_after_an_answer_are_forgotten():
-    async with listening(add, limits=PROMPT) as site:
+    async with http_site(add, limits=PROMPT) as site:
 
         async def reset() -> None:
             connection = await site.connect()
-            await connection.send(calling("add", a=1, b=2))
+            await connection.send(call_request("add", a=1, b=2))
             assert (await connection.answer()).status == 200
             opened = connection.writer.get_extra_info("socket")
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -123,9 +131,9 @@ async def test_conversations_over_a_pipe_are_forgotten(is_modern):
     async with Runtime(add) as runtime:
 
         async def converse() -> None:
-            async with connected(runtime) as peer:
+            async with stdio_peer(runtime) as peer:
                 if not is_modern:
-                    await peer.shake_hands()
+                    await peer.handshake()
                 assert "result" in await peer.ask(call(1, "add", is_modern, a=1, b=2))
 
         assert await left_of(converse) == {}
@@ -133,12 +141,14 @@ async def test_conversations_over_a_pipe_are_forgotten(is_modern):
 
 @pytest.mark.parametrize("is_modern", [False, True])
 async def test_calls_over_one_connection_are_forgotten(is_modern):
-    async with listening(add, fail) as site:
+    async with http_site(add, fail) as site:
         known, connection = () if is_modern else await site.session(), await site.connect()
 
         async def ask() -> None:
             for name, given in (("add", {"a": 1, "b": 2}), ("fail", {})):
-                await connection.send(calling(name, **given) if is_modern else request(call(1, name, **given), *known))
+                await connection.send(
+                    call_request(name, **given) if is_modern else request(call(1, name, **given), *known)
+                )
                 assert (await connection.answer()).status == 200
 
         assert await left_of(ask, times=100) == {}
@@ -169,13 +179,13 @@ async def test_calls_of_a_runtime_are_forgotten_however_they_end():
 RUNNING = {
     "short": lambda known: request(call(7, "wait"), *known),
     "long": lambda known: request(message("tools/call", 7, name="wait", arguments={}, _meta=TOKEN), *known),
-    "modern short": lambda _: calling("wait", id=7),
-    "modern long": lambda _: modern("tools/call", 7, name="wait", arguments={}, _meta={**META, **TOKEN}),
+    "modern short": lambda _: call_request("wait", id=7),
+    "modern long": lambda _: modern_request("tools/call", 7, name="wait", arguments={}, _meta={**META, **TOKEN}),
 }
 
 
 @pytest.mark.parametrize("kind", RUNNING)
-async def test_a_server_that_stops_tells_every_caller_and_logs_nothing(kind, caplog):
+async def test_a_server_that_stops_answers_every_request_and_logs_nothing(kind, caplog):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -188,7 +198,7 @@ async def test_a_server_that_stops_tells_every_caller_and_logs_nothing(kind, cap
             ended.set()
         return ""
 
-    async with listening(wait, limits=PROMPT) as site:
+    async with http_site(wait, limits=PROMPT) as site:
         known, connection = await site.session(), await site.connect()
         await connection.send(RUNNING[kind](known))
         await begun.wait()
@@ -204,15 +214,15 @@ async def test_a_server_that_stops_tells_every_caller_and_logs_nothing(kind, cap
     assert complaints(caplog) == []
 
 
-async def test_a_server_that_stops_ends_the_streams_of_its_news_and_its_questions(caplog):
-    async with listening(pay, limits=PROMPT) as site:
+async def test_a_server_that_stops_ends_its_notification_streams_and_questions(caplog):
+    async with http_site(pay, limits=PROMPT) as site:
         known = await able(site)
         asking, news, listens = [await site.connect() for _ in range(3)]
         await news.send(request(b"", *known, method="GET"))
         await heard(news, b"\r\n\r\n")
         await asking.send(request(call(7, "pay", amount=1), *known))
         await heard(asking, b"elicitation/create")
-        await listens.send(modern("subscriptions/listen", 8, notifications={"toolsListChanged": True}))
+        await listens.send(modern_request("subscriptions/listen", 8, notifications={"toolsListChanged": True}))
         await heard(listens, b"acknowledged")
         assert site.task is not None
         site.task.cancel()
@@ -233,9 +243,9 @@ async def test_a_request_that_waits_for_its_token_to_be_judged_is_given_up_in_si
         await asyncio.Event().wait()
         return None
 
-    async with listening(add, token=judge, limits=PROMPT) as site:
+    async with http_site(add, token=judge, limits=PROMPT) as site:
         connection = await site.connect()
-        await connection.send(calling("add", ("Authorization", "Bearer x"), a=1, b=2))
+        await connection.send(call_request("add", ("Authorization", "Bearer x"), a=1, b=2))
         await judging.wait()
         assert site.task is not None
         site.task.cancel()
@@ -245,10 +255,10 @@ async def test_a_request_that_waits_for_its_token_to_be_judged_is_given_up_in_si
     assert complaints(caplog) == []
 
 
-def test_a_process_that_is_told_to_stop_answers_what_runs_and_prints_no_traceback(surehand):
-    with on_a_port(surehand) as (site, _):  # which tells it to, and looks at what was printed
+def test_a_process_that_gets_sigterm_answers_running_requests_and_prints_no_traceback(surehand):
+    with http_process(surehand) as (site, _):  # which tells it to, and looks at what was printed
         known = asyncio.run(site.session())
-        connection = socket.create_connection(("127.0.0.1", site.port), SOON)
+        connection = socket.create_connection(("127.0.0.1", site.port), TIMEOUT_SECONDS)
         connection.sendall(request(call(7, "wait", seconds=60), *known))
         come = b""
         while b": ping" not in come:
@@ -273,7 +283,7 @@ LAST = {
 
 @pytest.mark.parametrize("last", LAST)
 async def test_a_session_that_is_ended_in_the_middle_of_a_question_ends_after_its_last_message(last, caplog):
-    async with listening(pay) as site:
+    async with http_site(pay) as site:
         known = await able(site)
         asking, saying, ending = [await site.connect() for _ in range(3)]
         await asking.send(request(call(1, "pay", amount=1), *known))
@@ -290,8 +300,8 @@ async def test_a_session_that_is_ended_in_the_middle_of_a_question_ends_after_it
     assert complaints(caplog) == []
 
 
-async def test_who_waits_in_a_session_that_is_ended_is_told_so(caplog):
-    async with listening(pay) as site:
+async def test_running_requests_of_an_ended_session_get_an_error(caplog):
+    async with http_site(pay) as site:
         known, asking = await able(site), await site.connect()
         await asking.send(request(call(1, "pay", amount=1), *known))
         await heard(asking, b"elicitation/create")
@@ -303,15 +313,15 @@ async def test_who_waits_in_a_session_that_is_ended_is_told_so(caplog):
 
 
 @pytest.mark.parametrize("gone", ["reading", "both"])
-async def test_a_client_that_leaves_a_pipe_in_the_middle_of_a_question_is_let_go_in_silence(gone, caplog):
-    async with connected(pay) as peer:
-        await peer.shake_hands(elicitation={"form": {}})
+async def test_a_client_that_closes_the_pipe_during_a_question_causes_no_log_lines(gone, caplog):
+    async with stdio_peer(pay) as peer:
+        await peer.handshake(elicitation={"form": {}})
         await peer.send(call(1, "pay", amount=1))
         assert (await peer.receive())["method"] == "elicitation/create"
         peer.close()
         if gone == "both":
             peer.reader._transport.close()  # type: ignore[attr-defined]
         assert peer.server is not None
-        await asyncio.wait_for(asyncio.shield(peer.server), SOON)
+        await asyncio.wait_for(asyncio.shield(peer.server), TIMEOUT_SECONDS)
 
     assert complaints(caplog) == []

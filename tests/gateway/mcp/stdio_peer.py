@@ -1,4 +1,4 @@
-"""A client that writes and reads lines, and keeps to no rules: over pipes in this process, or over a process's own."""
+"""A client that writes and reads any lines, over pipes to a server in this process or to a process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from surehand.gateway.mcp.stdio.connection import serve_connection
 from surehand.gateway.mcp.stdio.limits import StdioLimits
 from surehand.gateway.mcp.stdio.serve import message_streams
 
-SOON = 20.0
-"""Seconds within which what has to happen happens."""
+TIMEOUT_SECONDS = 20.0
+"""Time limit for anything that a test waits for."""
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -34,26 +34,26 @@ def call(id: Any, tool: str, modern: bool = False, /, **arguments: Any) -> dict[
     return message("tools/call", id, name=tool, arguments=arguments, **({"_meta": META} if modern else {}))
 
 
-def line(value: Any) -> bytes:
+def encode_line(value: Any) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-class Peer:
-    """One end of a conversation in lines."""
+class StdioPeer:
+    """The client's end of a stdio connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.server: asyncio.Task[None] | None = None
 
     async def send(self, *values: Any) -> None:
-        """Messages, or bytes as they are, at once."""
-        self.writer.write(b"".join(each if isinstance(each, bytes) else line(each) for each in values))
-        async with asyncio.timeout(SOON):
+        """Send messages, or bytes unchanged, in one write."""
+        self.writer.write(b"".join(each if isinstance(each, bytes) else encode_line(each) for each in values))
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await self.writer.drain()
 
     async def receive(self) -> dict[str, Any]:
         """The next message."""
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             came = await self.reader.readline()
         if not came:
             raise EOFError
@@ -61,16 +61,16 @@ class Peer:
         return found
 
     async def answers(self, number: int) -> dict[Any, dict[str, Any]]:
-        """So many messages, by their ids."""
+        """The next messages, by their ids."""
         return {each.get("id"): each for each in [await self.receive() for _ in range(number)]}
 
     async def ask(self, value: Any) -> dict[str, Any]:
-        """Send one, and take the next."""
+        """Send a message and receive the next one."""
         await self.send(value)
         return await self.receive()
 
-    async def shake_hands(self, **capabilities: Any) -> dict[str, Any]:
-        """Begin as clients of the older protocol do."""
+    async def handshake(self, **capabilities: Any) -> dict[str, Any]:
+        """Make the handshake."""
         about = {"name": "lines", "version": "1"}
         hello = message(
             "initialize", "hello", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=about
@@ -81,20 +81,20 @@ class Peer:
         return result
 
     def close(self) -> None:
-        """Say that nothing more comes."""
+        """Close the server's input."""
         self.writer.close()
 
 
-async def peer_on(reading: int, writing: int) -> Peer:
-    """A peer that reads and writes descriptors, which it closes in the end."""
+async def peer_on(reading: int, writing: int) -> StdioPeer:
+    """A peer that owns two file descriptors."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0))
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(writing, "wb", 0))
-    return Peer(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return StdioPeer(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 @asynccontextmanager
-async def connected(*tools: Any, limits: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Peer]:
+async def stdio_peer(*tools: Any, limits: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[StdioPeer]:
     """A peer of a runtime with these tools, over two pipes."""
     runtime = tools[0] if tools and isinstance(tools[0], Runtime) else Runtime(*tools)
     there, ours = os.pipe()
@@ -110,17 +110,17 @@ async def connected(*tools: Any, limits: dict[str, Any] | None = None, **options
         yield peer
     finally:
         peer.close()
-        unread = asyncio.create_task(_read_on(peer.reader))
+        unread = asyncio.create_task(_read_to_end(peer.reader))
         try:
-            await asyncio.wait_for(peer.server, SOON)
+            await asyncio.wait_for(peer.server, TIMEOUT_SECONDS)
         finally:
             os.close(there)
             os.close(theirs)
             await unread
 
 
-async def _read_on(reader: asyncio.StreamReader) -> None:
-    """To the end: a server that is asked to end may still write what it was asked for."""
+async def _read_to_end(reader: asyncio.StreamReader) -> None:
+    """Read to the end: a server that shuts down still writes responses."""
     reader._transport.resume_reading()  # type: ignore[attr-defined]
     while await reader.read(1 << 20):
         pass

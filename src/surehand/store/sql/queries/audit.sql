@@ -1,0 +1,33 @@
+-- Who decided and did what, and the hash chain of seals over these rows.
+
+-- fragment: seal_columns
+position, last_tx, last_id, rows_sealed, previous, hash, sealed_at
+
+-- name: insert_audit_row
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
+    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail)
+
+-- name: list_audit_rows_after
+-- Rows after a position, as far as no open transaction can still write an earlier one.
+SELECT id, tx, at, kind, call_id, tool, user_id, by_whom, detail FROM audit
+    WHERE {after} AND tx < {horizon} ORDER BY {order} LIMIT :most
+
+-- name: count_audit_rows
+-- All rows, and those after a position.
+SELECT count(*) AS present, count(*) FILTER (WHERE {after}) AS unsealed FROM audit
+
+-- name: insert_seal
+-- Add the next seal; returns nothing if another process was faster.
+INSERT INTO seals ({{seal_columns}})
+    VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
+    ON CONFLICT (position) DO NOTHING RETURNING position
+
+-- name: find_last_seal
+SELECT {{seal_columns}} FROM seals ORDER BY position DESC LIMIT 1
+
+-- name: list_seals_after
+SELECT {{seal_columns}} FROM seals WHERE position > :position ORDER BY position LIMIT 1000
+
+-- name: read_clock
+-- The database's own time, by which seals are dated.
+SELECT {now} AS moment
