@@ -1,4 +1,4 @@
-"""What an MCP server asks is shown field by field."""
+"""The form of an MCP server is shown field by field."""
 
 from surehand.cli.elicitation_form import render_form
 
@@ -35,7 +35,7 @@ def test_a_form_in_which_nothing_has_to_be_filled_in_takes_yes_and_no():
     assert render_form({"mode": "form", "schema": {}}).plain == "Answer `true` for yes, `false` for no."
 
 
-def test_an_address_is_shown_with_how_to_say_that_one_has_been_there():
+def test_a_url_is_shown_with_how_to_confirm():
     shown = render_form({"mode": "url", "url": "https://example.com/in"}).plain
     assert shown.splitlines()[0] == "Open https://example.com/in"
     assert "`true`" in shown
@@ -48,5 +48,5 @@ def test_several_questions_are_shown_by_name():
     assert 'Answer by name: {"a", "b": ...}.' in shown
 
 
-def test_anything_else_is_left_to_others():
+def test_other_requests_are_not_forms():
     assert render_form({"schema": {}}) is None

@@ -1,4 +1,4 @@
-"""The store and its audit on the command line."""
+"""`surehand store` and `surehand audit`."""
 
 import sqlite3
 from dataclasses import fields
@@ -38,7 +38,7 @@ def test_info_counts_everything(run, used):
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_nothing_that_only_looks_makes_a_store(run, configured, command):
+def test_commands_that_only_read_create_no_store(run, configured, command):
     ran = run(*command)
 
     assert (ran.code, ran.out) == (2, "")
@@ -47,7 +47,7 @@ def test_nothing_that_only_looks_makes_a_store(run, configured, command):
 
 
 @pytest.mark.parametrize("command", [*EVERY, ["store", "migrate"]])
-def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, command):
+def test_without_a_store_the_error_says_how_to_add_one(run, tmp_path, command):
     ran = run(*command)
 
     assert (ran.code, ran.out) == (2, "")
@@ -75,7 +75,7 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
 
 @pytest.mark.parametrize("address", ["mysql://db/x", "sqlite:///x.db", " "])
-def test_what_is_no_address_is_refused(run, address):
+def test_an_invalid_address_is_refused(run, address):
     ran = run("store", "info", "--store", address)
 
     assert (ran.code, ran.out) == (2, "")
@@ -92,13 +92,13 @@ def test_a_password_is_never_shown(run, address):
     assert "hunter" not in ran.err
 
 
-def test_migrate_makes_the_store_and_then_has_nothing_to_do(run, configured):
+def test_migrate_creates_the_store_and_then_has_nothing_to_do(run, configured):
     assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 2, "applied": 2}]
     assert run("store", "migrate").lines[0]["applied"] == 0
     assert run("store", "info").lines[0]["calls"] == {}
 
 
-def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
+def test_prune_deletes_ended_calls_and_keeps_pending_ones(run, used):
     kept = run("store", "prune")
     over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events")
     assert kept.lines[0]["forgotten"] == dict.fromkeys(over, 0)
@@ -112,7 +112,7 @@ def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
     assert run("audit", "verify").lines[0]["sound"] is True
 
 
-def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
+def test_the_default_ages_of_prune_are_those_of_retention():
     ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max_")}
 
     assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
@@ -120,7 +120,7 @@ def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
 
 
 @pytest.mark.parametrize("age", ["soon", "-1d", "3 weeks"])
-def test_an_age_that_is_none_is_wrong_usage(run, used, age):
+def test_an_invalid_age_is_wrong_usage(run, used, age):
     ran = run("store", "prune", f"--calls={age}")
 
     assert (ran.code, ran.out) == (2, "")
@@ -141,7 +141,7 @@ def test_a_sound_audit_ends_with_0_and_a_changed_one_with_1(run, used):
     assert changed.lines[0]["problem"].startswith("Seal 1 has another hash")
 
 
-def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
+def test_a_noted_head_must_be_in_the_chain(run, used):
     noted = run("audit", "verify").lines[0]
     run("call", "sign")
 
@@ -158,7 +158,7 @@ def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
     assert run("audit", "verify", "--head", "abc").code == 2
 
 
-def test_people_get_words(terminal, used):
+def test_a_person_gets_readable_output(terminal, used):
     screen = terminal("store", "info")
     screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\npending calls +1 *\n")
     screen.sees(r"calls by state *\n +1  waiting *\n +1  ended *\nrows by table *\n +2  ledger *\n")

@@ -88,7 +88,7 @@ def list_paths(scope: SearchScope) -> Generator[list[str]]:
 
 
 def _parse_paths(scope: SearchScope, listing: bytes) -> list[str]:
-    paths = [path.removeprefix("./") for path in os.fsdecode(listing).split("\0") if path]
+    paths = [path[2:] for path in os.fsdecode(listing).split("\0") if path]  # each begins with "./"
     return scope.select_matching(paths)
 
 
