@@ -29,7 +29,7 @@ def load(tmp_path):
     [
         (
             "tools:\n  - one.py\n  - two.py\n",
-            "yaml:3: There is a tool 'greet' already, from one.py. Fix: write on_conflict: replace or on_conflict: rename",
+            "yaml:3: There is a tool 'greet' already, from one.py. Fix: write on_conflict: replace or",
         ),
         (
             "builtin: [data]\ntools: [reader.py]\n",

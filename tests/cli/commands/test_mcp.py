@@ -277,7 +277,7 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
         (["--http", "--host", "example.org"], "--token-env NAME"),
         (["--http", "--token-env", "NOT_SET"], "The variable NOT_SET that holds the token is not set, or empty."),
         (["--http", "--host", "::1", "--port", "70000"], "70000"),
-        (["--http", "--port", "0", "--path", "x"], "begin it with a slash"),
+        (["--http", "--port", "0", "--path", "x"], "path must start with a slash"),
         (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is not an address of this machine"),
         (["--http", "--host", "no such host", "--token-env", "HOME"], "is not an address of this machine"),
         (["--allow-host", "a", "--port", "1"], "--port, --allow-host can be used with --http only."),
