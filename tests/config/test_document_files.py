@@ -127,6 +127,7 @@ def test_a_tool_that_needs_http_says_that_rest_tools_are_not_there_yet(load, nam
         (SEAT_MAP, '"execution": {"quality": "hd"}', "Image generation, which pickSeat needs, is not available"),
         (SEAT_MAP, '"execution": {"dispaly": {}}', "Unknown key 'dispaly'. Fix: did you mean 'display'?"),
         (SEAT_MAP, '"parameters": 7', "set the same value"),
+        (SEAT_MAP, '"mcpConfig": {"serverName": "a"}', "pickSeat has an executionType, so mcpConfig has no effect"),
         ('"inputSchema": {}', '"inputSchema": {"properties": 7}', "json:11: pickSeat: The JSON Schema cannot be used"),
     ],
 )

@@ -32,12 +32,30 @@ def _build(entry: ToolEntry) -> Tool[..., Any]:
         options["effects"] = entry.effects
     if entry.timeout is not None:
         options["timeout"] = entry.timeout
+    if entry.mcp_config is not None:
+        return _build_server_tool(entry, options)
+    schema = {"type": "object", "properties": {}, **(entry.input_schema or {})}
     if entry.execution_type == "internal":
         options = {"effects": "read", "visible": False, **options}
-        return tool(name=entry.name, description=description, parameters=entry.input_schema, **options)(_echo)
+        return tool(name=entry.name, description=description, parameters=schema, **options)(_echo)
     if entry.execution_type == "external":
-        return tool.external(entry.name, description, parameters=entry.input_schema, **options)
-    return tool.client(entry.name, description, parameters=entry.input_schema, reply="later", **options)
+        return tool.external(entry.name, description, parameters=schema, **options)
+    return tool.client(entry.name, description, parameters=schema, reply="later", **options)
+
+
+def _build_server_tool(entry: ToolEntry, options: ToolOptions) -> Tool[..., Any]:
+    """A tool that an MCP server runs; the server says what the entry does not."""
+    if "mcp_config" not in ToolOptions.__annotations__:
+        raise DefinitionError("mcpConfig is not available in this version.", fix="name the server under mcp_servers.")
+    define: Any = tool  # with `mcp_config` it gives a tool at once, and no decorator
+    built: Tool[..., Any] = define(
+        name=entry.name,
+        description=entry.description or None,
+        parameters=entry.input_schema,
+        mcp_config=entry.mcp_config,
+        **options,
+    )
+    return built
 
 
 async def _echo(**arguments: Any) -> dict[str, Any]:

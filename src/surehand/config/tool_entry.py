@@ -1,4 +1,4 @@
-"""A tool that the file itself defines: who runs it (`executionType`), its parameters and how it is displayed."""
+"""A tool that the file itself defines: who runs it (`executionType` or `mcpConfig`), its parameters and its display."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from surehand.core.provider import OnConflict
 ExecutionType: TypeAlias = Literal["gateway", "external", "space", "internal"]
 EXECUTION_TYPES: tuple[ExecutionType, ...] = get_args(ExecutionType)
 _ENTRY_KEYS = (
-    "name", "description", "input_schema", "execution_type", "visible", "execution", "display", "effects",
-    "on_conflict",
+    "name", "description", "input_schema", "execution_type", "mcp_config", "visible", "execution", "display",
+    "effects", "on_conflict",
 )  # fmt: skip
 _URL_KEYS = ("url", "webhook_url")
 _AGENT_KEYS = ("agent_config", "include_context")
@@ -38,9 +38,13 @@ class ToolEntry:
 
     name: str
     node: ConfigNode
-    execution_type: ExecutionType
+    execution_type: ExecutionType | None
+    """None if an MCP server runs it."""
     description: str = ""
-    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    input_schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the arguments; None accepts any arguments, or those that the MCP server accepts."""
+    mcp_config: Mapping[str, Any] | None = None
+    """The MCP server that runs it."""
     visible: bool | None = None
     """Whether calls are shown in the active space; None for the default of the execution type."""
     display: Mapping[str, Any] = field(default_factory=dict)
@@ -52,12 +56,15 @@ class ToolEntry:
 def parse_tool_entry(node: ConfigNode) -> ToolEntry:
     """Parse a definition; one that needs a part of surehand that does not exist yet is an error that names it."""
     entries = known_entries(node, _ENTRY_KEYS, aliases={"parameters": "input_schema"})
-    for key in ("name", "execution_type"):
-        if key not in entries:
-            written = {"name": "name: ...", "execution_type": f"executionType: {' | '.join(EXECUTION_TYPES)}"}[key]
-            raise node.error(f"A tool in the file has no {written.partition(':')[0]}.", f"write {written}.")
+    if "name" not in entries:
+        raise node.error("A tool in the file has no name.", "write name: ....")
+    if "execution_type" not in entries and "mcp_config" not in entries:
+        raise node.error("A tool in the file has no executionType.", f"use one of {', '.join(EXECUTION_TYPES)}.")
     name = read_text(entries["name"])
-    execution_type = _parse_execution_type(entries["execution_type"])
+    execution_type = _parse_execution_type(entries["execution_type"]) if "execution_type" in entries else None
+    if execution_type is not None and "mcp_config" in entries:
+        problem = f"{name} has an executionType, so mcpConfig has no effect."
+        raise entries["mcp_config"].error(problem, "remove one of them.")
     execution = known_entries(entries["execution"], _EXECUTION_KEYS) if "execution" in entries else {}
     _refuse_unavailable(name, execution_type, execution, entries.get("execution", node))
     effects = tuple(read_texts(entries["effects"])) if "effects" in entries else ()
@@ -68,7 +75,8 @@ def parse_tool_entry(node: ConfigNode) -> ToolEntry:
         node,
         execution_type,
         description=read_text(entries["description"]) if "description" in entries else "",
-        input_schema=_parse_schema(entries.get("input_schema")),
+        input_schema=_parse_mapping(entries["input_schema"]) if "input_schema" in entries else None,
+        mcp_config=_parse_mapping(entries["mcp_config"]) if "mcp_config" in entries else None,
         visible=read_flag(entries["visible"]) if "visible" in entries else None,
         # `display` may stand in `execution` too; a key that is in both counts as it stands at the top.
         display=_parse_mapping(execution.get("display")) | _parse_mapping(entries.get("display")),
@@ -85,7 +93,7 @@ def _parse_execution_type(node: ConfigNode) -> ExecutionType:
 
 
 def _refuse_unavailable(
-    name: str, execution_type: ExecutionType, execution: Mapping[str, ConfigNode], node: ConfigNode
+    name: str, execution_type: ExecutionType | None, execution: Mapping[str, ConfigNode], node: ConfigNode
 ) -> None:
     for key in _URL_KEYS:
         if key in execution:
@@ -99,11 +107,6 @@ def _refuse_unavailable(
     if execution_type == "gateway":
         problem = f"{name} has nothing to run: execution has no url. REST tools are not available in this version."
         raise node.error(problem, "write the tool in Python and name its file, or use executionType: space.")
-
-
-def _parse_schema(node: ConfigNode | None) -> dict[str, Any]:
-    """The JSON Schema of the parameters; without one, any arguments are accepted."""
-    return {"type": "object", "properties": {}} | _parse_mapping(node)
 
 
 def _parse_mapping(node: ConfigNode | None) -> dict[str, Any]:
