@@ -113,7 +113,7 @@ def test_prune_deletes_ended_calls_and_keeps_pending_ones(run, used):
 
 
 def test_the_default_ages_of_prune_are_those_of_retention():
-    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max_")}
+    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max")}
 
     assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
     assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()
