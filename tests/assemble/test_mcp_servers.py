@@ -11,7 +11,7 @@ from surehand.config.config import read_config
 from surehand.core.tool_options import ToolOptions
 
 pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
-SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[1] / "providers/mcp/peers/environment_server.py"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
-SERVER = Path(__file__).parents[2] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
 BROKEN = """\
 import os, sys
 print("the token is", os.environ["TOKEN"], file=sys.stderr)
@@ -183,8 +183,8 @@ def test_a_server_that_exits_is_reported_once(doctor, does, more):
 
 
 def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path):
-    also = '[TOLD, {**TOLD, "name": "later", "execution": {"taskSupport": "required"}}]'
-    (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD]", also))
+    also = '[TOLD_TOOL, {**TOLD_TOOL, "name": "later", "execution": {"taskSupport": "required"}}]'
+    (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD_TOOL]", also))
     servers = {"mcpServers": {"own": {"command": sys.executable, "args": ["own.py"]}}}
 
     _, started = doctor(servers, "own")
