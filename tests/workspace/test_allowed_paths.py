@@ -10,7 +10,7 @@ from surehand import Failed, Outcome, Runtime
 from surehand.builtin.files.tools import files
 from surehand.builtin.shell.tools import shell
 from surehand.workspace.workspace import Workspace
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)
 
