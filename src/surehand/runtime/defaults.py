@@ -72,6 +72,7 @@ _FIELD_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "breaker_pause": (_parse_seconds, "a number of seconds, or a text such as '30s'"),
     "trace_mcp": (_parse_flag, "True or False"),
     "mcp_init_concurrency": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
+    "max_calls_per_turn": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
 }
 """The parser of each field, and what it accepts."""
 
@@ -106,6 +107,8 @@ class Defaults:
     """MCP servers that start at once when the runtime starts; None for all of them."""
     trace_mcp: bool = False
     """Whether every message to and from MCP servers is logged to `surehand.mcp.NAME` at DEBUG, with secrets masked."""
+    max_calls_per_turn: int | None = None
+    """Calls of one turn, for scopes with a turn that have no budget of their own."""
 
     def __post_init__(self) -> None:
         for name, (parse, expected) in _FIELD_PARSERS.items():

@@ -102,7 +102,7 @@ class Runtime(Scope):
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:
-            self.catalogue.add(await self._lazy_tools[0].resolve())
+            self._add_sources([await self._lazy_tools[0].resolve()])
             del self._lazy_tools[0]
         await self.services.provider_table.start()
         self._compile_tools()
@@ -158,6 +158,8 @@ class Runtime(Scope):
         for listing in self.catalogue:
             try:
                 listing.tool.compile()
+                if listing.provider is None:
+                    listing.tool.require_runner()
                 self.services.queues.queue_for(
                     listing
                 )  # raises if the queue of the tool or of its provider does not exist
@@ -176,6 +178,7 @@ class Runtime(Scope):
             for provider in providers:
                 await self.services.provider_table.add(provider)
             for tool in tools:
+                tool.require_runner()
                 self.catalogue.add(tool)
                 await self.services.lifespans.enter(tool)
 

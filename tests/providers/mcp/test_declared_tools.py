@@ -87,6 +87,13 @@ async def test_a_tool_added_later_is_run_by_its_server_too(server: SteadyServer)
         assert await runtime.call("echo", {"text": "hello"}) == Done("hello")
 
 
+async def test_a_lazy_tool_may_be_run_by_a_server(server: SteadyServer) -> None:
+    lazy = tool.lazy("echo", lambda: tool(name="echo", mcp_config=config(server)))
+
+    async with Runtime(lazy) as runtime:
+        assert await runtime.call("echo", {"text": "hello"}) == Done("hello")
+
+
 def test_a_configuration_without_a_server_is_a_definition_error() -> None:
     with pytest.raises(DefinitionError, match="steady has neither a command nor a url"):
         Runtime(tool(name="echo", mcp_config={"serverName": "steady"}))

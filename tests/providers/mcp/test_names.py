@@ -93,8 +93,10 @@ async def test_a_programs_own_tool_gets_the_nearest_legal_name() -> None:
     asked = tool.client("ask person", "Ask.")
     lazy = tool.lazy("list all", lambda: read)
 
-    async with Runtime(read, asked, lazy) as runtime:
-        assert names(runtime) == ["read_file", "ask_person", "list_all"]
+    other = read.evolve(name="read other")
+
+    async with Runtime(read, asked, lazy, other) as runtime:
+        assert names(runtime) == ["read_file", "ask_person", "read_other", "list_all"]
         assert await runtime.call("read_file") == await runtime.call("read file") == Done("read")
 
 

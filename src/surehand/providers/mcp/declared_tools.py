@@ -43,6 +43,9 @@ def _build_server(tools: Sequence[ServerTool]) -> Server:
     first = tools[0]
     try:
         entry = _parse_entry(dict(first.lifecycle.mcp_config or {}))
+        if not entry.has_address:
+            problem = f"{entry.name} has neither a command nor a url."
+            raise DefinitionError(problem, fix="write serverUrl: ..., or command: ....")
         names = [name for tool in tools for name in (_wire_name(tool), tool.name)]
         return build_server(entry, Variables(os.environ), allow=names)
     except FileNodeError as error:

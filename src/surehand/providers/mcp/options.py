@@ -12,6 +12,7 @@ from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import EFFECTS
 from surehand.core.names import is_legal_name, nearest_names
+from surehand.core.provider import OnConflict
 
 ConnectionSharing: TypeAlias = Literal["user", "session", "everyone"]
 ProbeKind: TypeAlias = Literal["list", "ping"]
@@ -68,6 +69,8 @@ class ServerOptions:
     """Most open connections, over all users."""
     trace: bool = False
     """Whether every message is logged to `surehand.mcp.NAME` at DEBUG, with secrets masked."""
+    on_conflict: OnConflict = "rename"
+    """What happens to a tool whose name is taken: it gets a number, replaces the other tool, or is an error."""
 
     def __post_init__(self) -> None:
         for name in _DURATION_OPTIONS:
@@ -86,6 +89,7 @@ class ServerOptions:
         _validate_choice("per", self.per, ConnectionSharing)
         _validate_choice("probe", self.probe, ProbeKind)
         _validate_choice("protocol", self.protocol, ProtocolMode)
+        _validate_choice("on_conflict", self.on_conflict, OnConflict)
         for name in ("allow", "deny"):
             object.__setattr__(self, name, _validate_globs(name, getattr(self, name)))
         # `__` separates a namespace from a tool's name: the namespace may neither contain it nor end in `_`.
@@ -137,6 +141,7 @@ class ServerOptionArguments(TypedDict, total=False):
     manifest: bool | str | PathLike[str]
     sessions: int
     trace: bool
+    on_conflict: OnConflict
 
 
 _OPTION_TYPES: tuple[tuple[str, Any, str], ...] = (

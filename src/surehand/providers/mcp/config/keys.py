@@ -98,6 +98,7 @@ OPTION_PARSERS: Mapping[str, NodeParser] = {
     "manifest": _parse_manifest_folder,
     "sessions": read_positive_integer,
     "trace": read_flag,
+    "on_conflict": choice_parser(error="error", replace="replace", rename="rename"),
 }
 """The options of every server."""
 PYTHON_OPTION_NAMES = {"tools_allowed": "allow", "tools_denied": "deny"}
