@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
-from surehand.store.database import Row, Statement
+from surehand.store.database import Row, SqlValue, Statement, to_storable_name
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
 from surehand.store.queries import load_queries
 from surehand.store.retention import Retention, prune
@@ -84,6 +84,15 @@ class Store:
             "calls": {row["state"]: int(row["number"]) for row in states},
             "waiting": await self.pending.count(),
         }
+
+    async def find_calls(self, prefix: str, *, limit: int = 10) -> dict[str, str]:
+        """Return the calls whose ids begin so, with their tools. An id that is given whole is found alone."""
+        if not prefix:
+            return {}
+        params: dict[str, SqlValue] = {"prefix": to_storable_name(prefix), "limit": max(limit, 0)}
+        found = await self.database.read(_SQL["find_calls_by_prefix"], params)
+        tools = {row["call_id"]: row["tool"] for row in found}
+        return {prefix: tools[prefix]} if prefix in tools else tools
 
     async def prune(
         self, retention: Retention | None = None, *, vacuum: bool = False, exempt_call_ids: Collection[str] = ()
