@@ -1,4 +1,4 @@
-"""A bank that does what it must not do twice, and small words for what came of it."""
+"""A bank whose transfers must not run twice, and helpers to inspect outcomes."""
 
 from __future__ import annotations
 

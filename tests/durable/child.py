@@ -1,4 +1,4 @@
-"""Another process: a runtime on the same store that is stopped, killed, or finds its disk full."""
+"""Another process: a runtime on the same store that is stopped, killed, or has a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approvals outlive the process that asked: yes, no and answers count after a restart, once, and for that call."""
+"""Approvals survive the process that asked: answers count after a restart, once, and for that call."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_a_call_that_would_wait_for_one_that_has_ended_ends_like_it(any_ad
 # Elsewhere
 
 
-async def test_a_yes_where_the_tool_is_not_lets_the_runtime_that_has_it_run_the_call_once(address: str) -> None:
+async def test_an_approval_in_a_runtime_without_the_tool_lets_another_one_run_the_call_once(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as here, Runtime(store=address) as elsewhere:
         call_id = id_of(await here.call("transfer", {"amount": 5}, call_id="c1"))
@@ -217,7 +217,7 @@ async def test_an_approved_call_whose_process_ended_before_it_ran_is_run_by_the_
     assert (item.event_id, item.data["result"]) == (f"tr:{call_id}", "sent 5 to ann")
 
 
-async def test_an_approved_call_that_nobody_takes_up_is_listed_and_can_be_cancelled(address: str) -> None:
+async def test_an_approved_call_that_no_runtime_resumes_is_listed_and_can_be_cancelled(address: str) -> None:
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
@@ -274,7 +274,7 @@ async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(a
         assert await here.pending() == []
 
 
-async def test_an_answer_to_a_caller_who_waits_is_no_news_for_its_inbox(address: str) -> None:
+async def test_an_answer_to_a_waiting_caller_is_not_put_into_its_inbox(address: str) -> None:
     async with (
         Runtime(ask(reply="wait"), store=address) as here,
         Runtime(ask(reply="wait"), store=address) as elsewhere,
@@ -353,7 +353,7 @@ async def test_an_approved_call_never_runs_in_a_runtime_with_another_definition(
 # What runs
 
 
-async def test_edited_arguments_are_kept_and_run_after_a_restart(address: str) -> None:
+async def test_edited_arguments_are_stored_and_run_after_a_restart(address: str) -> None:
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(bank, store=address) as runtime:
@@ -375,7 +375,7 @@ async def test_edited_arguments_are_kept_and_run_after_a_restart(address: str) -
     assert bank.ran == [(3, "bob")]
 
 
-async def test_edited_arguments_may_be_json_and_are_kept_as_they_are_meant(address: str) -> None:
+async def test_edited_arguments_may_be_json_text_and_are_stored_as_values(address: str) -> None:
     bank = Bank()
     bank.gate.clear()
     call_id = await asked(address, bank, amount=5)
@@ -554,7 +554,7 @@ async def test_a_hundred_yeses_at_once_are_one_run(address: str, runtimes: int) 
         assert all(each == Done("sent 5 to ann") or pending(each, "result") for each in outcomes)
 
 
-async def test_of_yes_and_no_at_once_one_counts_and_the_others_are_told(address: str) -> None:
+async def test_of_concurrent_approval_and_rejection_one_counts_and_the_others_conflict(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
         for number in range(10):

@@ -1,4 +1,4 @@
-"""An approval is for one call: whatever else is put in its place, in the request or in the store, does not run."""
+"""An approval is bound to one call: a changed request or row does not run."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_an_approval_that_expired_is_used_no_more(file: str) -> None:
     assert bank.ran == []
 
 
-async def test_an_approval_that_nobody_acts_on_holds_as_long_again_as_the_wait_did(file: str) -> None:
+async def test_an_approval_that_no_runtime_applies_is_valid_as_long_again_as_the_question(file: str) -> None:
     from surehand.testing import ManualClock
 
     bank, day = Bank(), 86_400.0
@@ -201,7 +201,7 @@ async def test_an_approval_that_nobody_acts_on_holds_as_long_again_as_the_wait_d
     assert bank.ran == []
 
 
-async def test_what_a_person_approved_is_what_runs_whatever_the_caller_changes_later(address: str) -> None:
+async def test_the_approved_arguments_run_whatever_the_caller_changes_later(address: str) -> None:
     seen: list[Any] = []
     arguments: dict[str, Any] = {"lines": ["kept"]}
 

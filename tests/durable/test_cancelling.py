@@ -1,4 +1,4 @@
-"""Cancelling: whenever a caller leaves, nothing stays behind that nobody looks after, in memory or in the store."""
+"""Cancelling: a cancelled caller leaves nothing unowned behind, in memory or in the store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_a_runtime_that_closes_at_any_moment_leaves_everything_to_the_next
     assert all(states.get(call_id) == "ended" for call_id in acknowledged)
 
 
-async def test_an_approver_who_leaves_when_the_call_is_being_taken_leaves_it_to_its_runtime(address: str) -> None:
+async def test_a_caller_cancelled_during_the_claim_leaves_the_call_to_its_runtime(address: str) -> None:
     for steps in range(0, 12, 2):
         post = Post(random.Random(steps))
         async with Runtime(post, store=address, queues=QUEUES) as runtime:
@@ -167,7 +167,7 @@ async def test_an_approver_who_leaves_when_the_call_is_being_taken_leaves_it_to_
         assert post.sent == [call_id]
 
 
-async def test_of_two_callers_with_one_id_the_one_who_leaves_takes_nothing_from_the_other(any_address: str) -> None:
+async def test_of_two_callers_with_one_id_a_cancelled_one_does_not_affect_the_other(any_address: str) -> None:
     for steps in range(0, 15, 2):
         bank, call_id = Bank(), f"c{steps}"
         bank.gate.clear()
@@ -211,7 +211,7 @@ async def _is_unknown(runtime):
     return await state(runtime, "c1") == "unknown"
 
 
-async def test_who_cancelled_is_in_the_audit(address):
+async def test_the_audit_names_the_person_who_cancelled(address):
     async with Runtime(Bank(), store=address) as runtime:
         call_id = id_of(await runtime.call("transfer", {"amount": 5}))
         assert await runtime.cancel(call_id, by="grace")

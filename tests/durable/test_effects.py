@@ -1,4 +1,4 @@
-"""What may have happened is never done again by itself: a person, or the tool's own `verify`, decides."""
+"""An effect that may have happened is never repeated automatically: a person, or the tool's own `verify`, decides."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_repeatable_call_of_a_dead_process_is_simply_run_again(address: 
     assert looks == ["c1", "c1"]
 
 
-async def test_the_handler_of_an_owner_who_was_taken_for_dead_cannot_overwrite(address: str) -> None:
+async def test_an_owner_that_was_declared_dead_cannot_overwrite_the_outcome(address: str) -> None:
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as paused, Runtime(bank, store=address) as other:
@@ -135,7 +135,7 @@ async def _is_unknown(runtime: Runtime, call_id: str) -> bool:
     return await state(runtime, call_id) == "unknown"
 
 
-async def test_a_claim_of_an_owner_whom_nobody_knows_is_found_too(address: str) -> None:
+async def test_a_claim_of_an_unknown_owner_is_found_too(address: str) -> None:
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as paused:
@@ -203,7 +203,7 @@ async def test_an_approved_call_that_a_closing_runtime_had_not_run_is_for_the_ne
             assert bank.ran == [(1, "bob")]
 
 
-async def test_what_has_happened_is_told_as_it_was_even_where_it_would_be_denied_now(address: str) -> None:
+async def test_a_stored_outcome_is_returned_even_if_policy_would_deny_the_call_now(address: str) -> None:
     @tool(effects={"write"})
     async def book(ctx: Context) -> Any:
         """Book, and hear later."""
@@ -282,7 +282,7 @@ async def _abandoned(address: str, books: Ledger) -> None:
     ],
     ids=["done", "failed", "true", "value"],
 )
-async def test_what_verify_finds_out_is_the_outcome(address: str, says: Any, told: Any) -> None:
+async def test_the_result_of_verify_is_the_outcome(address: str, says: Any, told: Any) -> None:
     books = Ledger(says)
     await abandoned(address, books)
 
@@ -336,9 +336,7 @@ async def test_an_approved_call_that_has_not_happened_runs_again_exactly_once(ad
     assert books.ran == ["c1", "c1"]
 
 
-async def test_a_verify_that_takes_its_time_keeps_nobody_from_starting(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_verify_does_not_delay_the_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from surehand.runtime.durability import maintenance
 
     monkeypatch.setattr(maintenance, "VERIFY_TIMEOUT_SECONDS", 0.05)
@@ -359,7 +357,7 @@ async def test_a_verify_that_takes_its_time_keeps_nobody_from_starting(
         assert done(await ann.call("book", {"amount": 5}, call_id="c1")) == "found it"
 
 
-async def test_two_who_find_out_at_once_let_it_run_once(address: str) -> None:
+async def test_two_concurrent_verifications_let_the_call_run_once(address: str) -> None:
     both, met = 0, asyncio.Event()
 
     async def says() -> bool:

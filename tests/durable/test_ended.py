@@ -1,4 +1,4 @@
-"""What is left of a call that is remembered, once it is over."""
+"""What the store keeps of a call that has ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_call_leaves_nothing_behind_that_would_have_to_be_searched_for()
     assert left < 100
 
 
-async def test_middleware_that_proceeds_when_the_call_is_over_runs_nothing() -> None:
+async def test_middleware_that_proceeds_after_the_end_of_its_call_runs_nothing() -> None:
     ran: list[str] = []
     kept: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Expiry: a wait that nobody answers in time ends, whoever asked and whoever is still there."""
+"""Expiry: a pending call that is not answered in time ends, in whichever process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def _ended(runtime: Runtime, call_id: str) -> bool:
     return await state(runtime, call_id) == "ended"
 
 
-async def test_a_wait_ends_when_its_time_is_up_and_late_answers_are_told_so(file: str) -> None:
+async def test_a_pending_call_expires_and_late_answers_are_refused_as_expired(file: str) -> None:
     bank, clock = Bank(), ManualClock()
     async with Runtime(bank, ask(), store=file, clock=clock, defaults=TTL) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
@@ -76,7 +76,7 @@ async def test_two_sweepers_end_each_wait_once(file: str) -> None:
     assert audit["number"] == 20
 
 
-async def test_waits_that_outlived_their_time_while_nobody_was_there_are_swept_at_the_start(file: str) -> None:
+async def test_calls_that_expired_while_no_runtime_ran_end_at_the_next_start(file: str) -> None:
     clock = ManualClock()
     async with Runtime(ask(), store=file, clock=clock, defaults=TTL) as runtime:
         calls = [id_of(await runtime.call("ask", call_id=f"c{number}")) for number in range(250)]

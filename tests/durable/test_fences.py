@@ -1,4 +1,4 @@
-"""Leases and fences: whoever was paused for too long can write nothing more, and clocks may jump."""
+"""Leases and fences: a runtime that was paused for too long can write nothing more, and clocks may jump."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
     return await state(runtime, call_id) == expected
 
 
-async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_owner_that_renews_its_lease_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
     monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
@@ -67,7 +67,7 @@ async def test_an_owner_who_gives_signs_of_life_keeps_its_calls(address: str, mo
         assert done(await calling) == "sent 5 to ann"
 
 
-async def test_whoever_holds_its_lock_is_given_up_only_when_it_stays_late(
+async def test_an_owner_that_holds_its_lock_is_declared_dead_only_after_its_lease(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 0.2)
@@ -91,9 +91,7 @@ async def test_whoever_holds_its_lock_is_given_up_only_when_it_stays_late(
 
 
 @pytest.mark.parametrize("days", [1, -1])
-async def test_a_clock_that_jumps_takes_nobodys_call_away(
-    file: str, days: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_clock_that_jumps_releases_no_call(file: str, days: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()

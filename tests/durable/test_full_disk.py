@@ -1,4 +1,4 @@
-"""A disk that is full: what cannot be remembered is not done, and what was done is told when it is kept."""
+"""A full disk: a call that cannot be stored does not run, and an outcome is returned only once it is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.durable.bank import Bank, ask, done, failed, id_of, read, seen_dead, 
 pytestmark = pytest.mark.timeout(30)
 
 
-async def test_what_is_acknowledged_is_what_is_kept_when_the_disk_is_full(file: str, child: Any) -> None:
+async def test_with_a_full_disk_only_stored_outcomes_are_returned(file: str, child: Any) -> None:
     async with child("full", file) as process:
         for name in ("quick", "slow"):
             before, during = await process.says(), await process.says()
@@ -197,7 +197,7 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
         runtime.services.ledger.write_retry.clear()
 
 
-async def test_a_yes_that_is_said_again_is_not_put_back_by_what_was_left_of_the_first(
+async def test_a_repeated_approval_is_not_undone_by_the_queued_writes_of_the_first(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)

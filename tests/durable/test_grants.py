@@ -1,4 +1,4 @@
-"""Standing approvals are listed, and revoked for the next call of whatever process is on the store."""
+"""Standing approvals are listed, and revoked for the next call in every process on the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def holders(runtime: Runtime) -> list[tuple[str, str | None]]:
     return [(grant.tool, grant.user) for grant in await runtime.grants()]
 
 
-async def test_what_was_granted_is_listed_with_who_said_so(any_address):
+async def test_grants_are_listed_with_the_person_who_gave_them(any_address):
     async with Runtime(Bank(), store=any_address) as runtime:
         assert await runtime.grants() == []
         await granted(runtime, "ann", None)
@@ -60,7 +60,7 @@ async def test_a_revoked_grant_asks_again_from_the_next_call_on_in_every_process
     assert [amount for amount, _ in bank.ran] == [1, 2]
 
 
-async def test_a_user_revokes_only_what_is_the_users_own(any_address):
+async def test_a_user_revokes_only_their_own_grants(any_address):
     async with Runtime(Bank(), store=any_address) as runtime:
         await granted(runtime, "ann", "bob", None)
 
@@ -137,7 +137,7 @@ async def test_a_yes_for_good_to_a_call_that_has_not_run_yet_is_revoked_with_the
 
 
 @EVERYWHERE
-async def test_a_yes_for_good_that_is_revoked_while_its_call_goes_on_is_not_given_afterwards(address):
+async def test_a_grant_that_is_revoked_while_its_call_is_resumed_is_not_stored_afterwards(address):
     written, revoked = asyncio.Event(), asyncio.Event()
     revoked.set()
 
@@ -171,7 +171,7 @@ async def test_a_yes_for_good_that_is_revoked_while_its_call_goes_on_is_not_give
 
 
 @EVERYWHERE
-async def test_of_several_who_revoke_a_yes_for_good_once_it_is_written_one_does_and_no_grant_is_left(address):
+async def test_of_several_concurrent_revocations_one_succeeds_and_no_grant_is_left(address):
     bank, written = Bank(), asyncio.Event()
 
     async def revoke(runtime: Runtime, user: str) -> bool:

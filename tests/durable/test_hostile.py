@@ -1,4 +1,4 @@
-"""Hostile text and numbers: every database gives the same verdict, nothing is half written, and all goes on."""
+"""Hostile text and numbers: every database gives the same result, and nothing is written in part."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ async def test_hostile_fields_of_a_call_get_the_same_verdict_from_every_database
     [(as_answer, ["Done", "Done", "Failed", "Done"]), (as_waiting_arguments, ["Pending", "Done", "Done"])],
     ids=["answer", "arguments"],
 )
-async def test_ten_megabytes_are_kept_like_anything_else(address: str, story: Story, expected: list[str]) -> None:
+async def test_ten_megabytes_are_stored_like_any_other_value(address: str, story: Story, expected: list[str]) -> None:
     made = [each() for each in TOOLS]
     async with Runtime(*made, ask(), store=address) as runtime:
         told = await story(runtime, "call: huge", "x" * 10_000_000)
@@ -319,7 +319,7 @@ async def test_hostile_words_of_people_get_the_same_verdict_from_every_database(
     await compare(addresses(), as_words, TEXTS)
 
 
-async def test_a_name_that_is_no_text_is_refused_before_anything_is_written(any_address: str) -> None:
+async def test_a_name_that_is_not_a_string_is_rejected_before_any_write(any_address: str) -> None:
     async with Runtime(keep(), look(), store=any_address) as runtime:
         for field in ("user", "session", "agent", "message", "task", "turn", "space"):
             with pytest.raises(TypeError, match=f"The {field} of a scope is a text, not int"):

@@ -1,4 +1,4 @@
-"""What came of a call that waited: outcome, audit and inbox appear together or not at all."""
+"""Outcome, audit and inbox item of a call that was pending are written together or not at all."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_an_approved_call_tells_the_agent_that_asked_for_it_once(address: 
     assert nobodys == []
 
 
-async def test_a_refusal_and_a_cancellation_are_told_too(address: str) -> None:
+async def test_a_rejection_and_a_cancellation_are_put_into_the_inbox_too(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
         ids = [id_of(await runtime.scope(agent="a1").call("transfer", {"amount": 5})) for _ in range(2)]
@@ -82,7 +82,7 @@ async def test_a_refusal_and_a_cancellation_are_told_too(address: str) -> None:
     assert [item.data["result"]["code"] for item in items] == ["rejected", "cancelled"]
 
 
-async def test_a_call_that_never_waited_is_no_news(address: str) -> None:
+async def test_a_call_that_was_never_pending_is_not_put_into_the_inbox(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
         await runtime.scope(agent="a1").call("pay", {"amount": 5})
@@ -91,7 +91,7 @@ async def test_a_call_that_never_waited_is_no_news(address: str) -> None:
         assert await read(runtime, "SELECT * FROM inbox") == []
 
 
-async def test_a_call_that_still_waits_is_no_news_yet(address: str) -> None:
+async def test_a_pending_call_is_not_put_into_the_inbox_yet(address: str) -> None:
     tools = ask(confirm=True)
     async with Runtime(tools, store=address) as runtime:
         call_id = id_of(await runtime.scope(agent="a1").call("ask"))

@@ -1,4 +1,4 @@
-"""Handlers that return outcomes no one would: the same verdict everywhere, and every call comes to its end."""
+"""Handlers that return invalid outcomes: the same result on every store, and every call ends."""
 
 from __future__ import annotations
 

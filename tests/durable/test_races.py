@@ -1,4 +1,4 @@
-"""Many answer at once, in two runtimes on one store: one wins, and everybody is told the truth."""
+"""Many answers at once, in two runtimes on one store: one wins, and every caller gets the stored outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_fifty_submitters_of_each_call_have_one_winner(address: str, calls
     assert counts["refused"] >= calls * (SUBMITTERS // 2 - 1)
 
 
-async def test_only_the_answer_that_counts_is_told_to_listeners(address: str) -> None:
+async def test_only_the_stored_answer_emits_events(address: str) -> None:
     events: list[Any] = []
     async with Runtime(ask(), store=address) as one, Runtime(ask(), store=address) as other:
         for runtime in (one, other):
@@ -92,7 +92,7 @@ async def test_calls_without_an_id_all_run_however_many_there_are(address: str) 
     assert [(row["state"], row["number"]) for row in rows] == [("ended", 200)]
 
 
-async def test_of_many_who_find_at_once_that_somebody_died_one_tells_of_it(address: str) -> None:
+async def test_of_many_runtimes_that_detect_a_dead_one_only_one_reports_it(address: str) -> None:
     async with Runtime(Bank(), store=address) as runtime, Store.open(address) as one, Store.open(address) as other:
         for number in range(5):
             await runtime.call("transfer", {"amount": 5}, call_id=f"c{number}")

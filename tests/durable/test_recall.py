@@ -1,4 +1,4 @@
-"""An id that the caller gave means the same call for as long as it is remembered, whoever asks and wherever."""
+"""A given id means the same call for as long as it is stored, in every process."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _short(outcome: Any) -> str:
 
 
 @pytest.mark.parametrize("call_id", [5, None, b"c1", ["c1"]])
-async def test_an_id_that_is_no_text_is_refused_or_none_at_all(any_address: str, call_id: Any) -> None:
+async def test_an_id_that_is_not_a_string_is_rejected_or_ignored(any_address: str, call_id: Any) -> None:
     bank = Bank()
     async with Runtime(bank, store=any_address) as runtime:
         outcome = await runtime.call("pay", {"amount": 5}, call_id=call_id)
@@ -184,7 +184,7 @@ async def test_an_id_that_is_no_text_is_refused_or_none_at_all(any_address: str,
     failed(answered, "not_found")
 
 
-async def test_what_ended_by_its_time_limit_is_stored_as_it_was_told(address: str) -> None:
+async def test_a_timed_out_outcome_is_stored_as_it_was_returned(address: str) -> None:
     bank, clock = Bank(), ManualClock(time.time())
     bank.gate.clear()
     async with Runtime(bank, store=address, clock=clock) as runtime:

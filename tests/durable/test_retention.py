@@ -1,4 +1,4 @@
-"""Retention: what is over and old is forgotten; what waits, runs or is unknown never is, and neither is the audit."""
+"""Retention: old ended calls are deleted; pending, running and unknown ones and the audit never are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def much() -> str:
     return "line\n" * 50_000
 
 
-async def test_what_is_over_is_forgotten_and_what_is_not_is_kept(address: str) -> None:
+async def test_ended_calls_are_deleted_and_others_are_kept(address: str) -> None:
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, ask(), much, store=address) as runtime:

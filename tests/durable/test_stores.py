@@ -1,4 +1,4 @@
-"""One store, several runtimes: each comes and goes by itself, and a wrong address says what is wrong."""
+"""One store, several runtimes: each opens and closes independently, and a wrong address gives a clear error."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_store_is_opened_by_await_or_with_async_with(address: str) -> No
         await again.inbox.count("a1")
 
 
-async def test_a_closed_store_is_no_store_for_a_runtime(address: str) -> None:
+async def test_a_runtime_cannot_use_a_closed_store(address: str) -> None:
     store = await Store.open(address)
     await store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -86,7 +86,7 @@ async def test_a_path_is_an_address_too(tmp_path: Path) -> None:
         ("postgresql://localhost:nonsense/none", "PostgreSQL"),
     ],
 )
-async def test_a_wrong_address_says_what_is_wrong(tmp_path: Path, address: str, told: str) -> None:
+async def test_an_invalid_address_gives_a_clear_error(tmp_path: Path, address: str, told: str) -> None:
     (tmp_path / "text.db").write_text("this is a text file, and a rather long one\n" * 100)
     where = address.format(folder=tmp_path)
     for opening in (Runtime(store=where).__aenter__(), Store.open(where)._open()):
@@ -95,12 +95,12 @@ async def test_a_wrong_address_says_what_is_wrong(tmp_path: Path, address: str, 
 
 
 @pytest.mark.parametrize("store", [5, b"store.db", object()])
-async def test_what_is_no_address_at_all_is_refused(store: Any) -> None:
+async def test_a_value_that_is_not_an_address_is_rejected(store: Any) -> None:
     with pytest.raises(TypeError, match="store"):
         await Runtime(store=store).__aenter__()
 
 
-async def test_a_password_is_not_told(tmp_path: Path) -> None:
+async def test_a_password_is_not_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         await Store.open("postgresql://ann:s3cret@localhost:1/none?connect_timeout=1")
     assert "s3cret" not in str(caught.value)
@@ -115,7 +115,7 @@ async def test_a_store_of_a_newer_version_is_not_touched(file: str) -> None:
         await Store.open(file)
 
 
-async def test_a_runtime_whose_tools_are_wrong_lets_go_of_its_store(file: str) -> None:
+async def test_a_runtime_with_invalid_tools_closes_its_store(file: str) -> None:
     from surehand import DefinitionError
 
     @tool(queue="nowhere")
@@ -166,7 +166,7 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
     assert told[ids[3]] == [("pending", "result"), ("settled", "settle"), ("ended", "ok")]
 
 
-async def test_what_others_have_answered_is_not_held_in_memory_for_ever(
+async def test_calls_that_other_processes_answered_are_dropped_from_memory(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "CLEANUP_INTERVAL_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""A call that was answered and that nobody has taken up yet runs once, in time and as it was asked about, or never."""
+"""An answered call that no runtime has resumed yet runs once, in time and as it was asked about, or never."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Wire(Provider):
 
     namespace, kind = "wire", "mcp"
 
-    def __init__(self, *, patience: float | None = None, start: float = 0.0) -> None:
+    def __init__(self, *, reply_timeout: float | None = None, start: float = 0.0) -> None:
         self.log: list[tuple[Any, ...]] = []
-        self._patience, self._start = patience, start
+        self._reply_timeout, self._start = reply_timeout, start
 
     async def start(self) -> None:
         await asyncio.sleep(self._start)
@@ -36,7 +36,7 @@ class Wire(Provider):
 
     async def invoke(self, call: Any, context: Any) -> Outcome:
         self.log.append(("invoked", call.arguments["to"], call.user))
-        waits = {} if self._patience is None else {"patience": self._patience}
+        waits = {} if self._reply_timeout is None else {"reply_timeout": self._reply_timeout}
         return Pending("input", message="The pin?", state=1, **waits)
 
     async def resume(self, call: Any, state: Any, answer: Any) -> Any:
@@ -57,7 +57,7 @@ async def ended(runtime: Runtime, call_id: str = "c1") -> bool:
 
 
 @pytest.mark.parametrize("start", [0.0, 0.05])
-async def test_an_answer_that_nobody_acted_on_in_time_runs_nothing(address: str, start: float) -> None:
+async def test_an_answer_that_no_runtime_applied_in_time_runs_nothing(address: str, start: float) -> None:
     bank = Bank()
     await approved(address, bank)
     async with Runtime(store=address) as runtime:
@@ -107,7 +107,7 @@ async def _waits(runtime: Runtime, call_id: str) -> bool:
     return await state(runtime, call_id) == "waiting"
 
 
-async def test_a_take_that_may_have_been_kept_is_put_right(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_claim_that_may_have_been_committed_is_returned(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bank, lost = Bank(), []
     await approved(address, bank)
     kept = Store.write
@@ -139,14 +139,14 @@ async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogC
         await until(lambda: _all_sealed(runtime))
 
     assert len(bank.ran) == 2
-    assert caplog.text.count("cannot be read") == 1
+    assert caplog.text.count("is unreadable") == 1
 
 
 async def _all_sealed(runtime: Runtime) -> bool:
     return (await runtime.store.audit.verify()).unsealed == 0
 
 
-async def test_cancelling_everything_ends_what_was_answered_a_moment_ago(address: str) -> None:
+async def test_cancelling_all_calls_ends_calls_that_were_just_answered(address: str) -> None:
     bank = Bank()
     await approved(address, bank, user="ann")
     async with Runtime(store=address) as runtime:
@@ -179,7 +179,7 @@ async def test_cancelling_a_call_ends_the_one_that_it_waits_for(address: str) ->
     assert bank.ran == []
 
 
-async def test_edited_bytes_are_what_runs_after_a_restart(address: str) -> None:
+async def test_edited_bytes_run_after_a_restart(address: str) -> None:
     put: list[bytes] = []
     hold, held = asyncio.Event(), asyncio.Event()
 
@@ -209,8 +209,8 @@ async def test_edited_bytes_are_what_runs_after_a_restart(address: str) -> None:
     assert put == [b"new"]
 
 
-async def test_a_caller_who_waits_is_never_told_that_nobody_knows(address: str) -> None:
-    async with Runtime(Wire(), store=address) as one, Runtime(Wire(patience=20.0), store=address) as other:
+async def test_a_waiting_caller_never_gets_unknown_effect(address: str) -> None:
+    async with Runtime(Wire(), store=address) as one, Runtime(Wire(reply_timeout=20.0), store=address) as other:
         for number in range(5):
             call_id = f"c{number}"
             calling = asyncio.create_task(other.call("wire__send", {"to": "ann"}, call_id=call_id))
@@ -223,7 +223,7 @@ async def test_a_caller_who_waits_is_never_told_that_nobody_knows(address: str) 
             assert isinstance(outcome, Pending) or outcome.text in ("sent to ann", refused.text)
 
 
-async def test_of_two_who_say_the_same_one_is_heard(address: str) -> None:
+async def test_of_two_equal_answers_one_counts(address: str) -> None:
     bank, events = Bank(), []
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
         for runtime in (one, other):
@@ -239,7 +239,7 @@ async def test_of_two_who_say_the_same_one_is_heard(address: str) -> None:
             assert len([event for event in events if isinstance(event, CallEnded)]) == 1
 
 
-async def test_a_first_answer_comes_before_what_it_led_to(address: str) -> None:
+async def test_the_settled_event_comes_before_the_outcome_that_it_led_to(address: str) -> None:
     async with Runtime(Bank(), store=address) as runtime:
         await runtime.call("transfer", {"amount": 5}, call_id="c1")
         await runtime.reject("c1")

@@ -1,4 +1,4 @@
-"""A visible call is one message in its space, whoever answers it and wherever it goes on; nobody is woken by it."""
+"""A visible call is one message in its space, whichever process answers and resumes it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_call_that_only_reads_is_shown_as_well(address):
     assert run == [("call.ended", "ok")]
 
 
-async def test_an_answer_and_what_is_shown_of_it_are_kept_together(address):
+async def test_an_answer_and_its_message_are_committed_together(address):
     await team(address)
     async with Runtime(ask(), store=address) as runtime:
         call_id = id_of(await runtime.scope(space="team", agent="helper", turn="run-1").call("ask"))
@@ -128,7 +128,7 @@ async def test_an_answer_and_what_is_shown_of_it_are_kept_together(address):
 
 
 @pytest.mark.parametrize("verb", ["reject", "cancel"])
-async def test_a_call_that_does_not_go_on_is_shown_as_an_error(address, verb):
+async def test_a_rejected_call_is_shown_as_an_error(address, verb):
     await team(address)
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
@@ -181,7 +181,7 @@ async def test_a_call_that_only_reads_is_shown_as_interrupted_when_its_process_d
     assert left == []
 
 
-async def test_it_is_found_by_the_next_runtime_that_starts_whoever_has_buried_its_process(address, child):
+async def test_it_is_found_by_the_next_runtime_even_if_another_one_released_the_dead_owner(address, child):
     await team(address)
     async with child("show", address) as process:
         await process.says()
@@ -282,7 +282,7 @@ async def _nothing() -> None:
     """Do nothing."""
 
 
-async def test_a_second_runtime_follows_what_the_first_one_does(address):
+async def test_a_second_runtime_sees_the_changes_of_the_first(address):
     await team(address)
     bank = Bank()
     async with Runtime(bank, store=address) as first, Runtime(store=address) as second:
@@ -303,7 +303,7 @@ async def test_a_second_runtime_follows_what_the_first_one_does(address):
     assert kinds == ["tool-call.start", "message.amended", "message.amended", "tool-call.complete"]
 
 
-async def test_a_no_from_nobody_else_leaves_the_message_as_it_is(address):
+async def test_a_refused_answer_does_not_change_the_message(address):
     await team(address)
     async with Runtime(Bank(), store=address) as runtime:
         call_id = id_of(await runtime.scope(space="team", user="ann").call("transfer", {"amount": 5}))
@@ -355,7 +355,7 @@ async def test_the_same_id_at_once_in_two_runtimes_is_one_message(address):
     assert bank.ran == [(5, "ann")]
 
 
-async def test_whoever_answers_second_does_not_touch_the_message(address):
+async def test_a_second_answer_does_not_change_the_message(address):
     await team(address)
     bank = Bank()
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
@@ -373,7 +373,7 @@ async def test_whoever_answers_second_does_not_touch_the_message(address):
     assert set(last.values()) <= {"tool-call.complete", "tool-call.error"}
 
 
-async def test_a_caller_who_leaves_does_not_end_what_is_shown(address):
+async def test_a_cancelled_caller_does_not_end_the_message(address):
     await team(address)
     async with Runtime(ask(reply="wait"), store=address) as runtime:
         calling = asyncio.create_task(runtime.scope(space="team").call("ask", call_id="c1"))

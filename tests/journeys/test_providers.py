@@ -156,7 +156,7 @@ async def test_a_provider_that_comes_back_is_there_again(caplog: pytest.LogCaptu
             unknown = await runtime.call("weather__hnag")
 
     assert "asleep" in down.text
-    assert "weather is left out: asleep" in caplog.text
+    assert "Provider weather is unavailable: asleep" in caplog.text
     assert up.ok
     assert "Did you mean weather__hang" in unknown.text
 

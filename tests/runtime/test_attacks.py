@@ -1,3 +1,5 @@
+"""Attempts to break the runtime: races, cancellations, deep nesting, secrets in crashes."""
+
 import asyncio
 import json
 import logging
@@ -89,7 +91,7 @@ async def step() -> str:
     return "step"
 
 
-async def test_a_nested_call_does_not_wait_behind_those_who_wait_for_its_ancestors_slot():
+async def test_a_nested_call_does_not_wait_behind_calls_that_wait_for_its_outer_slot():
     clock = ManualClock()
 
     @tool(queue="narrow")
@@ -216,7 +218,7 @@ async def test_random_cancellations_leave_no_slot_task_or_flight_behind(seed):
 # Waits
 
 
-async def test_a_provider_that_asked_its_waiting_caller_goes_on_and_does_not_begin_again():
+async def test_a_provider_that_asked_for_input_is_resumed_and_not_started_again():
     async def fine(answer: Any) -> str:
         return f"got {answer}"
 
@@ -231,7 +233,7 @@ async def test_a_provider_that_asked_its_waiting_caller_goes_on_and_does_not_beg
         assert (provider.invoked, provider.resumed) == (1, 1)
 
 
-async def test_whoever_answers_is_not_kept_waiting_for_the_next_answer():
+async def test_an_answer_returns_without_waiting_for_the_next_answer():
     async def again(answer: Any) -> Any:
         return Pending("input", reply_timeout=60) if answer == "first" else "end"
 
@@ -269,7 +271,7 @@ async def follow(id: str) -> Pending:
     return Pending("result", id)
 
 
-async def test_nobody_gets_the_outcome_of_a_strangers_call_by_waiting_for_it():
+async def test_a_user_does_not_get_the_outcome_of_another_users_call_by_waiting_for_it():
     async with Runtime(follow, pay) as runtime:
         alice, bob = runtime.scope(user="alice"), runtime.scope(user="bob")
         hers = await alice.call("pay", {"to": {"iban": "secret"}})
@@ -323,7 +325,7 @@ async def test_an_answer_to_a_closed_runtime_leaves_the_call_waiting():
         assert isinstance(await runtime.approve(waiting.call_id), Done)
 
 
-async def test_arguments_that_change_while_the_approver_thinks_are_not_what_runs():
+async def test_arguments_that_change_while_the_approver_decides_have_no_effect():
     given = {"to": {"iban": "friend"}}
 
     async def approver(wait: Any) -> bool:
@@ -337,7 +339,7 @@ async def test_arguments_that_change_while_the_approver_thinks_are_not_what_runs
 # Outcomes
 
 
-async def test_what_a_caller_does_to_its_outcome_does_not_change_the_recorded_one():
+async def test_changing_an_outcome_does_not_change_the_recorded_one():
     @tool
     async def listed() -> list[int]:
         """Give a list."""
@@ -431,13 +433,13 @@ async def test_middleware_that_proceeds_twice_runs_a_call_with_an_id_once():
 
 
 @pytest.mark.parametrize("name", [["pause"], {"name": "pause"}, None, 5])
-async def test_a_name_that_is_no_name_is_an_unknown_tool(name):
+async def test_an_invalid_tool_name_is_an_unknown_tool(name):
     async with Runtime(pause) as runtime:
         assert (await runtime.call(name)).code == "not_found"
         assert (await runtime.call(name, timeout=1, call_id="x")).code == "not_found"
 
 
-async def test_a_listener_that_raises_a_cancellation_cancels_nobody():
+async def test_a_listener_that_raises_cancelled_error_cancels_no_call():
     def listener(event: Any) -> None:
         raise asyncio.CancelledError
 
@@ -587,7 +589,7 @@ def test_a_sync_tool_runs_in_a_forked_child_too():
 
 @pytest.mark.long
 @pytest.mark.timeout(60)
-async def test_names_ids_and_limits_without_number_are_not_kept():
+async def test_memory_does_not_grow_with_unknown_names_ids_and_limits():
     @tool(timeout=lambda values: 1_000 + values["n"])
     async def long(n: int) -> None:
         """Take its time."""
@@ -627,7 +629,7 @@ async def test_a_repeated_key_among_a_hundred_thousand_is_found_at_once():
         assert process_time() - began < 2
 
 
-async def test_a_long_key_is_not_told_in_full():
+async def test_a_long_argument_name_is_cut_in_the_message():
     async with Runtime(take, raw) as runtime:
         key = "k" * 500_000
         for name, text in [
@@ -690,7 +692,7 @@ async def test_a_schema_that_doubles_with_every_reference_is_refused(step):
         {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/t"} for n in range(500)}, "$defs": {"t": {}}},
     ],
 )
-async def test_a_schema_that_refers_to_itself_is_no_trouble(schema):
+async def test_a_recursive_schema_is_supported(schema):
     fine = tool(name="fine", description="d", parameters=schema)(nothing)
 
     assert (await fine.run({})).ok

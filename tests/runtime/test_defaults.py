@@ -1,4 +1,4 @@
-"""Defaults are read when the runtime is made: no call fails because of one that means nothing."""
+"""Defaults are validated when the runtime is created, not when a tool is called."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def test_a_size_may_be_text():
      ({"retry_delay": "500ms"}, 0.5), ({"breaker_pause": "0s"}, 0.0), ({"breaker_failures": 1}, 1),
      ({"mcp_init_concurrency": 2}, 2)],
 )  # fmt: skip
-def test_what_people_write_is_read(given, read):
+def test_values_may_be_written_as_text(given, read):
     [name] = given
 
     assert getattr(Runtime(defaults=given).services.defaults, name) == read
@@ -39,12 +39,12 @@ def test_what_people_write_is_read(given, read):
 
 @pytest.mark.parametrize("name", _FIELD_PARSERS)
 @pytest.mark.parametrize("value", ["much", "", -1, True, float("nan"), [], {}, NOTHING, "1e9", "9" * 400])
-def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name, value):
+def test_an_invalid_value_is_rejected_with_its_name_its_value_and_the_fix(name, value):
     with pytest.raises(DefinitionError) as refused:
         Runtime(say, defaults={name: value})
 
-    assert refused.value.problem == f"The default {name}={repr(value)[:80]} cannot be used."
-    assert refused.value.fix.startswith("give ")
+    assert refused.value.problem == f"The default {name} has an invalid value: {repr(value)[:80]}."
+    assert refused.value.fix.startswith("use ")
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_what_means_nothing_is_refused_with_its_name_its_value_and_the_fix(name,
               {"max_output": None}, {"max_output": 1.5}, {"max_concurrent": 0}, {"max_concurrent": 2.5},
               {"breaker_failures": None}, {"retry_delay": "off"}, {"breaker_pause": None}],
 )  # fmt: skip
-def test_a_limit_that_lets_nothing_through_or_is_none_where_one_is_needed_is_refused(given):
+def test_a_limit_that_allows_nothing_or_is_missing_is_rejected(given):
     [(name, value)] = given.items()
 
-    with pytest.raises(DefinitionError, match=f"The default {name}="):
+    with pytest.raises(DefinitionError, match=f"The default {name} has an invalid value"):
         Runtime(say, defaults=given)
-    with pytest.raises(DefinitionError, match=f"The default {name}="):
+    with pytest.raises(DefinitionError, match=f"The default {name} has an invalid value"):
         Defaults(**{name: value})
 
 
 @pytest.mark.parametrize("given", [5, "tool_timeout", [("tool_timeout", 5)], []])
-def test_defaults_are_a_mapping(given):
-    with pytest.raises(DefinitionError, match=r"defaults=.* cannot be used\. Fix: give a mapping"):
+def test_defaults_must_be_a_mapping(given):
+    with pytest.raises(DefinitionError, match=r"defaults must be a mapping, got .*\. Fix: use a mapping"):
         Runtime(say, defaults=given)
 
 

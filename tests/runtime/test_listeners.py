@@ -1,4 +1,4 @@
-"""Events: what listeners, streams and other programs hear of calls."""
+"""Events: what listeners and streams receive of calls."""
 
 import asyncio
 import gc
@@ -101,7 +101,7 @@ async def test_a_failed_call_starts_and_ends_too(name: str, arguments: Any, code
     assert events[1].outcome.code == outcome.code == code
 
 
-async def test_a_call_is_told_under_the_name_of_its_tool_even_if_an_alias_was_called() -> None:
+async def test_events_use_the_tools_name_even_if_an_alias_was_called() -> None:
     @tool(aliases=("sum",))
     async def total() -> int:
         """A total."""
@@ -243,7 +243,7 @@ async def test_a_rejected_call_tells_why() -> None:
     assert events[2].outcome.code == "rejected"
 
 
-async def test_an_answer_that_changes_nothing_is_no_event() -> None:
+async def test_an_answer_without_effect_emits_no_event() -> None:
     async with Runtime(pay, choose) as runtime:
         await runtime.call("pay", call_id="c1")
         await runtime.approve("c1")
@@ -306,7 +306,7 @@ async def test_a_listener_that_raises_breaks_neither_the_call_nor_other_listener
     assert len(events) == 8
 
 
-async def test_after_unsubscribing_nothing_is_heard() -> None:
+async def test_no_event_is_received_after_unsubscribing() -> None:
     events: list[Event] = []
     async with Runtime(add) as runtime:
         unsubscribe = runtime.listen(events.append)
@@ -320,7 +320,7 @@ async def test_after_unsubscribing_nothing_is_heard() -> None:
     assert len(others) == 4
 
 
-async def test_a_listener_may_unsubscribe_while_it_is_told() -> None:
+async def test_a_listener_may_unsubscribe_while_it_is_called() -> None:
     events: list[Event] = []
     async with Runtime(add) as runtime:
 
@@ -336,7 +336,7 @@ async def test_a_listener_may_unsubscribe_while_it_is_told() -> None:
     assert names(others) == ["CallStarted", "CallEnded"]
 
 
-async def test_tools_that_come_and_go_are_told() -> None:
+async def test_added_and_removed_tools_emit_events() -> None:
     async with Runtime(add) as runtime:
         events = heard(runtime)
         await runtime.add(broken)
@@ -380,7 +380,7 @@ async def test_a_reader_that_is_dropped_hears_no_more() -> None:
         assert not runtime.services.listeners.callbacks
 
 
-async def test_a_reader_waits_for_what_has_not_happened_yet() -> None:
+async def test_a_reader_waits_for_the_next_event() -> None:
     async with Runtime(add) as runtime:
         events = runtime.events()
         reading = asyncio.ensure_future(anext(events))
@@ -391,7 +391,7 @@ async def test_a_reader_waits_for_what_has_not_happened_yet() -> None:
         await events.aclose()
 
 
-async def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
+async def test_a_slow_reader_gets_the_number_of_missed_events() -> None:
     async with Runtime(add) as runtime:
         events = runtime.events()
         for _ in range(600):

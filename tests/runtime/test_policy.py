@@ -1,4 +1,4 @@
-"""Policy: ordered rules over names, effects and arguments."""
+"""Policy: ordered rules on tool names, effects and arguments."""
 
 import asyncio
 from typing import Any
@@ -232,7 +232,7 @@ async def test_an_allow_rule_does_not_silence_the_confirmation_of_the_tool_itsel
         assert decided(await runtime.call("careful")) == "ask"
 
 
-async def test_malformed_arguments_are_told_to_the_model_before_policy_asks_a_person() -> None:
+async def test_invalid_arguments_fail_before_policy_asks_a_person() -> None:
     async with Runtime(save, policy=[{"decision": "ask"}]) as runtime:
         outcome = await runtime.call("save", {"size": "many"})
 
@@ -244,14 +244,14 @@ async def test_malformed_arguments_are_told_to_the_model_before_policy_asks_a_pe
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"tools": "*"}, "None is no decision. Fix: use allow, ask or deny."),
-        ({"decision": "block"}, "'block' is no decision"),
-        ({"tool": "*", "decision": "deny"}, "A policy rule has no 'tool'. Fix: use tools."),
+        ({"tools": "*"}, "None is not a policy decision. Fix: use allow, ask or deny."),
+        ({"decision": "block"}, "'block' is not a policy decision"),
+        ({"tool": "*", "decision": "deny"}, "A policy rule has no key 'tool'. Fix: use tools."),
         ({"effects": ["writes"], "decision": "deny"}, "Unknown effects: writes."),
         ({"effects": "everything", "decision": "deny"}, "Unknown effects: everything."),
     ],
 )
-def test_a_rule_that_could_never_protect_anybody_is_a_definition_error(rule: dict[str, Any], told: str) -> None:
+def test_a_rule_that_could_never_match_is_a_definition_error(rule: dict[str, Any], told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         Policy([rule])
     with pytest.raises(DefinitionError, match=told):

@@ -1,4 +1,4 @@
-"""Providers whose tools come and go while the runtime runs."""
+"""Providers whose tools change while the runtime runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_provider_that_says_the_same_again_changes_nothing() -> None:
         assert runtime.catalogue.find("server__one") is before
 
 
-async def test_a_provider_that_could_not_start_is_told_of_and_joins_when_it_comes_back(
+async def test_a_provider_that_could_not_start_is_logged_and_added_when_it_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server(up=False)
@@ -108,7 +108,7 @@ async def test_a_provider_that_could_not_start_is_told_of_and_joins_when_it_come
     assert isinstance(missing, Failed)
     assert "no such command: nowhere" in missing.message
     assert instructions == "## server\nIts tools are not available now: no such command: nowhere"
-    assert "server is left out: no such command: nowhere" in caplog.text
+    assert "Provider server is unavailable: no such command: nowhere" in caplog.text
     assert server.stopped == 1
 
 
@@ -134,7 +134,7 @@ async def test_tools_that_collide_with_others_leave_the_old_ones_in_place(caplog
         with caplog.at_level(logging.WARNING):
             await runtime.refresh("server")
         assert await runtime.call("server__one") == Done("one")
-    assert "What server offers now is not taken" in caplog.text
+    assert "The changed tools of provider server were rejected" in caplog.text
 
 
 async def test_no_more_servers_start_at_once_than_allowed() -> None:
@@ -154,7 +154,7 @@ async def test_no_more_servers_start_at_once_than_allowed() -> None:
     assert most == 2
 
 
-async def test_a_provider_that_asked_is_told_when_nobody_will_answer() -> None:
+async def test_a_provider_is_notified_when_its_input_request_gets_no_answer() -> None:
     server = Server(remote("ask"))
     async with Runtime(server) as runtime:
         waiting = await runtime.call("server__ask")

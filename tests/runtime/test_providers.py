@@ -1,3 +1,5 @@
+"""Providers: start, stop, tools, invocation, input requests and failures."""
+
 import asyncio
 import logging
 from collections.abc import Mapping
@@ -122,7 +124,7 @@ async def test_it_is_started_and_stopped_once():
     assert weather.log == ["start", "stop"]
 
 
-async def test_a_provider_that_is_not_there_is_left_out_with_a_warning(caplog):
+async def test_an_unavailable_provider_is_skipped_with_a_warning(caplog):
     class Dead(Weather):
         async def start(self) -> None:
             raise Unavailable("connection refused")
@@ -132,7 +134,7 @@ async def test_a_provider_that_is_not_there_is_left_out_with_a_warning(caplog):
             assert (await runtime.call("weather__forecast", {"city": "Oslo"})).ok
             assert (await runtime.call("dead__forecast", {"city": "Oslo"})).code == "not_found"
 
-    assert "dead is left out: connection refused" in caplog.text
+    assert "Provider dead is unavailable: connection refused" in caplog.text
 
 
 async def test_a_provider_that_started_but_has_no_tools_to_give_is_stopped_too():
@@ -220,7 +222,7 @@ async def test_a_resumed_call_may_fail():
     assert (outcome.code, outcome.message, outcome.executed) == ("failed", "Nobody travels.", True)
 
 
-async def test_the_state_of_a_wait_is_not_shown_to_those_who_answer():
+async def test_the_provider_state_of_a_pending_call_is_not_shown_to_people():
     async with Runtime(Weather()) as runtime:
         await runtime.call("weather__book")
         (wait,) = await runtime.pending()
@@ -228,7 +230,7 @@ async def test_the_state_of_a_wait_is_not_shown_to_those_who_answer():
     assert "step" not in repr(wait)
 
 
-async def test_it_is_told_when_a_call_ran_out_of_time():
+async def test_a_provider_is_notified_when_its_call_timed_out():
     clock, weather = ManualClock(), Weather()
 
     async with Runtime(weather, clock=clock) as runtime:
@@ -241,7 +243,7 @@ async def test_it_is_told_when_a_call_ran_out_of_time():
 
 
 @pytest.mark.parametrize("how", ["by id", "with its task"])
-async def test_it_is_told_when_a_call_was_cancelled(how):
+async def test_a_provider_is_notified_when_its_call_was_cancelled(how):
     weather = Weather()
 
     async with Runtime(weather) as runtime:
@@ -257,7 +259,7 @@ async def test_it_is_told_when_a_call_was_cancelled(how):
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
-async def test_a_provider_that_cannot_be_told_changes_nothing_for_the_caller(how, caplog):
+async def test_a_provider_that_raises_on_cancel_changes_nothing_for_the_caller(how, caplog):
     class Deaf(Weather):
         async def cancel(self, call, reason):
             if how == "raises":
@@ -284,7 +286,7 @@ async def test_a_bug_of_a_provider_is_a_crash_of_that_call_alone():
     assert (outcome.code, outcome.executed) == ("crashed", True)
 
 
-async def test_a_provider_without_tools_or_invoke_says_what_is_missing():
+async def test_a_provider_without_tools_or_invoke_names_the_missing_method():
     class Empty(Provider):
         pass
 

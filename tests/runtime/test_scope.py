@@ -1,4 +1,4 @@
-"""Scopes: for whom calls are made, what they may use, and what lives as long as the runtime."""
+"""Scopes: principals, offered values, own tools, session state and lifespans."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ async def test_the_fields_of_a_scope_reach_the_handler() -> None:
     assert outside == Done(dict.fromkeys(WHO))
 
 
-async def test_an_inner_scope_keeps_what_it_does_not_set() -> None:
+async def test_an_inner_scope_inherits_the_fields_that_it_does_not_set() -> None:
     async with Runtime(who) as runtime:
         outer = runtime.scope(user="ann", session="s1")
         inner = await outer.scope(session="s2", agent="a").call("who")
@@ -82,7 +82,7 @@ async def test_a_call_may_say_for_whom_it_is_made() -> None:
     assert outcome.unwrap() == {**dict.fromkeys(WHO), "user": "bob", "space": "sp", "message": "m1"}
 
 
-async def test_a_call_cannot_change_the_user_or_session_that_its_scope_stands_for() -> None:
+async def test_a_call_cannot_change_the_user_or_session_of_its_scope() -> None:
     async with Runtime(who) as runtime:
         scope = runtime.scope(user="ann", session="s1")
         (outcome,) = await scope.call_many([Call("who", user="bob", session="s2", agent="a")])
@@ -130,7 +130,7 @@ async def test_a_model_is_shown_a_scopes_own_tools_first_and_each_name_once() ->
     assert [entry["function"]["name"] for entry in shown] == ["greet", "who"]
 
 
-async def test_a_scopes_own_tool_that_waited_goes_on_as_itself() -> None:
+async def test_a_pending_call_of_a_scopes_own_tool_is_resumed_with_that_tool() -> None:
     async with Runtime(greeting("Hello")) as runtime:
         scope = runtime.scope(tools=[greeting("Good day", confirm=True)])
         asked = await scope.call("greet", {"name": "Bob"})
@@ -148,7 +148,7 @@ async def test_policy_holds_for_the_tools_of_a_scope_even_when_it_changes() -> N
         assert (await scope.call("greet", {"name": "Bob"})).code == "denied"
 
 
-async def test_a_wrong_tool_of_a_scope_is_told_when_the_scope_is_made() -> None:
+async def test_an_invalid_tool_of_a_scope_raises_when_the_scope_is_created() -> None:
     @tool
     async def broken(what: "Nothing") -> None: ...  # noqa: F821 - that is the mistake
 
@@ -173,7 +173,7 @@ async def test_a_field_that_does_not_exist_is_refused() -> None:
             runtime.scope(tenant="x")
 
 
-async def test_state_is_kept_for_the_later_calls_of_a_session() -> None:
+async def test_state_is_shared_by_the_calls_of_a_session() -> None:
     async with Runtime(count) as runtime:
         first, second = runtime.scope(session="s1"), runtime.scope(session="s2")
         counted = [(await scope.call("count")).unwrap() for scope in (first, first, second, first)]
@@ -234,7 +234,7 @@ async def test_a_value_of_a_subclass_will_do_and_others_are_passed_over() -> Non
     assert outcome == Done("special")
 
 
-async def test_a_value_that_nobody_offers_makes_the_tool_unavailable_with_a_hint() -> None:
+async def test_a_value_that_no_scope_offers_makes_the_tool_unavailable_with_a_hint() -> None:
     async with Runtime(where) as runtime:
         outcome = failed(await runtime.scope("something else").call("where"), "unavailable")
 
@@ -242,7 +242,7 @@ async def test_a_value_that_nobody_offers_makes_the_tool_unavailable_with_a_hint
     assert "runtime.scope(<Sandbox>)" in outcome.text
 
 
-async def test_what_a_tool_uses_is_not_shown_to_models_and_cannot_be_sent_by_them() -> None:
+async def test_used_values_are_not_in_the_schema_and_cannot_be_sent_by_models() -> None:
     async with Runtime(where) as runtime:
         (described,) = runtime.describe("anthropic")
         sent = await runtime.scope(Sandbox("mine")).call("where", {"sandbox": "theirs"})
@@ -260,7 +260,7 @@ async def test_run_directly_a_tool_gets_none() -> None:
     assert await maybe.run() == Done(True)
 
 
-async def test_an_optional_use_is_none_where_nobody_offers_one() -> None:
+async def test_an_optional_use_is_none_if_no_scope_offers_a_value() -> None:
     @tool
     async def maybe(sandbox: Sandbox | None = use(Sandbox)) -> str:
         """Which sandbox, if any."""
@@ -271,7 +271,7 @@ async def test_an_optional_use_is_none_where_nobody_offers_one() -> None:
         assert await runtime.scope(Sandbox("one")).call("maybe") == Done("one")
 
 
-async def test_a_context_finds_what_scopes_offer() -> None:
+async def test_a_context_finds_the_values_that_scopes_offer() -> None:
     @tool
     async def through_context(ctx: Context) -> str:
         """Use a sandbox."""
@@ -282,7 +282,7 @@ async def test_a_context_finds_what_scopes_offer() -> None:
         failed(await runtime.call("through_context"), "unavailable")
 
 
-async def test_a_call_that_waited_goes_on_with_what_its_own_scope_offered() -> None:
+async def test_a_resumed_call_gets_the_values_of_its_own_scope() -> None:
     @tool(confirm=True)
     async def careful(ctx: Context, sandbox: Sandbox = use(Sandbox)) -> list[Any]:
         """Say which sandbox was given, to whom."""

@@ -1,3 +1,5 @@
+"""Many calls over a long time: memory and tasks do not grow."""
+
 import asyncio
 import gc
 import threading

@@ -1,3 +1,5 @@
+"""Statistics and the journal in memory."""
+
 import asyncio
 import time
 
@@ -83,7 +85,7 @@ async def test_every_category_is_listed_even_with_nothing_in_it():
     }  # fmt: skip
 
 
-async def test_pending_calls_are_no_failures_and_count_once():
+async def test_pending_calls_do_not_count_as_failures_and_count_once():
     @tool(confirm=True)
     async def careful() -> str:
         """Ask first."""
@@ -117,7 +119,7 @@ async def test_running_calls_are_seen_while_they_run():
         assert runtime.stats().running == 0
 
 
-async def test_the_journal_keeps_the_last_ten_thousand_calls_without_what_was_said():
+async def test_the_journal_keeps_the_last_ten_thousand_calls_without_arguments_and_outcomes():
     async with Runtime(add, fail, journal=True) as runtime:
         await runtime.call("fail")
         for n in range(10_000):
@@ -148,7 +150,7 @@ async def test_the_journal_tells_how_each_call_ended():
     assert abs(entries[0].started_at - time.time()) < 60
 
 
-async def test_there_is_no_journal_unless_asked_for():
+async def test_the_journal_is_off_by_default():
     async with Runtime(add) as runtime:
         await runtime.call("add", {"a": 1, "b": 2})
         assert runtime.journal == []
@@ -214,14 +216,14 @@ class Docs(Provider):
         return self._told
 
 
-async def test_what_providers_want_a_model_to_know_is_combined():
+async def test_the_instructions_of_providers_are_combined():
     async with Runtime(
         add, Docs("wiki", "Search first.\n"), Docs("silent", "  "), Docs("files", "Be careful.")
     ) as runtime:
         assert runtime.instructions() == "## wiki\nSearch first.\n\n## files\nBe careful."
 
 
-async def test_what_providers_tell_a_model_holds_no_known_secret():
+async def test_secrets_are_masked_in_the_instructions_of_providers():
     async with Runtime(Docs("wiki", "Send hunter2-hunter2 along."), secrets=["hunter2-hunter2"]) as runtime:
         told = runtime.instructions()
 

@@ -1,4 +1,4 @@
-"""A narrow queue on a store, what happens inside, and a store that goes away."""
+"""A narrow shared queue, a tool that records its concurrency, and a store that becomes unavailable."""
 
 from __future__ import annotations
 

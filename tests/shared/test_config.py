@@ -33,7 +33,7 @@ async def test_a_shared_queue_needs_a_store_there_too(tmp_path: Path, request: p
         pytest.skip("every runtime has a store there")
     config = read_config(written(tmp_path, "queues: {github: {concurrent: 3, shared: true}}\n"))
 
-    with pytest.raises(DefinitionError, match="The queue 'github' is shared, and the runtime has no store"):
+    with pytest.raises(DefinitionError, match="The queue 'github' is shared, but the runtime has no store"):
         async with assemble(config):
             pass
 

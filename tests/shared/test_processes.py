@@ -152,7 +152,7 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
     return await state(runtime, call_id) == expected
 
 
-async def test_whoever_works_for_longer_than_a_lease_keeps_its_slot(
+async def test_a_call_that_runs_longer_than_a_lease_keeps_its_slot(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
@@ -182,7 +182,7 @@ async def test_whoever_works_for_longer_than_a_lease_keeps_its_slot(
         assert await working == await waiting == Done("done")
 
 
-async def test_who_is_cut_off_in_the_middle_of_a_turn_holds_nobody_up_for_long(
+async def test_a_process_that_is_cut_off_during_a_write_does_not_block_others_for_long(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = fresh("postgres", request, tmp_path)

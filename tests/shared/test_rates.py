@@ -49,7 +49,7 @@ async def test_starts_are_forgotten_when_they_count_no_more(address: str) -> Non
         assert len(await read(runtime, "SELECT * FROM starts")) == 1
 
 
-async def test_a_clock_that_was_set_back_stops_nobody(address: str) -> None:
+async def test_a_clock_that_was_set_back_blocks_no_call(address: str) -> None:
     async with Runtime(work, **narrow(address, None, "1/100ms")) as runtime:
         await _write(runtime, "INSERT INTO starts (queue, at) VALUES ('narrow', {now} + 86400)")
         await _write(

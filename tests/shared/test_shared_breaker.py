@@ -1,4 +1,4 @@
-"""The health of a provider is known to all runtimes on a store."""
+"""The state of a shared breaker is known to all runtimes on a store."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ async def _answers(runtime: Runtime) -> bool:
 
 
 @pytest.mark.parametrize("lease", [30, -1], ids=["seen as dead", "its lease has ended"])
-async def test_who_died_while_it_tried_lets_another_try(address: str, lease: int) -> None:
+async def test_the_probe_of_a_dead_process_is_released(address: str, lease: int) -> None:
     server = Server()
     async with Runtime(server, **on(address)) as runtime:
         await write(
@@ -228,7 +228,7 @@ async def test_a_provider_without_a_namespace_stays_local(address: str) -> None:
         assert await rows(runtime) == []
 
 
-async def test_while_the_store_is_away_each_runtime_knows_what_it_sees_itself(address: str) -> None:
+async def test_while_the_store_is_unavailable_each_runtime_uses_its_own_breaker_state(address: str) -> None:
     server = Server()
     async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         server.up = False

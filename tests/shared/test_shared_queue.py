@@ -66,9 +66,7 @@ def working(name: str, ran: list[str], seconds: float) -> Tool[..., Any]:
 
 
 @pytest.mark.timeout(85)  # a busy machine takes its time for so many turns at the store
-async def test_of_two_who_are_equally_busy_nobody_is_left_far_behind(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_equally_busy_processes_get_a_similar_share(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_queue, "MAX_HANDOVER_SECONDS", 0.05)
     ran: list[str] = []
     options = narrow(address, 4)
@@ -112,7 +110,7 @@ async def test_a_busy_process_lets_another_have_its_turn(address: str) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 20, 50])
-async def test_whoever_is_cancelled_at_any_moment_leaves_no_slot_taken(address: str, turns: int) -> None:
+async def test_a_call_that_is_cancelled_at_any_moment_leaves_no_slot_taken(address: str, turns: int) -> None:
     gate = Gate()
     async with Runtime(gate.tool, **narrow(address, 2, "1000/s" if turns % 2 else None)) as runtime:
         calls = [asyncio.create_task(runtime.call("work", {"number": n})) for n in range(6)]
@@ -144,7 +142,7 @@ async def test_some_are_cancelled_and_the_others_keep_their_order(address: str) 
     assert gate.order == [0, 2, 4, 6, 8]
 
 
-async def test_a_slot_that_arrives_for_one_who_left_goes_to_the_next(address: str) -> None:
+async def test_a_slot_for_a_cancelled_call_goes_to_the_next_one(address: str) -> None:
     gate = Gate()
     async with Runtime(gate.tool, **narrow(address, 1)) as runtime:
         assert runtime.store is not None
@@ -188,7 +186,7 @@ async def test_nested_calls_run_in_the_slot_of_their_ancestor(address: str, rate
     assert len(starts) == (12 if rate else 0)
 
 
-async def test_only_a_call_that_has_to_wait_is_told_as_waiting(address: str) -> None:
+async def test_only_a_call_that_has_to_wait_emits_queued(address: str) -> None:
     gate, heard = Gate(), list[Any]()
     async with Runtime(gate.tool, **narrow(address)) as runtime, Runtime(gate.tool, **narrow(address)) as other:
         other.listen(heard.append)
@@ -204,7 +202,7 @@ async def test_only_a_call_that_has_to_wait_is_told_as_waiting(address: str) -> 
     assert sorted(places) == [("narrow", 1), ("narrow", 2), ("narrow", 3)]
 
 
-async def test_a_store_that_goes_away_fails_those_who_wait_and_comes_back(address: str) -> None:
+async def test_an_unavailable_store_fails_the_waiting_calls_until_it_recovers(address: str) -> None:
     gate = Gate()
     async with Runtime(gate.tool, **narrow(address)) as runtime:
         first = asyncio.create_task(runtime.call("work", {"number": 1}))
@@ -223,7 +221,7 @@ async def test_a_store_that_goes_away_fails_those_who_wait_and_comes_back(addres
     assert gate.order == [1, 3]
 
 
-async def test_a_write_that_was_kept_though_it_seemed_to_fail_leaves_no_slot_taken(address: str) -> None:
+async def test_a_committed_write_that_seemed_to_fail_leaves_no_slot_taken(address: str) -> None:
     gate = Gate()
     gate.open.set()
     async with Runtime(gate.tool, **narrow(address)) as runtime:
@@ -235,7 +233,7 @@ async def test_a_write_that_was_kept_though_it_seemed_to_fail_leaves_no_slot_tak
         assert await runtime.call("work", {"number": 2}) == Done(2)
 
 
-async def test_a_call_that_somebody_approved_goes_on_when_the_store_is_back(address: str) -> None:
+async def test_an_approved_call_is_resumed_when_the_store_recovers(address: str) -> None:
     ran: list[int] = []
 
     @tool(queue="narrow", effects={"write"}, confirm=True)
@@ -268,7 +266,7 @@ async def _ended(runtime: Runtime) -> Any:
     return None if isinstance(outcome, Pending) else outcome
 
 
-async def test_what_a_runtime_held_is_free_when_it_closes_and_it_can_be_opened_again(address: str) -> None:
+async def test_a_closed_runtime_returns_its_slots_and_can_be_opened_again(address: str) -> None:
     gate = Gate()
     runtime = Runtime(gate.tool, **narrow(address))
     async with runtime, Runtime(gate.tool, **narrow(address)) as other:
@@ -296,7 +294,7 @@ async def test_a_queue_that_is_not_shared_costs_the_store_nothing(address: str) 
 async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--remember"):
         pytest.skip("every runtime has a store there")
-    with pytest.raises(DefinitionError, match=r"The queue 'narrow' is shared, and the runtime has no store.") as caught:
+    with pytest.raises(DefinitionError, match=r"The queue 'narrow' is shared, but the runtime has no store.") as caught:
         async with Runtime(queues={"narrow": Queue(1, shared=True)}):
             pass
 
@@ -304,7 +302,7 @@ async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.parametrize("days", [1, -1])
-async def test_a_clock_that_jumps_takes_nobodys_slot_away_and_stops_nobody(
+async def test_a_clock_that_jumps_releases_no_slot_and_blocks_no_call(
     tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
@@ -328,7 +326,7 @@ async def _is_wanted(runtime: Runtime) -> bool:
     return bool(await read(runtime, "SELECT 1 AS found FROM queues WHERE wanted_by IS NOT NULL"))
 
 
-async def test_a_slot_of_an_owner_whom_nobody_knows_is_free_when_its_lease_has_ended(address: str) -> None:
+async def test_a_slot_of_an_unknown_owner_is_released_after_its_lease(address: str) -> None:
     gate = Gate()
     gate.open.set()
     async with Runtime(gate.tool, **narrow(address)) as runtime:

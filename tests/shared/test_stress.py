@@ -1,4 +1,4 @@
-"""Whatever comes at whatever moment, the limit holds, everybody gets an answer, and no slot is left behind."""
+"""Under random events the limit holds, every call gets an outcome, and no slot is left behind."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The pipeline that every call goes through, and what remembers, limits and watches it."""
+"""The runtime: public entry point, pipeline, limits, pending calls and their durability."""

@@ -1,4 +1,4 @@
-"""Board: where visible calls are shown - the spaces of the store, or those that a host application keeps."""
+"""Call messages: how visible calls are shown as messages in the spaces of the store."""
 
 from __future__ import annotations
 
@@ -38,109 +38,115 @@ _STREAM_EVENT_KINDS: Mapping[str, StreamEventKind] = {"complete": "tool-call.com
 
 
 class CallMessages:
-    """The spaces of the store. What a call has come to is shown in the very transaction that keeps it."""
+    """Posts and amends call messages in the store; an outcome is shown in the transaction that stores it."""
 
     def __init__(self, services: RuntimeServices) -> None:
         self._services = services
 
     async def post(self, space: str, message: Mapping[str, Any]) -> str:
-        """Show a call that has begun; gives the id of its message."""
-        store, message_id = await self._services.open_store(), new_id()
-        agent, call_id = message.get("senderId"), message["toolCallId"]
+        """Post the message of a call that has started; returns the message's id."""
+        store = await self._services.open_store()
+        message_id = new_id()
+        call_id = message["toolCallId"]
+        statements = post_call_statements(
+            space,
+            message,
+            message_id=message_id,
+            call_id=call_id,
+            agent=message.get("senderId"),
+            owner=self._services.owner_id,
+        )
         try:
-            owner = self._services.owner_id
-            await store.write(
-                post_call_statements(space, message, message_id=message_id, call_id=call_id, agent=agent, owner=owner)
-            )
+            await store.write(statements)
         except UnexpectedRowCount:
             return await self._find_existing(store, space, call_id)
-        except (asyncio.CancelledError, StoreUnavailable):  # it may be there, and nobody else knows of it
-            ended = {**message, "status": "error", "result": f"{message['toolName']} did not run."}
-            self._services.ledger.write_retry.retry_later(
-                f"shown {message_id}", _amend_statements(space, message_id, ended)
-            )
+        except (asyncio.CancelledError, StoreUnavailable):
+            # The message may have been written although the write failed here: mark it as failed later.
+            failed = {**message, "status": "error", "result": f"{message['toolName']} did not run."}
+            statements = _amend_statements(space, message_id, failed)
+            self._services.ledger.write_retry.retry_later(f"shown {message_id}", statements)
             raise
         store.streams.notify_written()
         return message_id
 
     async def _find_existing(self, store: Store, space: str, call_id: str) -> str:
-        step = find_by_call_statement(space, call_id)
-        if not (found := await store.database.read(step.sql, step.params)):
+        query = find_by_call_statement(space, call_id)
+        rows = await store.database.read(query.sql, query.params)
+        if not rows:
             raise space_not_found(space)
-        return str(found[0]["message_id"])
+        return str(rows[0]["message_id"])
 
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
-        """Show how it stands now. A caller may have left a call that still waits: that has not ended."""
-        store, owner = (
-            await self._services.open_store(),
-            self._services.owner_id if message["status"] == "running" else None,
-        )
-        steps = _amend_statements(space, message_id, message, owner)
+        """Update the message of a call; a message of a pending call is never marked as ended."""
+        store = await self._services.open_store()
+        owner_id = self._services.owner_id if message["status"] == "running" else None
+        statements = _amend_statements(space, message_id, message, owner_id)
         if message["status"] in _STREAM_EVENT_KINDS:
-            steps.insert(0, require_not_waiting_statement(message["toolCallId"]))
+            # The caller may have been cancelled while the call is still pending.
+            statements.insert(0, require_not_waiting_statement(message["toolCallId"]))
         with suppress(UnexpectedRowCount):
-            await store.write(steps)
+            await store.write(statements)
         store.streams.notify_written()
 
     def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
-        """What shows an outcome, for the transaction that keeps it; nothing for a call that is shown nowhere."""
-        space, posted = invocation.principal.space, invocation.message_id
-        if posted is None or space is None:
+        """Statements that show an outcome, for the transaction that stores it; none for a call without a message."""
+        space = invocation.principal.space
+        message_id = invocation.message_id
+        if message_id is None or space is None:
             return []
-        return _amend_statements(space, posted, build_call_message(invocation, to_message_status(outcome), outcome))
+        message = build_call_message(invocation, to_message_status(outcome), outcome)
+        return _amend_statements(space, message_id, message)
 
 
 async def mark_unknown_effect(store: Store, call: LedgerRow) -> None:
-    """Say in its message that nobody knows whether a call has happened, unless somebody does by now."""
+    """Show in a call's message that its effect is unknown, unless that has been settled meanwhile."""
     context = json.loads(call.context)
     if call.posted is None or (space := context.get("space")) is None:
         return
     with suppress(NotFound, UnexpectedRowCount):
         message = await store.spaces.message(call.posted)
         if message.content["status"] == "running":
-            asks = {"status": "requires_action", "waitingFor": "result"}
-            told = {**message.content, **asks, "message": unknown_effect_failure(call.tool, call.call_id).message}
-            await store.write([require_unknown_statement(call.call_id), *_amend_statements(space, call.posted, told)])
+            question = unknown_effect_failure(call.tool, call.call_id).message
+            status = {"status": "requires_action", "waitingFor": "result", "message": question}
+            amend = _amend_statements(space, call.posted, {**message.content, **status})
+            await store.write([require_unknown_statement(call.call_id), *amend])
 
 
 async def mark_interrupted_calls(store: Store, owner_id: str) -> None:
-    """Say of calls that were shown as running, and of which nobody knows anything more, that their process died."""
-    step = find_orphaned_statement(owner_id)
-    for row in await store.database.read(step.sql, step.params):
-        owner, message = row["owner"], Message.from_row({name: row[name] for name in row if name != "owner"})
-        call_id, told = message.content["toolCallId"], message.content
-        name, run = told["toolName"], told["runId"]
+    """End the messages that dead processes left as running, for calls that are not in the ledger."""
+    query = find_orphaned_statement(owner_id)
+    for row in await store.database.read(query.sql, query.params):
+        message = Message.from_row({name: row[name] for name in row if name != "owner"})
+        content = message.content
+        call_id = content["toolCallId"]
+        name = content["toolName"]
+        run = content["runId"]
         interrupted = Failed("interrupted", f"{name} was interrupted: its process died. It may be called again.")
-        steps = _amend_statements(
-            message.space_id, message.message_id, told | {"status": "error", "result": interrupted.text}
-        )
-        steps.append(store.journal.entry_statement("ended", call_id, name, interrupted.code))
-        steps += (
-            store.streams.call_event_statements(run, "ended", call_id, name, interrupted.code, 0.0)
-            if run is not None
-            else []
-        )
-        with suppress(UnexpectedRowCount):
-            await store.write([take_over_statement(message.message_id, owner), *steps])
+        ended = content | {"status": "error", "result": interrupted.text}
+        statements = _amend_statements(message.space_id, message.message_id, ended)
+        statements.append(store.journal.entry_statement("ended", call_id, name, interrupted.code))
+        if run is not None:
+            statements += store.streams.call_event_statements(run, "ended", call_id, name, interrupted.code, 0.0)
+        with suppress(UnexpectedRowCount):  # another runtime was first
+            await store.write([take_over_statement(message.message_id, row["owner"]), *statements])
     store.streams.notify_written()
 
 
 def _amend_statements(
     space: str, message_id: str, message: Mapping[str, Any], owner_id: str | None = None
 ) -> list[Statement]:
-    return amend_statements(
-        space, message_id, message, _STREAM_EVENT_KINDS.get(message["status"], "message.amended"), owner_id
-    )
+    kind = _STREAM_EVENT_KINDS.get(message["status"], "message.amended")
+    return amend_statements(space, message_id, message, kind, owner_id)
 
 
 def build_call_message(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
-    """A call as its message shows it."""
-    waits = isinstance(outcome, Pending)
+    """The content of the message that shows a call."""
+    is_pending = isinstance(outcome, Pending)
     return {
         "type": "tool_call",
         "toolName": invocation.listing.name,
         "args": json_arguments(invocation),
-        "result": None if outcome is None or waits else outcome.text,
+        "result": None if outcome is None or is_pending else outcome.text,
         "status": status,
         "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
         "message": outcome.message if isinstance(outcome, Pending) else None,

@@ -1,4 +1,4 @@
-"""Mounts: lifespans of tools, entered and left by one task that owns them all."""
+"""Lifespans of tools: async context managers that are entered with the runtime and exited with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ LifespanRequest: TypeAlias = tuple[Lifespan, asyncio.Future[None]]
 
 
 class Lifespans:
-    """Some context managers must be left by the very task that entered them, so one task does both."""
+    """Enters and exits all lifespans in one task.
+
+    Cancel scopes and task groups must be exited by the task that entered them.
+    """
 
     def __init__(self) -> None:
         self._values_by_lifespan: dict[Lifespan, Any] = {}
@@ -22,15 +25,12 @@ class Lifespans:
         self._owner_task: asyncio.Task[None] | None = None
 
     def value_of(self, tool: Tool[..., Any]) -> Any:
-        """What a tool's lifespan gave."""
-        return (
-            self._values_by_lifespan.get(tool.lifecycle.lifespan)
-            if tool.lifecycle.lifespan and self._values_by_lifespan
-            else None
-        )
+        """The value that a tool's lifespan yielded."""
+        lifespan = tool.lifecycle.lifespan
+        return self._values_by_lifespan.get(lifespan) if lifespan and self._values_by_lifespan else None
 
     async def enter(self, tool: Tool[..., Any]) -> None:
-        """Enter a tool's lifespan, once; tools may share one."""
+        """Enter a tool's lifespan unless it is entered already; several tools may share one."""
         lifespan = tool.lifecycle.lifespan
         if lifespan is None or lifespan in self._values_by_lifespan:
             return
@@ -42,6 +42,7 @@ class Lifespans:
         await asyncio.shield(self._entered_futures[lifespan])
 
     async def _run_owner(self) -> None:
+        """Enter the requested lifespans, and exit all of them at the end."""
         async with AsyncExitStack() as stack:
             while (request := await self._requests.get()) is not None:
                 lifespan, done = request
@@ -56,7 +57,7 @@ class Lifespans:
                     done.set_exception(error)
 
     async def close(self) -> None:
-        """Leave them all, last entered first."""
+        """Exit all lifespans, the last entered first."""
         if self._owner_task is not None:
             self._requests.put_nowait(None)
             try:

@@ -1,4 +1,4 @@
-"""Listeners: everybody who wants to hear what happens to calls."""
+"""Listeners: callbacks and event streams that receive the events of calls."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ log = logging.getLogger("surehand")
 
 
 class Listeners:
-    """Sync callbacks, called inline. `heard` is empty when nobody listens, so that no event need be made."""
+    """Sync callbacks, called inline. Emitters check `callbacks` first, so that an unheard event is never built."""
 
     def __init__(self) -> None:
         self.callbacks: tuple[Listener, ...] = ()
 
     def listen(self, callback: Listener) -> Callable[[], None]:
-        """Call back for every event, until the returned function is called."""
+        """Call `callback` for every event, until the returned function is called."""
         self.callbacks = (*self.callbacks, callback)
 
         def unsubscribe() -> None:
-            left = list(self.callbacks)
-            if callback in left:  # once: the same function may listen twice
-                left.remove(callback)
-            self.callbacks = tuple(left)
+            remaining = list(self.callbacks)
+            if callback in remaining:  # remove one entry: the same function may be registered twice
+                remaining.remove(callback)
+            self.callbacks = tuple(remaining)
 
         return unsubscribe
 
     def emit(self, event: Event) -> None:
-        """Tell everybody; a listener that raises is logged and cannot break a call."""
+        """Call every listener; an exception of a listener is logged and cannot break the call."""
         for callback in self.callbacks:
             try:
                 callback(event)
-            except (Exception, asyncio.CancelledError):  # a cancellation that it raises is not its caller's
+            except (Exception, asyncio.CancelledError):  # a listener's CancelledError is not a cancellation of the call
                 log.exception("A listener raised on %s", type(event).__name__)
 
 
 class EventBuffer:
-    """Events on their way to a slower reader: at most `size`, then the number of those it missed."""
+    """Buffers at most `size` events for a slower reader; the rest is counted and reported as `Missed`."""
 
     def __init__(self, size: int = 1000) -> None:
         self._size = size
@@ -50,9 +50,9 @@ class EventBuffer:
         self._arrived = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        """Keep an event, or count it as missed."""
+        """Buffer an event, or count it as missed."""
         if len(self._events) < self._size:
-            if self._missed_count:  # told where they are missing, before what comes after them
+            if self._missed_count:  # report the gap where it is, before the next event
                 self._events.append(self._take_missed())
             self._events.append(event)
         else:
@@ -60,11 +60,11 @@ class EventBuffer:
         self._arrived.set()
 
     def get_nowait(self) -> Event | None:
-        """The next event that is already here."""
+        """The next buffered event; None if there is none."""
         return self._events.popleft() if self._events else None
 
     async def get(self) -> Event:
-        """The next event, or `Missed`."""
+        """Wait for the next event, or `Missed`."""
         while not self._events and not self._missed_count:
             self._arrived.clear()
             await self._arrived.wait()
@@ -78,19 +78,20 @@ class EventBuffer:
 
 
 def stream_events(listeners: Listeners, is_wanted: Callable[[Event], bool] | None = None) -> AsyncIterator[Event]:
-    """Events from now on, even before the first is asked for, one after the other."""
+    """Yield events from now on; buffering starts with this call, not with the first read."""
     buffer = EventBuffer()
     unsubscribe = listeners.listen(_build_buffer_listener(ref(buffer), is_wanted))
-    finalize(buffer, unsubscribe).atexit = False  # a reader that never begins to read cannot end by itself
+    # A generator that was never started does not run its `finally`: unsubscribe when the buffer is collected.
+    finalize(buffer, unsubscribe).atexit = False
     return _read_events(buffer, unsubscribe)
 
 
 def _build_buffer_listener(buffer: ref[EventBuffer], is_wanted: Callable[[Event], bool] | None) -> Listener:
-    def hear(event: Event) -> None:
+    def listen(event: Event) -> None:
         if (open_buffer := buffer()) is not None and (is_wanted is None or is_wanted(event)):
             open_buffer.put(event)
 
-    return hear
+    return listen
 
 
 async def _read_events(buffer: EventBuffer, unsubscribe: Callable[[], None]) -> AsyncIterator[Event]:

@@ -1,4 +1,7 @@
-"""Outputs: texts that were too large for a model, kept under handles, and the tool that reads them."""
+"""Oversized outputs: texts too large for a model, stored as artifacts under handles, and the tool that reads them.
+
+The stages `clip` and `budget` store texts; the model reads excerpts with the tool `tool_output`.
+"""
 
 from __future__ import annotations
 
@@ -23,108 +26,20 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
     from surehand.store.tables.artifacts import Artifact, ArtifactInfo
 
-MAX_LINE_CHARACTERS = 20_000
-_LINE_RANGE_PATTERN = re.compile(r"\s*(\d+)\s*(?:[-:,]\s*(\d+)?\s*)?\Z")
-
-
-def render_excerpt(
-    text: str,
-    limit: int,
-    *,
-    head: int | None = None,
-    tail: int | None = None,
-    lines: str | None = None,
-    grep: str | None = None,
-    context: int = 0,
-) -> str:
-    """Numbered lines, at most `limit` bytes of them; says how to go on where more is left."""
-    rows = split_lines(text)
-    chosen: Iterable[int] = range(len(rows))
-    if lines is not None:
-        chosen = _parse_line_range(lines, len(rows))
-    if grep is not None:
-        chosen = _find_matching_lines(rows, chosen, grep, context)
-    picked = list(chosen)
-    if head is not None:
-        picked = picked[: max(head, 0)]
-    if tail is not None:
-        picked = picked[len(picked) - min(max(tail, 0), len(picked)) :]
-    return _render_lines(rows, picked, limit)
-
-
-def split_lines(text: str) -> list[str]:
-    """The lines; what has none, such as most JSON, is cut into pieces that can be asked for one by one."""
-    if len(text) <= MAX_LINE_CHARACTERS * (text.count("\n") + 1) and all(
-        len(line) <= MAX_LINE_CHARACTERS for line in text.splitlines()
-    ):
-        return text.splitlines()
-    return [piece for line in text.splitlines() for piece in (_split_long_line(line) or [""])]
-
-
-def _split_long_line(line: str) -> list[str]:
-    return [line[start : start + MAX_LINE_CHARACTERS] for start in range(0, len(line), MAX_LINE_CHARACTERS)]
-
-
-def _parse_line_range(lines: str, line_count: int) -> range:
-    match = _LINE_RANGE_PATTERN.match(lines)
-    if not match:
-        raise InvalidArguments(f"{lines!r} is no range of lines. Write 10-40.")
-    first, last = int(match[1]), int(match[2] or match[1]) if "-" not in lines or match[2] else line_count
-    return range(max(first - 1, 0), min(last, line_count))
-
-
-def _find_matching_lines(lines: list[str], line_indexes: Iterable[int], grep: str, context: int) -> list[int]:
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    try:
-        # pydantic-core's own regex engine has no backtracking: no pattern can make it slow.
-        pattern = SchemaValidator(core_schema.str_schema(pattern=grep, regex_engine="rust-regex"))
-    except SchemaError as error:
-        raise InvalidArguments(f"{grep!r} is no regular expression that can be used here: {error}.") from None
-    hits = [index for index in line_indexes if pattern.isinstance_python(lines[index])]
-    return _add_context_lines(hits, max(context, 0), len(lines))
-
-
-def _add_context_lines(matching_indexes: list[int], context: int, line_count: int) -> list[int]:
-    around: list[int] = []
-    for hit in matching_indexes:
-        first = max(hit - context, around[-1] + 1 if around else 0)
-        around.extend(range(first, min(hit + context + 1, line_count)))
-    return around
-
-
-def _render_lines(lines: list[str], line_indexes: list[int], limit: int) -> str:
-    if not line_indexes:
-        return f"(no lines; the output has {len(lines)})"
-    shown: list[str] = []
-    left = limit - 200
-    for place, index in enumerate(line_indexes):
-        line = f"{index + 1}\t{lines[index]}"
-        left -= len(line.encode(errors="replace")) + 1
-        if left < 0:
-            shown.append(_render_cut_line(line, left, index, len(line_indexes) - place))
-            break
-        shown.append(line)
-    return "\n".join(shown)
-
-
-def _render_cut_line(line: str, bytes_left: int, index: int, remaining: int) -> str:
-    start = line.encode(errors="replace")[: max(bytes_left + len(line.encode(errors="replace")), 0)].decode(
-        errors="ignore"
-    )
-    return f"{start}\n... {remaining} more lines, from line {index + 1}. Ask for lines='{index + 1}-' or use grep."
-
-
 OversizeReason = Literal["size_limit_exceeded", "token_budget"]
-MAX_ARTIFACTS_IN_MEMORY, MAX_ARTIFACT_BYTES_IN_MEMORY = 1_000, 1 << 30
+MAX_ARTIFACTS_IN_MEMORY = 1_000
+MAX_ARTIFACT_BYTES_IN_MEMORY = 1 << 30
 MAX_COUNTED_CHARACTERS = 10_000_000
-"""Characters up to which lines are counted exactly; beyond it, only line breaks are."""
+"""Texts up to this length have their lines counted exactly; of longer ones, only line breaks are counted."""
+MAX_LINE_CHARACTERS = 20_000
+"""Longer lines are split, so that a reader can ask for their pieces."""
 READER_TOOL_NAME = "tool_output"
+_LINE_RANGE_PATTERN = re.compile(r"\s*(\d+)\s*(?:[-:,]\s*(\d+)?\s*)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class OversizedOutput:
-    """An oversized output under a handle."""
+    """An output that was stored under a handle."""
 
     handle: str
     tool: str
@@ -134,24 +49,25 @@ class OversizedOutput:
     token_count: int
 
     def summary(self) -> dict[str, Any]:
-        """What a model needs to know to go on."""
+        """What the model needs to know to read the output."""
         return {
             "handle": self.handle,
             "reason": self.reason,
             "bytes": self.byte_count,
             "lines": self.line_count,
             "tokens": self.token_count,
-            "next": f"Read it with {READER_TOOL_NAME}(handle, lines='1-40'), or head=, tail=, grep=; do not run {self.tool} again",
+            "next": f"Read it with {READER_TOOL_NAME}(handle, lines='1-40'), or head=, tail=, grep=; "
+            f"do not run {self.tool} again",
         }
 
     def placeholder_message(self, text: str, limit: int) -> str:
-        """What a model is shown in place of the text: the handle, and how it begins."""
+        """The text that the model gets instead of the output: the handle and a preview."""
         preview = text[: min(1_000, limit // 8)].encode(errors="replace").decode()
         return to_text({READER_TOOL_NAME: {**self.summary(), "preview": preview}})
 
 
 def parse_placeholder(text: str) -> dict[str, Any] | None:
-    """The summary of the artifact that a text stands for, if it is such a message."""
+    """The summary in a placeholder message; None if the text is not one."""
     if not text.startswith(f'{{"{READER_TOOL_NAME}":'):
         return None
     try:
@@ -162,44 +78,54 @@ def parse_placeholder(text: str) -> dict[str, Any] | None:
 
 
 class OversizedOutputs:
-    """The artifacts of a runtime. The reader is in the catalogue only once there is something to read."""
+    """The artifacts of a runtime. The reader tool is in the catalogue only once there is an artifact."""
 
     def __init__(self, services: RuntimeServices) -> None:
-        self._services, self.threads = services, services.threads
+        self._services = services
+        self.threads = services.threads
         self.stored_count = 0
-        """How many there are, as far as this runtime knows."""
+        """Number of artifacts, as far as this runtime knows."""
         self._subscribers: dict[object, Callable[[str | None], None]] = {}
 
     async def store_text(self, text: str, invocation: Invocation, *, reason: OversizeReason) -> OversizedOutput:
-        """Keep a text for whoever called."""
-        who, name, store = invocation.principal, invocation.listing.name, await self._services.open_store()
+        """Store a text for the principal of a call."""
+        principal = invocation.principal
+        name = invocation.listing.name
+        store = await self._services.open_store()
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
         lines = len(split_lines(text)) if len(text) <= MAX_COUNTED_CHARACTERS else text.count("\n") + 1
-        made = OversizedOutput(new_id(), name, reason, size, lines, estimate_tokens(text))
+        output = OversizedOutput(new_id(), name, reason, size, lines, estimate_tokens(text))
         await store.artifacts.save(
-            made.handle, text, tool=name, reason=reason, user=who.user, session=who.session, lines=lines, bytes=size
+            output.handle,
+            text,
+            tool=name,
+            reason=reason,
+            user=principal.user,
+            session=principal.session,
+            lines=lines,
+            bytes=size,
         )
         self.stored_count += 1
         if not self._services.is_durable:
             await self._prune_memory(store)
         self.add_reader_tool()
-        for watcher in list(self._subscribers.values()):
-            watcher(who.user)
-        return made
+        for on_stored in list(self._subscribers.values()):
+            on_stored(principal.user)
+        return output
 
     def subscribe(self, on_stored: Callable[[str | None], None]) -> Callable[[], None]:
-        """Be told when this runtime has kept one, and for which user. Gives what ends that."""
+        """Call `on_stored(user)` for every artifact that this runtime stores, until the returned function is called."""
         key = object()
         self._subscribers[key] = on_stored
         return lambda: self._subscribers.pop(key, None) and None
 
     def add_reader_tool(self) -> None:
-        """Now there is something to read."""
+        """Add the reader tool to the catalogue, if it is not there yet."""
         if READER_TOOL_NAME not in self._services.catalogue:
             self._services.catalogue.add(build_reader_tool(self, self._services.defaults.max_output))
 
     async def _prune_memory(self, store: Store) -> None:
-        """Memory is for the latest; a store that was asked for keeps its own time."""
+        """Drop the oldest artifacts of a store in memory; a configured store has its own retention."""
         self.stored_count -= await store.artifacts.prune(
             older_than=None, keep=MAX_ARTIFACTS_IN_MEMORY, keep_bytes=MAX_ARTIFACT_BYTES_IN_MEMORY
         )
@@ -207,26 +133,26 @@ class OversizedOutputs:
     async def list_newest(
         self, user: str | None, session: str | None, *, limit: int, before: tuple[float, str] | None = None
     ) -> list[ArtifactInfo]:
-        """What is known of an owner's artifacts, the newest first."""
+        """Metadata of an owner's artifacts, the newest first."""
         store = self._services.store
         return [] if store is None else await store.artifacts.list_newest(user, session, limit=limit, before=before)
 
     async def find_label(self, handle: str, user: str | None, session: str | None) -> ArtifactInfo | None:
-        """What is known of an artifact, for its owner alone."""
+        """Metadata of an artifact; None unless the user and session own it."""
         store = self._services.store
         return None if store is None else await store.artifacts.find_info(handle, user, session)
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
-        """The artifact, for its owner alone: to others it does not exist."""
+        """The artifact; raises NotFound unless the user and session own it."""
         store = self._services.store
-        found = None if store is None else await store.artifacts.find(handle, user, session)
-        if found is None:
+        artifact = None if store is None else await store.artifacts.find(handle, user, session)
+        if artifact is None:
             raise NotFound(f"There is no output {handle[:80]!r}. Copy the handle exactly as it was given.")
-        return found
+        return artifact
 
 
 def build_reader_tool(outputs: OversizedOutputs, limit: int) -> Tool[..., Any]:
-    """The tool that reads artifacts."""
+    """Build the tool that reads artifacts."""
 
     @tool(name=READER_TOOL_NAME, effects={"read"}, max_bytes=4 * limit, category="system", visible=False)
     async def tool_output(
@@ -250,7 +176,98 @@ def build_reader_tool(outputs: OversizedOutputs, limit: int) -> Tool[..., Any]:
         """
         text = (await outputs.find(handle, ctx.user, ctx.session)).text
         options: dict[str, Any] = {"head": head, "tail": tail, "lines": lines, "grep": grep, "context": context}
-        # In a thread: a pattern may take its time, and the rest of the runtime must not wait for it.
+        # In a thread: searching a large text takes time, and must not block the event loop.
         return str(await outputs.threads.run(partial(render_excerpt, text, limit, **options)))
 
     return tool_output.evolve(kind="internal")
+
+
+def render_excerpt(
+    text: str,
+    limit: int,
+    *,
+    head: int | None = None,
+    tail: int | None = None,
+    lines: str | None = None,
+    grep: str | None = None,
+    context: int = 0,
+) -> str:
+    """Render numbered lines, at most `limit` bytes of them, with a hint how to read the rest."""
+    all_lines = split_lines(text)
+    selected: Iterable[int] = range(len(all_lines))
+    if lines is not None:
+        selected = _parse_line_range(lines, len(all_lines))
+    if grep is not None:
+        selected = _find_matching_lines(all_lines, selected, grep, context)
+    indexes = list(selected)
+    if head is not None:
+        indexes = indexes[: max(head, 0)]
+    if tail is not None:
+        indexes = indexes[len(indexes) - min(max(tail, 0), len(indexes)) :]
+    return _render_lines(all_lines, indexes, limit)
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text into lines; overlong lines, such as most JSON, are split into pieces that can be read one by one."""
+    if len(text) <= MAX_LINE_CHARACTERS * (text.count("\n") + 1) and all(
+        len(line) <= MAX_LINE_CHARACTERS for line in text.splitlines()
+    ):
+        return text.splitlines()
+    return [piece for line in text.splitlines() for piece in (_split_long_line(line) or [""])]
+
+
+def _split_long_line(line: str) -> list[str]:
+    return [line[start : start + MAX_LINE_CHARACTERS] for start in range(0, len(line), MAX_LINE_CHARACTERS)]
+
+
+def _parse_line_range(lines: str, line_count: int) -> range:
+    match = _LINE_RANGE_PATTERN.match(lines)
+    if not match:
+        raise InvalidArguments(f"{lines!r} is no range of lines. Write 10-40.")
+    first = int(match[1])
+    is_open_ended = "-" in lines and not match[2]
+    last = line_count if is_open_ended else int(match[2] or match[1])
+    return range(max(first - 1, 0), min(last, line_count))
+
+
+def _find_matching_lines(lines: list[str], line_indexes: Iterable[int], grep: str, context: int) -> list[int]:
+    """Indexes of the lines that match a regular expression, with context lines."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        # pydantic-core's own regex engine has no backtracking: no pattern can make it slow.
+        pattern = SchemaValidator(core_schema.str_schema(pattern=grep, regex_engine="rust-regex"))
+    except SchemaError as error:
+        raise InvalidArguments(f"{grep!r} is no regular expression that can be used here: {error}.") from None
+    matching = [index for index in line_indexes if pattern.isinstance_python(lines[index])]
+    return _add_context_lines(matching, max(context, 0), len(lines))
+
+
+def _add_context_lines(matching_indexes: list[int], context: int, line_count: int) -> list[int]:
+    indexes: list[int] = []
+    for match in matching_indexes:
+        first = max(match - context, indexes[-1] + 1 if indexes else 0)
+        indexes.extend(range(first, min(match + context + 1, line_count)))
+    return indexes
+
+
+def _render_lines(lines: list[str], line_indexes: list[int], limit: int) -> str:
+    """Render lines with their numbers, until the limit in bytes is reached."""
+    if not line_indexes:
+        return f"(no lines; the output has {len(lines)})"
+    rendered: list[str] = []
+    bytes_left = limit - 200  # room for the hint
+    for position, index in enumerate(line_indexes):
+        line = f"{index + 1}\t{lines[index]}"
+        bytes_left -= len(line.encode(errors="replace")) + 1
+        if bytes_left < 0:
+            rendered.append(_render_cut_line(line, bytes_left, index, len(line_indexes) - position))
+            break
+        rendered.append(line)
+    return "\n".join(rendered)
+
+
+def _render_cut_line(line: str, bytes_left: int, index: int, remaining: int) -> str:
+    encoded = line.encode(errors="replace")
+    start = encoded[: max(bytes_left + len(encoded), 0)].decode(errors="ignore")
+    return f"{start}\n... {remaining} more lines, from line {index + 1}. Ask for lines='{index + 1}-' or use grep."

@@ -1,4 +1,4 @@
-"""Policy: ordered rules that allow, ask for or deny calls, over names, effects and arguments."""
+"""Policy: ordered rules on tool names, effects and arguments; each allows a call, denies it or asks a person."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ class Rule:
 
     @classmethod
     def from_mapping(cls, rule: Rule | Mapping[str, Any]) -> Rule:
-        """A rule from a mapping; mistakes are told at once, because a rule that never matches protects nobody."""
+        """Build a rule from a mapping; raises for a mistake, because a rule that never matches protects nothing."""
         if isinstance(rule, Rule):
             return rule
         for key in rule:
             if key not in _RULE_KEYS:
-                near = nearest_names(key, _RULE_KEYS, 1)
-                raise DefinitionError(f"A policy rule has no {key!r}.", fix=f"use {near[0] if near else _RULE_KEYS}.")
+                nearest = nearest_names(key, _RULE_KEYS, 1)
+                hint = nearest[0] if nearest else _RULE_KEYS
+                raise DefinitionError(f"A policy rule has no key {key!r}.", fix=f"use {hint}.")
         decision = rule.get("decision")
         if decision not in get_args(Decision):
-            raise DefinitionError(f"{decision!r} is no decision.", fix="use allow, ask or deny.")
+            raise DefinitionError(f"{decision!r} is not a policy decision.", fix="use allow, ask or deny.")
         effects = frozenset(_as_list(rule.get("effects", ())))
         if unknown := effects - EFFECTS:
             raise DefinitionError(f"Unknown effects: {', '.join(sorted(unknown))}.", fix=f"use {sorted(EFFECTS)}.")
@@ -47,7 +48,7 @@ class Rule:
         return cls(cast(Decision, decision), tools, effects, rule.get("arguments", {}), rule.get("reason", ""))
 
     def matches_tool(self, listing: Listing) -> bool:
-        """Whether name and effects match."""
+        """Whether the rule matches the tool's name and effects."""
         if not any(fnmatchcase(listing.name, glob) for glob in self.tools):
             return False
         effects = listing.policy_effects
@@ -56,9 +57,9 @@ class Rule:
         return effects <= self.effects if self.decision == "allow" else bool(effects & self.effects)
 
     def matches_arguments(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether every argument named in the rule is there and matches."""
+        """Whether every argument that the rule names is present and matches."""
         return all(
-            name in arguments and _matches_value(arguments[name], wanted) for name, wanted in self.arguments.items()
+            name in arguments and _matches_value(arguments[name], pattern) for name, pattern in self.arguments.items()
         )
 
 
@@ -67,39 +68,40 @@ def _as_list(value: str | Iterable[str]) -> Iterable[str]:
 
 
 def _matches_value(value: Any, pattern: Any) -> bool:
-    if isinstance(value, Enum):  # a rule is written in the words that a model sends
+    """Whether a value matches a value, a glob, a list of these or a function."""
+    if isinstance(value, Enum):  # a rule is written with the values that a model sends
         value = value.value
     elif isinstance(value, bytes):
         value = value.decode(errors="replace")
-    if isinstance(pattern, Callable):  # type: ignore[arg-type]  # a plain function is meant
+    if isinstance(pattern, Callable):  # type: ignore[arg-type]  # mypy takes it for the generic type
         return bool(pattern(value))
     if isinstance(pattern, (list, tuple, set, frozenset)):
-        return any(_matches_value(value, one) for one in pattern)
+        return any(_matches_value(value, alternative) for alternative in pattern)
     if isinstance(pattern, str):
         return fnmatchcase(str(value), pattern)
     return bool(value == pattern)
 
 
 class Policy:
-    """Rules in order: the first that matches decides, and where none does, the call is allowed."""
+    """Ordered rules: the first that matches decides; a call that none matches is allowed."""
 
     def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = ()) -> None:
         self.rules = tuple(Rule.from_mapping(rule) for rule in rules)
 
     @classmethod
     def default(cls) -> Policy:
-        """Ask before anything that writes, executes or reaches the network."""
+        """The policy that asks before every call that writes, executes or uses the network."""
         return cls([{"effects": ["write", "execute", "network"], "decision": "ask"}])
 
     def rules_for(self, listing: Listing) -> tuple[Rule, ...]:
-        """The rules that can matter for a tool: up to the first one that no argument can turn away."""
-        chosen: list[Rule] = []
+        """The rules that can apply to a tool: up to the first one without a condition on arguments."""
+        matching: list[Rule] = []
         for rule in self.rules:
             if rule.matches_tool(listing):
-                chosen.append(rule)
+                matching.append(rule)
                 if not rule.arguments:
                     break
-        return tuple(chosen)
+        return tuple(matching)
 
     def decide(self, listing: Listing, arguments: Mapping[str, Any]) -> Rule:
         """The rule that decides a call."""
@@ -110,5 +112,5 @@ ALLOW_RULE = Rule("allow")
 
 
 def first_matching_rule(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Rule:
-    """The first of a tool's rules that the arguments fit."""
+    """The first of a tool's rules that matches the arguments; a rule that allows if there is none."""
     return next((rule for rule in rules if rule.matches_arguments(arguments)), ALLOW_RULE)

@@ -1,4 +1,4 @@
-"""Runtime: a catalogue of tools and the pipeline around them."""
+"""Runtime: the public entry point. It owns the tools, the pipeline, the providers and the store, and their lifetime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Runtime(Scope):
-    """Everything an agent can do, called one way. Use it with `async with`."""
+    """Tools and the pipeline that every call passes. Use it with `async with`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Runtime(Scope):
         auto_complete: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        parts = RuntimeServices(
+        services = RuntimeServices(
             policy=_to_policy(policy),
             queues=queues or {},
             middleware=middleware,
@@ -67,12 +67,13 @@ class Runtime(Scope):
             auto_complete=auto_complete,
             is_durable=store is not None,
         )
-        super().__init__(parts, Principal())
-        parts.root_scope, parts.expire_overdue_calls = self, self._expire_overdue_calls  # type: ignore[method-assign]  # ending waits needs the verbs
+        super().__init__(services, Principal())
+        services.root_scope = self
+        services.expire_overdue_calls = self._expire_overdue_calls  # type: ignore[method-assign]  # needs a scope to answer with
         self._configured_store = fspath(store) if isinstance(store, PathLike) else store
         self._maintenance: StoreMaintenance | None = None
         self._lazy_tools: list[LazyTool] = []
-        parts.provider_table = ProviderTable(parts)
+        services.provider_table = ProviderTable(services)
         self._add_sources(flatten_sources(sources))
 
     def _add_sources(self, sources: list[Tool[..., Any] | Provider | LazyTool]) -> None:
@@ -93,6 +94,7 @@ class Runtime(Scope):
         return self
 
     async def _start(self) -> None:
+        """Open the store, start the providers, compile the tools and enter the lifespans."""
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:
@@ -100,7 +102,8 @@ class Runtime(Scope):
             del self._lazy_tools[0]
         await self.services.provider_table.start()
         self._compile_tools()
-        self.services.is_open, self.services.event_loop = True, asyncio.get_running_loop()
+        self.services.is_open = True
+        self.services.event_loop = asyncio.get_running_loop()
         self.services.rebuild_stacks()
         await self.services.provider_table.apply_early_changes()
         for listing in self.catalogue:
@@ -109,25 +112,26 @@ class Runtime(Scope):
             await self._maintenance.start_loop()
 
     async def _open_store(self, configured: str | Store) -> None:
-        from surehand.runtime.durability.maintenance import StoreMaintenance  # loaded by those alone who have a store
+        from surehand.runtime.durability.maintenance import StoreMaintenance  # keeps sqlite3 off the import path
         from surehand.store.store import Store
 
         if not isinstance(configured, (str, Store)):
-            kind = type(configured).__name__  # type: ignore[unreachable]  # what mypy knows, a caller may not
-            raise TypeError(f"A runtime takes store='file.db', 'postgresql://...' or a Store, not {kind}.")
-        self.services.store = (
+            kind = type(configured).__name__  # type: ignore[unreachable]  # callers without a type checker
+            raise TypeError(f"store must be a path such as 'file.db', a 'postgresql://...' URL or a Store, got {kind}.")
+        store = (
             await Store.open(configured, now=self.services.clock.time) if isinstance(configured, str) else configured
         )
-        self._maintenance = StoreMaintenance(self, self.services.store)
+        self.services.store = store
+        self._maintenance = StoreMaintenance(self, store)
         self.services.recover_dead_runtimes = self._maintenance.recover_dead_runtimes  # type: ignore[method-assign]
         await self._maintenance.join_store()
 
     async def _close_store(self) -> None:
-        keeper, self._maintenance = self._maintenance, None
-        if keeper is None:
-            return  # what is in memory lives as long as the runtime, which may be opened again
+        maintenance, self._maintenance = self._maintenance, None
+        if maintenance is None:
+            return  # a store in memory lives as long as the runtime object, which may be opened again
         try:
-            await keeper.stop()
+            await maintenance.stop()
         finally:
             store, self.services.store = self.services.store, None
             if store is not None and isinstance(self._configured_store, str):
@@ -135,22 +139,24 @@ class Runtime(Scope):
 
     @property
     def store(self) -> Store | None:
-        """What is remembered: the store that was asked for, or the one in memory once there is something in it."""
+        """The configured store, or the one in memory once it has been used."""
         return self.services.store
 
     @property
     def providers(self) -> list[Provider]:
-        """Where tools come from beside functions, whether they have been started or not."""
+        """All providers, started or not."""
         return self.services.provider_table.all_providers
 
     def _compile_tools(self) -> None:
-        """One error that lists every mistake, at the start and never at a call."""
+        """Compile all tools; raises one error that lists every mistake."""
         self.services.queues.validate_shared_queues()
         errors: list[DefinitionError] = []
         for listing in self.catalogue:
             try:
                 listing.tool.compile()
-                self.services.queues.queue_for(listing)  # a queue that is not there, the tool's or its provider's
+                self.services.queues.queue_for(
+                    listing
+                )  # raises if the queue of the tool or of its provider does not exist
             except DefinitionError as error:
                 errors.append(error)
         if errors:
@@ -158,18 +164,17 @@ class Runtime(Scope):
 
     async def add(self, *sources: Any) -> None:
         """Add tools or providers while running."""
-        found = flatten_sources(sources)
-        for item in found:
-            if isinstance(item, Provider):
-                await self.services.provider_table.add(item)
+        for source in flatten_sources(sources):
+            if isinstance(source, Provider):
+                await self.services.provider_table.add(source)
             else:
-                made = await item.resolve() if isinstance(item, LazyTool) else item
-                self.catalogue.add(made)
-                await self.services.lifespans.enter(made)
+                tool = await source.resolve() if isinstance(source, LazyTool) else source
+                self.catalogue.add(tool)
+                await self.services.lifespans.enter(tool)
 
     @property
     def policy(self) -> Policy:
-        """The rules. Setting others rebuilds the stacks; running calls end on the old ones."""
+        """The policy. Setting another one rebuilds the stacks; running calls end on the old ones."""
         return self.services.policy
 
     @policy.setter
@@ -179,29 +184,30 @@ class Runtime(Scope):
 
     @property
     def journal(self) -> list[MemoryJournalEntry]:
-        """The last ten thousand calls, oldest first, where `journal=True` asked for them."""
+        """The last ten thousand calls, oldest first, if the runtime was created with `journal=True`."""
         return self.services.memory_journal.entries() if self.services.memory_journal is not None else []
 
     def _expire_overdue_calls(self) -> None:
-        from surehand.runtime.durability.maintenance import expire_overdue_calls
+        from surehand.runtime.durability.maintenance import expire_overdue_calls  # keeps sqlite3 off the import path
 
         if self.services.is_open:
             _ = self.services.reaper.spawn(expire_overdue_calls(self))
 
     async def close(self) -> None:
-        """Cancel what runs, stop what was started, and leave nothing behind."""
-        parts = self.services
-        parts.is_open, parts.event_loop = False, None
-        self.services.provider_table.unsubscribe()
-        parts.rebuild_stacks()
-        async with AsyncExitStack() as last:  # whatever fails or is cancelled on the way, the rest is closed too
+        """Cancel running calls, stop the providers and release all resources."""
+        services = self.services
+        services.is_open = False
+        services.event_loop = None
+        services.provider_table.unsubscribe()
+        services.rebuild_stacks()
+        async with AsyncExitStack() as last:  # each step runs even if an earlier one fails or is cancelled
             last.push_async_callback(self._close_store)
-            last.push_async_callback(parts.close)
-            last.push_async_callback(self.services.provider_table.stop)
-            last.push_async_callback(parts.lifespans.close)
-            for invocation in list(parts.running_calls):
+            last.push_async_callback(services.close)
+            last.push_async_callback(services.provider_table.stop)
+            last.push_async_callback(services.lifespans.close)
+            for invocation in list(services.running_calls):
                 invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
-            await parts.wait_for_running_calls()
+            await services.wait_for_running_calls()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -210,7 +216,7 @@ class Runtime(Scope):
 
 
 def _build_redactor(secrets: Sequence[str]) -> Redactor:
-    from surehand.runtime.redaction import build_redactor  # loaded by those alone who have secrets to keep
+    from surehand.runtime.redaction import build_redactor  # keeps base64, html and urllib off the import path
 
     return build_redactor(secrets)
 

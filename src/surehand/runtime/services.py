@@ -1,4 +1,4 @@
-"""Parts: what the stages of a runtime are built from."""
+"""Runtime services: everything that the stages, scopes and background tasks of one runtime share."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 AnswerCoroutine: TypeAlias = Coroutine[Any, Any, Outcome]
 Approver: TypeAlias = "Callable[[PendingCall], Awaitable[Any]]"
 MAX_SESSION_STATES = 10_000
-"""Sessions whose state is kept."""
+"""Limit on sessions whose `Context.state` is kept; the least recently used one is dropped."""
 log = logging.getLogger("surehand")
 
 
 class Decisions(Protocol):
-    """The verbs of `settle`."""
+    """The functions of the module `pending.decisions`, which is loaded on first use."""
 
     def approve(
         self, scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None, round: int | None = None
@@ -78,7 +78,7 @@ class Decisions(Protocol):
 
 
 class RuntimeServices:
-    """Made once per runtime, and handed to every stage that is built."""
+    """The shared services of one runtime; every stage that is built receives them."""
 
     def __init__(
         self,
@@ -98,71 +98,80 @@ class RuntimeServices:
         is_durable: bool,
     ) -> None:
         self.store: Store | None
-        """What is remembered; opened on first need where no store was asked for."""
+        """The configured store, or one in memory that is opened on first use."""
         self.root_scope: Scope
         self.provider_table: ProviderTable
-        """The providers; this and the outermost scope are made by the runtime."""
-        self.policy, self.middleware, self.approver = policy, tuple(middleware), approver
-        self.defaults, self.clock = defaults, clock
+        """Set by the runtime, like `root_scope`."""
+        self.policy = policy
+        self.middleware = tuple(middleware)
+        self.approver = approver
+        self.defaults = defaults
+        self.clock = clock
         self.visible_calls = VisibleCalls(self, spaces)
         self.unavailable_providers: dict[str, str] = {}
-        """Why a provider is not there, by its namespace."""
+        """Why a provider is unavailable, by namespace."""
         self.active_providers: list[Provider] = []
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
-        self.crash_details, self.redact, self.auto_complete = crash_details, redact, auto_complete
+        self.crash_details = crash_details
+        self.redact = redact
+        self.auto_complete = auto_complete
         self.memory_journal = MemoryJournal() if keeps_journal else None
         self.listeners = Listeners()
         self.catalogue = Catalogue(on_change=self._on_catalogue_changed, check=self.validate_tool)
         self.stats_by_tool: dict[str, ToolStats] = {}
         self.running_calls: set[Invocation] = set()
-        self.threads, self.reaper, self.lifespans = HandlerThreads(), Reaper(), Lifespans()
-        self.deadlines, self.result_cache = Deadlines(clock), ResultCache(clock)
-        self.is_durable, self.store = is_durable, None
+        self.threads = HandlerThreads()
+        self.reaper = Reaper()
+        self.lifespans = Lifespans()
+        self.deadlines = Deadlines(clock)
+        self.result_cache = ResultCache(clock)
+        self.is_durable = is_durable
+        self.store = None
         self.owner_id = new_id()
-        """Under which name this runtime claims calls."""
+        """The id under which this runtime claims calls and slots in the store."""
         self.outputs = OversizedOutputs(self)
         self.journal_writer: JournalWriter | None = None
         self.queues = QueueTable(queues, self)
         self._breakers: dict[int, Breaker] = {}
         self.shared_breakers: dict[str, SharedBreaker] = {}
-        """Of the providers whose health all processes on the store share, by namespace."""
+        """Breakers whose state all processes on the store share, by namespace."""
         self._session_states: dict[tuple[str | None, str | None], dict[str, Any]] = {}
         self.is_open = False
         self.event_loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that the runtime lives on, while it is open."""
+        """The event loop that the runtime was opened on, while it is open."""
         self.stack_table = StackTable(self)
         self._stack_tables: WeakSet[StackTable] = WeakSet([self.stack_table])
 
     def stack_table_for(self, own_catalogue: Catalogue) -> StackTable:
-        """Stacks for a scope that brings tools of its own; they live as long as the scope."""
-        made = StackTable(self, own_catalogue)
-        self._stack_tables.add(made)
-        return made
+        """Build the stacks for a scope with its own tools; they live as long as the scope."""
+        table = StackTable(self, own_catalogue)
+        self._stack_tables.add(table)
+        return table
 
     def session_state(self, principal: Principal) -> dict[str, Any]:
-        """What the calls of a user's session leave for later ones; the session that is longest gone makes room."""
-        state = self._session_states[principal.user, principal.session] = self._session_states.pop(
-            (principal.user, principal.session), {}
-        )
+        """The state that calls of one user and session share; moves it to the end of the eviction order."""
+        key = (principal.user, principal.session)
+        state = self._session_states.pop(key, {})
+        self._session_states[key] = state
         while len(self._session_states) > MAX_SESSION_STATES:
             del self._session_states[next(iter(self._session_states))]
         return state
 
     def stack_for_call(self, invocation: Invocation) -> Proceed:
-        """The stack that a call goes through."""
+        """The stack of a call."""
         scope = invocation.scope
         stacks = scope.stack_table.get(scope, is_recallable=invocation.has_given_id or invocation.is_resumed)
         try:
             return stacks[invocation.requested_name]
-        except TypeError:  # models send anything, a list for a name too
+        except TypeError:  # models send values of any type as a name, even a list
             return stacks.refuse_unknown_tool
 
     def stack_for_listing(self, listing: Listing, invocation: Invocation) -> Proceed:
-        """The stack of a listing that may have left the catalogue."""
+        """A new stack for a listing that may no longer be in the catalogue."""
         return self.stack_table.get(invocation.scope, is_recallable=True).build_for(listing)
 
     def rebuild_stacks(self) -> None:
-        """Build stacks anew when next needed; running calls end on the old ones."""
+        """Drop all stacks, so that each is built again on its next call; running calls end on the old ones."""
         for table in list(self._stack_tables):
             table.clear()
 
@@ -171,98 +180,107 @@ class RuntimeServices:
         return self.stats_by_tool.setdefault(name, ToolStats())
 
     def breaker_for(self, provider: Provider) -> Breaker:
-        """The health of one provider."""
-        if id(provider) not in self._breakers:
-            limits = self.defaults
-            self._breakers[id(provider)] = (
-                self._shared_breaker_for(provider.namespace)
-                if self.is_durable and provider.namespace
-                else Breaker(self.clock, limits.breaker_failures, limits.breaker_pause)
-            )
-        return self._breakers[id(provider)]
+        """The circuit breaker of one provider; shared by all processes if there is a durable store."""
+        if (breaker := self._breakers.get(id(provider))) is not None:
+            return breaker
+        if self.is_durable and provider.namespace:
+            breaker = self._shared_breaker_for(provider.namespace)
+        else:
+            breaker = Breaker(self.clock, self.defaults.breaker_failures, self.defaults.breaker_pause)
+        self._breakers[id(provider)] = breaker
+        return breaker
 
     def _shared_breaker_for(self, namespace: str) -> SharedBreaker:
-        from surehand.runtime.limits.shared_breaker import SharedBreaker  # loaded by those alone who have a store
+        from surehand.runtime.limits.shared_breaker import SharedBreaker  # keeps the store tables off the import path
 
         return self.shared_breakers.setdefault(namespace, SharedBreaker(namespace, self))
 
-    # What only calls need that must be remembered is loaded by the first of them.
+    # Only calls that must be stored need the modules below: the first of them loads the store tables.
 
     @cached_property
     def ledger(self) -> Ledger:
-        """How calls are remembered."""
+        """How calls and their outcomes are recorded."""
         from surehand.runtime.durability.ledger import Ledger
 
         return Ledger(self)
 
     @cached_property
     def pending_calls(self) -> PendingCalls:
-        """The calls that wait."""
+        """The pending calls."""
         from surehand.runtime.pending.pending_calls import PendingCalls
 
         return PendingCalls(self)
 
     @cached_property
     def decisions(self) -> Decisions:
-        """How waiting calls are answered."""
-        from surehand.runtime.pending import decisions as settle
+        """How pending calls are answered."""
+        from surehand.runtime.pending import decisions
 
-        return settle
+        return decisions
 
     async def open_store(self) -> Store:
-        """The store that was asked for, or one in memory, made when something must first be remembered."""
+        """The configured store, or one in memory, which is opened on first use."""
         if self.store is None:
             if self.is_durable:
                 raise StoreUnavailable("The store is closed.")
-            from surehand.store.store import Store  # a plain call remembers nothing, and never loads this
+            from surehand.store.store import Store  # keeps sqlite3 off the path of plain calls
 
             self.store = await Store.open(":memory:", now=self.clock.time)
         return self.store
 
     async def has_grant(self, user: str | None, grant_key: str) -> bool:
-        """Whether there is a standing approval."""
+        """Whether the user has a standing approval for this tool definition."""
         return self.store is not None and await self.store.grants.has(user, grant_key)
 
     async def recover_dead_runtimes(self) -> bool:
-        """Give away what runtimes had begun that are gone; true if there were any such calls."""
+        """Release the calls of dead runtimes; true if the effect of any is unknown. Replaced where there is a store."""
         return False
 
     def expire_overdue_calls(self) -> None:
-        """End the waits whose time is up. Replaced by the runtime, which knows how to."""
+        """End the pending calls whose time is up. Replaced by the runtime."""
 
     def journal_statements(self, invocation: Invocation, kind: JournalKind, status: str) -> list[Statement]:
-        """A line for the journal of the store, and for the stream of its run."""
+        """Statements that add an entry to the store's journal, and an event to the stream of the call's run."""
         assert self.store is not None
-        who, call_id, tool, took = (
-            invocation.principal,
-            invocation.id,
-            invocation.tool_name,
-            invocation.elapsed_seconds() * 1000,
+        principal = invocation.principal
+        call_id = invocation.id
+        tool = invocation.tool_name
+        latency_ms = invocation.elapsed_seconds() * 1000
+        entry = self.store.journal.entry_statement(
+            kind,
+            call_id,
+            tool,
+            status,
+            user=principal.user,
+            session=principal.session,
+            parent=invocation.parent,
+            latency_ms=latency_ms,
         )
-        line = self.store.journal.entry_statement(
-            kind, call_id, tool, status, user=who.user, session=who.session, parent=invocation.parent, latency_ms=took
-        )
-        if who.turn is None:
-            return [line]
-        return [line, *self.store.streams.call_event_statements(who.turn, kind, call_id, tool, status, took)]
+        if principal.turn is None:
+            return [entry]
+        events = self.store.streams.call_event_statements(principal.turn, kind, call_id, tool, status, latency_ms)
+        return [entry, *events]
 
     def is_closed(self) -> bool:
-        """Whether it has ended since."""
+        """Whether the runtime has been closed; a method, because it may change during an await."""
         return not self.is_open
 
     async def wait_for_running_calls(self) -> None:
-        """Wait until every interrupted call has let go, but no longer than a stubborn one deserves."""
+        """Wait until the interrupted calls have ended, but at most four times the grace period."""
         waited = 0.0
         while self.running_calls and waited < 4 * CANCELLATION_GRACE_SECONDS:
             await asyncio.sleep(CANCELLATION_GRACE_SECONDS / 50 if waited else 0)
             waited += CANCELLATION_GRACE_SECONDS / 50
         for invocation in list(self.running_calls):
-            log.warning("%s does not let go of its cancelled call.", invocation.tool_name)
+            log.warning(
+                "The call of %s is still running although it was cancelled; it is cancelled again.",
+                invocation.tool_name,
+            )
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled: the runtime closed.")
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Let go of threads, timers and stubborn handlers."""
+        """Stop timers, background tasks and handler threads."""
         if self.store is not None:
             self.pending_calls.cancel_expiry_timer()
         self.deadlines.close()
@@ -271,7 +289,7 @@ class RuntimeServices:
         self.threads.close()
 
     def validate_tool(self, tool: Tool[..., Any]) -> None:
-        """What would fail at call time fails here, at add time."""
+        """Raise the definition errors of a tool when it is added, not when it is called."""
         if self.is_open:
             tool.compile()
             if tool.limits.queue is not None:

@@ -1,4 +1,4 @@
-"""Sources: everything that tools can be given as."""
+"""Sources: turns what is given to `Runtime(...)` into tools and providers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from surehand.core.tool import Tool
 
 
 def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | LazyTool]:
-    """Tools, providers and lazy tools out of lists, classes, instances, modules and plain functions."""
-    found: list[Tool[..., Any] | Provider | LazyTool] = []
+    """Collect tools, providers and lazy tools from lists, classes, instances, modules and plain functions."""
+    item: list[Tool[..., Any] | Provider | LazyTool] = []
     for source in sources:
-        found.extend(_expand_source(source))
-    return found
+        item.extend(_expand_source(source))
+    return item
 
 
 def _expand_source(source: Any) -> list[Any]:
+    """The tools and providers of one source."""
     if isinstance(source, (Tool, Provider, LazyTool)):
         return [source]
     if isinstance(source, (list, tuple, set, frozenset)):
         return flatten_sources(source)
     if isinstance(source, ModuleType):
-        return list({id(found): found for found in flatten_sources(_module_sources(source))}.values())
+        return list({id(item): item for item in flatten_sources(_module_sources(source))}.values())
     if inspect.isroutine(source):
         return [tool(_reject_factory(source))]
     return _tool_methods(source)
 
 
 def _reject_factory(function: Any) -> Any:
-    """A factory of ours that somebody forgot to call would become a tool that makes tools."""
+    """Raise for a factory of this package that was not called: it would become a tool that builds tools."""
     if str(getattr(function, "__module__", "")).startswith("surehand."):
         name = function.__name__
-        raise DefinitionError(f"{name} makes tools, and is no tool.", fix=f"call it: Runtime({name}(...)).")
+        raise DefinitionError(f"{name} is a factory of tools, not a tool.", fix=f"call it: Runtime({name}(...)).")
     return function
 
 
 def _module_sources(module: ModuleType) -> list[Any]:
-    """The tools and providers that a module names, alone or in lists; what begins with `_` is its own affair."""
+    """The tools and providers in the public names of a module, alone or in lists."""
     named = [value for name, value in vars(module).items() if not name.startswith("_")]
     return [value for value in named if _is_source(value)]
 
@@ -54,21 +55,21 @@ def _is_source(value: Any) -> bool:
 
 
 def _tool_methods(source: Any) -> list[Any]:
-    """The tools of an instance, or of a class that can be made without arguments."""
+    """The tool methods of an instance, or of a class that can be instantiated without arguments."""
     cls = source if isinstance(source, type) else type(source)
     kinds = (Tool, staticmethod, classmethod)
     names = [name for name in dir(cls) if isinstance(inspect.getattr_static(cls, name, None), kinds)]
     if not any(_bound_tool(getattr(cls, name)) for name in names):
         raise DefinitionError(
             f"{source!r} holds no tools.",
-            fix="give a tool, a list of tools, a provider, or a class or module with tools in it.",
+            fix="pass a tool, a list of tools, a provider, or a class or module with tools in it.",
         )
     instance = source() if isinstance(source, type) else source
-    return [found for name in names if (found := _bound_tool(getattr(instance, name)))]
+    return [item for name in names if (item := _bound_tool(getattr(instance, name)))]
 
 
 def _bound_tool(member: Any) -> Tool[..., Any] | None:
-    """A tool, or one that a class method holds: since Python 3.13 that is no longer bound by itself."""
+    """The tool of a member. Since Python 3.13 `classmethod` no longer binds a wrapped tool, so it is bound here."""
     if isinstance(member, MethodType) and isinstance(member.__func__, Tool):
         return cast(Tool[..., Any], member.__func__.__get__(member.__self__, type(member.__self__)))
     return member if isinstance(member, Tool) else None

@@ -1,4 +1,4 @@
-"""Statistics: how often tools were called, and how that went."""
+"""Statistics: counts and durations of calls by tool, and the journal in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 @dataclass(slots=True)
 class ToolStats:
-    """One tool's calls."""
+    """Counts and total duration of one tool's calls."""
 
     count: int = 0
     failures: int = 0
@@ -18,29 +18,29 @@ class ToolStats:
 
     @property
     def avg_duration(self) -> float:
-        """Milliseconds per call."""
+        """Average milliseconds per call."""
         return self.seconds * 1000 / self.count if self.count else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A runtime's statistics at one moment."""
+    """A snapshot of a runtime's statistics."""
 
     total: int
-    """Tools in the catalogue."""
+    """Number of tools in the catalogue."""
     by_category: dict[str, int]
     calls: dict[str, ToolStats]
     running: int = 0
-    """Calls that are suspended somewhere in the pipeline."""
+    """Calls that are awaiting something in the pipeline."""
     abandoned: int = 0
-    """Threads still running a sync handler whose time was up."""
+    """Threads that still run a sync handler after its timeout."""
     pending: int = 0
-    """Calls that wait for somebody."""
+    """Pending calls."""
     artifacts: int = 0
 
 
 class MemoryJournalEntry(NamedTuple):
-    """One call in the journal: what happened, without arguments or outcome."""
+    """One call in the journal in memory, without arguments and outcome."""
 
     call_id: str
     tool: str
@@ -54,14 +54,14 @@ MemoryJournalRow: TypeAlias = tuple[str, str, float, float, str]
 
 
 class MemoryJournal:
-    """The last calls, in memory; rows become entries when somebody reads them."""
+    """The last calls, in memory. Calls append plain tuples; reading turns them into entries."""
 
     def __init__(self, size: int = 10_000) -> None:
         self._rows: deque[MemoryJournalRow] = deque(maxlen=size)
         self.append = self._rows.append
 
     def entries(self) -> list[MemoryJournalEntry]:
-        """Oldest first."""
+        """The entries, oldest first."""
         offset = time.time() - time.perf_counter()
         return [
             MemoryJournalEntry(id, tool, began + offset, took * 1000, status)

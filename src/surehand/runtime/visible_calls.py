@@ -1,4 +1,4 @@
-"""Shown: where the visible calls of a runtime are shown, and what is written for it."""
+"""Visible calls: selects the spaces in which calls are shown as messages, and links messages to the ledger's writes."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ if TYPE_CHECKING:
 
 
 class VisibleCalls:
-    """The spaces that a host application keeps, or those of the store that was asked for; else nowhere."""
+    """Shows calls in the spaces of a host application, or in those of a configured store; else nowhere."""
 
     def __init__(self, services: RuntimeServices, host_spaces: SpaceWriter | None) -> None:
-        self._services, self._host_spaces = services, host_spaces
+        self._services = services
+        self._host_spaces = host_spaces
 
     @cached_property
     def _call_messages(self) -> CallMessages | None:
         if self._host_spaces is not None or not self._services.is_durable:
             return None
-        from surehand.runtime.call_messages import CallMessages  # loaded by those alone who have a store
+        from surehand.runtime.call_messages import CallMessages  # keeps the store tables off the import path
 
         return CallMessages(self._services)
 
     @property
     def spaces(self) -> SpaceWriter | None:
-        """Where calls are posted."""
+        """The spaces to which calls are posted."""
         return self._host_spaces or self._call_messages
 
     @property
     def has_spaces(self) -> bool:
-        """Whether there are any spaces at all."""
+        """Whether any space exists."""
         store = self._services.store
         return self._host_spaces is not None or (store is not None and store.spaces.has_spaces)
 
     def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
-        """What shows an outcome, to be put into the transaction that keeps it."""
+        """Statements that update a call's message, for the transaction that stores its outcome."""
         if invocation.message_id is None or self._call_messages is None:
             return []
         return self._call_messages.amend_statements(invocation, outcome)
 
     def mark_written(self, invocation: Invocation, outcome: Outcome) -> None:
-        """That transaction is kept: the message says so."""
+        """Note that the transaction with the message's update was committed."""
         if invocation.message_id is not None and self._call_messages is not None:
             invocation.message_status = to_message_status(outcome)
 
 
 def to_message_status(outcome: Outcome) -> str:
-    """How a message says what a call has come to."""
+    """The status word that a message shows for an outcome."""
     if isinstance(outcome, Pending):
         return "requires_action"
     return "error" if isinstance(outcome, Failed) else "complete"

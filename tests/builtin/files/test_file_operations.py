@@ -344,5 +344,5 @@ async def test_one_further_folder_needs_no_list(tmp_path: Path, option) -> None:
 
 @pytest.mark.parametrize("factory", [files, shell, web])
 def test_a_factory_that_was_not_called_is_a_mistake(factory) -> None:
-    with pytest.raises(DefinitionError, match="makes tools, and is no tool"):
+    with pytest.raises(DefinitionError, match="is a factory of tools, not a tool"):
         Runtime(factory)

@@ -1,3 +1,5 @@
+"""The stage `middleware` and the ready-made middleware."""
+
 import asyncio
 import base64
 import html
@@ -149,7 +151,7 @@ async def test_a_crash_in_it_is_a_crash_of_the_call(error):
 
 
 @pytest.mark.parametrize("value", [None, "text", 5, {}])
-async def test_returning_anything_but_an_outcome_is_told(value):
+async def test_middleware_that_returns_no_outcome_is_reported_as_a_crash(value):
     async def forgetful(invocation, proceed):
         await proceed(invocation)
         return value
@@ -249,7 +251,7 @@ async def test_logging_shows_at_most_160_characters_of_an_argument(caplog):
     assert 100 < len(shown) <= 160
 
 
-async def test_logging_goes_where_it_is_told(caplog):
+async def test_logging_uses_the_given_logger(caplog):
     with caplog.at_level(logging.INFO, "mine"):
         middleware = [ready.logging(logging.getLogger("mine"), level=logging.INFO)]
         async with Runtime(echo, middleware=middleware) as runtime:
@@ -356,7 +358,7 @@ async def test_redaction_reaches_every_part_of_an_outcome(value):
     assert not leaked(everything)
 
 
-async def test_redaction_leaves_what_holds_no_secret_as_it_is():
+async def test_redaction_does_not_change_values_without_secrets():
     account = Account(user="ann", password="open")
 
     @tool

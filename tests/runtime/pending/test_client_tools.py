@@ -73,7 +73,7 @@ async def test_the_arguments_of_a_client_tool_are_checked_first() -> None:
             assert await runtime.pending() == []
 
 
-async def test_a_later_reply_is_pending_at_once_and_shows_what_to_display() -> None:
+async def test_a_client_tool_with_reply_later_is_pending_at_once_with_its_display() -> None:
     async with Runtime(client(display={"customUI": "sizes"})) as runtime:
         outcome = pending(await runtime.call("choose", {"size": 3}, call_id="c1"))
         (wait,) = await runtime.pending()
@@ -126,7 +126,7 @@ async def test_a_caller_with_patience_gets_the_answer_itself() -> None:
         assert await caller == settled == Done("large")
 
 
-async def test_the_client_is_told_of_the_call_before_anybody_waits() -> None:
+async def test_the_client_gets_the_event_before_the_caller_waits() -> None:
     told: list[str] = []
     async with Runtime(client("wait", display={"customUI": "sizes"})) as runtime:
         runtime.listen(lambda event: told.append(type(event).__name__))
@@ -155,7 +155,7 @@ async def test_when_patience_ends_the_caller_gets_the_pending_and_a_late_answer_
     assert (events[0].verdict, events[0].by, events[2].outcome) == ("settle", "ann", Done("large"))
 
 
-async def test_a_client_wait_is_half_a_minute_unless_told_otherwise() -> None:
+async def test_a_client_tool_waits_half_a_minute_by_default() -> None:
     clock = ManualClock()
     async with Runtime(client("wait"), clock=clock) as runtime:
         caller = await waiting_caller(runtime)
@@ -298,7 +298,7 @@ async def test_an_approval_does_not_answer_a_wait_for_a_result() -> None:
         assert (await runtime.settle(asked, "large")).ok
 
 
-async def test_nobody_answers_in_time_and_the_call_expires() -> None:
+async def test_a_call_that_is_not_answered_in_time_expires() -> None:
     clock = ManualClock()
     async with Runtime(client(), clock=clock, defaults={"pending_ttl": 60.0}) as runtime:
         asked = id_of(await runtime.call("choose", call_id="c1"))
@@ -386,7 +386,7 @@ async def test_the_patience_of_an_approver_ends_and_the_answer_comes_later() -> 
         assert await runtime.settle(asked, "large") == Done("large")
 
 
-async def test_the_answer_of_a_tool_whose_approver_said_yes_asks_nobody_again() -> None:
+async def test_a_call_that_the_approver_allowed_does_not_ask_again() -> None:
     asked: list[Any] = []
 
     async def approver(wait: Any) -> Approval | None:

@@ -1,4 +1,4 @@
-"""Which question an answer is to: a call may ask one after the other, and several people may answer."""
+"""Rounds: which question of a pending call an answer is for."""
 
 import asyncio
 from typing import Any
@@ -64,7 +64,7 @@ async def test_a_yes_to_one_question_is_not_taken_for_the_next(store):
     assert (outcome.data, disk.deleted) == (["B"], ["B"])
 
 
-async def test_an_answer_to_a_question_that_nobody_has_asked_yet_changes_nothing(store):
+async def test_an_answer_to_a_later_question_changes_nothing(store):
     disk = Cleaner("A", "B")
     async with Runtime(disk, store=store) as runtime:
         call_id = (await runtime.call("disk__clean")).call_id
@@ -130,7 +130,7 @@ async def test_approving_and_rejecting_are_to_one_question_as_well(store):
     assert all(map(is_conflict, other))
 
 
-async def test_of_those_who_answer_in_the_same_moment_one_counts_and_for_this_question_alone(tmp_path):
+async def test_of_concurrent_answers_one_counts_and_only_for_its_question(tmp_path):
     files = [str(number) for number in range(6)]
     disks = [Cleaner(*files), Cleaner(*files)]
     async with Runtime(disks[0], store=tmp_path / "s.db") as here, Runtime(disks[1], store=tmp_path / "s.db") as there:

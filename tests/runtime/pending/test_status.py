@@ -1,4 +1,4 @@
-"""How a call stands that is remembered under its id."""
+"""The status of a stored call."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ async def test_a_call_runs_and_then_has_ended(store, effects):
     assert ended.created_at == running.created_at <= ended.changed_at
 
 
-async def test_a_call_that_waits_stands_at_its_question(store):
+async def test_the_status_of_a_pending_call_contains_its_question(store):
     work = Work(confirm=True, confirm_message="Work?")
     work.may_end.set()
     async with Runtime(work.tool, store=store) as runtime:
@@ -67,7 +67,7 @@ async def test_a_call_that_waits_stands_at_its_question(store):
     assert (ended.state, ended.round, ended.outcome) == ("ended", 0, Done("did it"))
 
 
-async def test_a_call_that_was_answered_goes_on(store):
+async def test_an_answered_call_is_resumed(store):
     work = Work(confirm=True)
     async with Runtime(work.tool, store=store) as runtime:
         pending = await runtime.call("work")
@@ -108,7 +108,7 @@ async def test_only_its_own_user_and_session_know_of_a_call(store):
             assert await runtime.scope(user="ann", session="s2").status(call_id) is None
 
 
-async def test_what_came_to_nothing_can_be_written_down_once(store):
+async def test_a_failed_call_can_be_recorded_once(store):
     work = Work("read")
     async with Runtime(work.tool, store=store) as runtime:
         calling = asyncio.create_task(runtime.call("work", call_id="c1"))
@@ -138,7 +138,7 @@ async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
         assert not await is_runtime_alive(alone.services, one.services.owner_id)
 
 
-async def test_without_a_store_what_was_promised_is_remembered_however_many_follow_and_then_forgotten(monkeypatch):
+async def test_without_a_store_a_retained_call_is_kept_until_it_is_forgotten(monkeypatch):
     monkeypatch.setattr("surehand.runtime.durability.ledger.MAX_CALLS_IN_MEMORY", 10)
 
     @tool(effects={"write"})
@@ -166,7 +166,7 @@ async def test_without_a_store_what_was_promised_is_remembered_however_many_foll
     assert ledger.retained_calls == {}
 
 
-async def test_large_arguments_of_what_is_over_are_remembered_in_a_store_alone(store):
+async def test_large_arguments_of_ended_calls_are_kept_only_in_a_configured_store(store):
     @tool(effects={"write"})
     async def note(what: str = "") -> str:
         """Note."""

@@ -1,3 +1,5 @@
+"""Handlers that raise, return or block in unusual ways: every call still gets an outcome."""
+
 import asyncio
 import errno
 import logging
@@ -70,7 +72,7 @@ RAISED = [
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("style", ["quick", "slow", "thread", "stream", "generator"])
-async def test_whatever_a_handler_raises_becomes_a_failure_and_the_runtime_goes_on(error, style):
+async def test_every_exception_of_a_handler_becomes_a_failure(error, style):
     @tool
     async def quick() -> None:
         """Raise at once."""
@@ -313,7 +315,7 @@ WRITABLE = {
 
 
 @pytest.mark.parametrize("kind", WRITABLE)
-async def test_a_value_that_can_be_written_is_kept_as_it_is_and_shown_as_json(kind):
+async def test_a_serialisable_value_is_preserved_and_shown_as_json(kind):
     value, text = WRITABLE[kind]
 
     @tool
@@ -353,7 +355,7 @@ async def test_a_generator_that_is_returned_has_some_outcome():
 
 
 @pytest.mark.long
-async def test_two_hundred_megabytes_are_kept_and_not_shown():
+async def test_an_output_of_two_hundred_megabytes_is_stored_and_not_shown():
     @tool
     async def huge() -> str:
         """Give much."""

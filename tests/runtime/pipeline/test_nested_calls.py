@@ -1,4 +1,4 @@
-"""Nested calls: a handler calls other tools, and what it does with a Pending."""
+"""Nested calls: a handler calls other tools, and handles their Pending outcomes."""
 
 import asyncio
 from typing import Any
@@ -165,7 +165,7 @@ async def test_calls_may_wait_for_one_another_several_deep() -> None:
         assert await runtime.pending() == []
 
 
-async def test_an_inner_call_that_ended_before_the_outer_returned_it_keeps_nobody_waiting() -> None:
+async def test_an_inner_call_that_has_ended_does_not_keep_the_outer_one_pending() -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -215,7 +215,7 @@ async def test_unwrapping_a_pending_interrupts_the_outer_call_and_names_the_inne
     assert approved == Done("paid 5")
 
 
-async def test_a_handler_may_catch_what_unwrapping_a_pending_raises() -> None:
+async def test_a_handler_may_catch_the_error_of_unwrapping_a_pending() -> None:
     @tool
     async def outer(ctx: Context) -> str:
         """Goes on without the answer."""

@@ -1,4 +1,4 @@
-"""Known: a call as the ledger keeps it, and what is said of how it ended."""
+"""Call record: converts an invocation to its ledger row, and a ledger row to an outcome."""
 
 from __future__ import annotations
 
@@ -11,74 +11,77 @@ from surehand.runtime.durability.json_arguments import call_fingerprint, origina
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import Statement, validate_params
 from surehand.store.serialization import deserialize_outcome, serialize_arguments
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.ledger import LedgerRow
 
 if TYPE_CHECKING:
     from surehand.store.store import Store
 
 _new_tuple = tuple.__new__
-"""Makes a statement in half the time that its own constructor takes; a durable call makes five."""
+"""Builds a Statement in half the time of its constructor; a durable call needs five."""
 _EXTRA_CHARACTERS = 200
-"""Characters that an id, a digest and a code add to a row, roughly."""
+"""Upper estimate of what an id, a digest and a code add to a row."""
 
 
 class RecordTemplate:
-    """What all calls of one tool in one scope have in common is written and looked at once."""
+    """Prepared rows of ledger, audit and journal for the plain calls of one tool in one scope.
+
+    The parameters that all these calls share are built and validated once, not for every call.
+    """
 
     def __init__(self, store: Store, call: LedgerRow, owner_id: str) -> None:
-        name, user = call.tool, call.user_id
-        self._start_statement = rows.start_statement(call)
-        self._end_statement = rows.end_statement("", "", owner=owner_id, fence=call.fence)
+        name = call.tool
+        user = call.user_id
+        self._start_statement = ledger_table.start_statement(call)
+        self._end_statement = ledger_table.end_statement("", "", owner=owner_id, fence=call.fence)
         self._intent_audit = store.audit.row_statement("intent", "", name, user=user, detail={})
         self._outcome_audit = store.audit.row_statement("outcome", "", name, user=user, detail={})
         self._journal_entry = store.journal.entry_statement("ended", "", name, "", user=user, session=call.session)
-        steps = (
+        statements = (
             self._start_statement,
             self._end_statement,
             self._intent_audit,
             self._outcome_audit,
             self._journal_entry,
         )
-        self._max_parameter_size = max([validate_params(step.params) for step in steps]) + _EXTRA_CHARACTERS
+        self._max_parameter_size = (
+            max([validate_params(statement.params) for statement in statements]) + _EXTRA_CHARACTERS
+        )
 
     def start_statements(self, call_id: str, arguments: str) -> list[Statement]:
-        """The call runs, and the audit says so."""
-        detail = f'{{"arguments":"{_sha256_hex(arguments)}"}}'
+        """Statements for the start of a call: its ledger row and the audit."""
+        detail = f'{{"arguments":"{sha256_hex(arguments)}"}}'
         row = {**self._start_statement.params, "call_id": call_id, "arguments": arguments}
-        told = {**self._intent_audit.params, "call_id": call_id, "detail": detail}
+        audit = {**self._intent_audit.params, "call_id": call_id, "detail": detail}
         size = self._max_parameter_size
         return [
             _new_tuple(Statement, (self._start_statement.sql, row, 1, size + len(arguments))),
-            _new_tuple(Statement, (self._intent_audit.sql, told, 1, size)),
+            _new_tuple(Statement, (self._intent_audit.sql, audit, 1, size)),
         ]
 
     def end_statements(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]:
-        """The call has ended, and the audit and the journal say so."""
-        detail, size = f'{{"code":"{code}","outcome":"{_sha256_hex(outcome)}"}}', self._max_parameter_size
+        """Statements for the end of a call: its ledger row, the audit and the journal."""
+        detail = f'{{"code":"{code}","outcome":"{sha256_hex(outcome)}"}}'
+        size = self._max_parameter_size
         row = {**self._end_statement.params, "call_id": call_id, "outcome": outcome}
-        told = {**self._outcome_audit.params, "call_id": call_id, "detail": detail}
+        audit = {**self._outcome_audit.params, "call_id": call_id, "detail": detail}
         entry = {**self._journal_entry.params, "call_id": call_id, "status": code, "latency_ms": latency_ms}
         return [
             _new_tuple(Statement, (self._end_statement.sql, row, 1, size + len(outcome))),
-            _new_tuple(Statement, (self._outcome_audit.sql, told, 1, size)),
+            _new_tuple(Statement, (self._outcome_audit.sql, audit, 1, size)),
             _new_tuple(Statement, (self._journal_entry.sql, entry, 1, size)),
         ]
 
 
-def _sha256_hex(text: str) -> str:
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
 def stored_outcome(call: LedgerRow) -> Outcome:
-    """What is known of how a call ended."""
+    """The outcome in a ledger row; `unknown_effect` if there is none."""
     if call.outcome is not None:
         return deserialize_outcome(call.outcome)
     return unknown_effect_failure(call.tool, call.call_id)
 
 
 def unknown_effect_failure(tool: str, call_id: str) -> Failed:
-    """What is said of a call whose process died while it ran."""
+    """The outcome of a call whose process died while it ran."""
     return Failed(
         "unknown_effect",
         f"it is not known whether {tool} has happened, because its process died while it ran. Do not repeat it: "
@@ -88,22 +91,32 @@ def unknown_effect_failure(tool: str, call_id: str) -> Failed:
 
 
 def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fence: int = 0) -> LedgerRow:
-    """A call as the ledger keeps it."""
-    who, listing = invocation.principal, invocation.listing
+    """Convert an invocation to its ledger row."""
+    principal = invocation.principal
+    listing = invocation.listing
     return LedgerRow(
-        invocation.id, call_fingerprint(invocation) if invocation.has_given_id else "", listing.name, listing.tool.definition_digest,
-        serialize_call_arguments(invocation), who.user, who.session, who.agent, _serialize_context(invocation),
-        owner=owner_id, fence=fence, posted=invocation.message_id,
-    )  # fmt: skip
+        call_id=invocation.id,
+        fingerprint=call_fingerprint(invocation) if invocation.has_given_id else "",
+        tool=listing.name,
+        definition=listing.tool.definition_digest,
+        arguments=serialize_call_arguments(invocation),
+        user_id=principal.user,
+        session=principal.session,
+        agent=principal.agent,
+        context=_serialize_context(invocation),
+        owner=owner_id,
+        fence=fence,
+        posted=invocation.message_id,
+    )
 
 
 def sha256_hex(text: str) -> str:
-    """What the audit keeps of a text."""
+    """The digest of a text that the audit stores instead of the text."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def serialize_call_arguments(invocation: Invocation) -> str:
-    """As a model wrote them where that is plain JSON: most calls need no further work."""
+    """The arguments as JSON; the model's own text if it is plain ASCII JSON, which saves serialising most calls."""
     raw = invocation.raw_arguments
     if (
         type(raw) is str
@@ -118,10 +131,18 @@ def serialize_call_arguments(invocation: Invocation) -> str:
 
 
 def _serialize_context(invocation: Invocation) -> str:
-    """What else belongs to the call; nothing, for most."""
-    who = invocation.principal
-    found = {
-        "message": who.message, "task": who.task, "space": who.space, "turn": who.turn, "parent": invocation.parent,
-        "model_id": invocation.model_id, "depth": invocation.nesting_depth, "given": invocation.has_given_id,
-    }  # fmt: skip
-    return json.dumps({name: value for name, value in found.items() if value}) if any(found.values()) else "{}"
+    """The other fields of the call as JSON; most calls have none."""
+    principal = invocation.principal
+    fields = {
+        "message": principal.message,
+        "task": principal.task,
+        "space": principal.space,
+        "turn": principal.turn,
+        "parent": invocation.parent,
+        "model_id": invocation.model_id,
+        "depth": invocation.nesting_depth,
+        "given": invocation.has_given_id,
+    }
+    if not any(fields.values()):
+        return "{}"
+    return json.dumps({name: value for name, value in fields.items() if value})

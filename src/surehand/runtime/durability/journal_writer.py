@@ -1,4 +1,4 @@
-"""Logbook: the ends of calls that need no transaction of their own, written together a moment later."""
+"""Journal writer: writes journal entries of ended calls in batches, in the background."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
 
 log = logging.getLogger("surehand")
-MAX_BUFFERED_ENTRIES, ENTRIES_PER_WRITE = 10_000, 500
+MAX_BUFFERED_ENTRIES = 10_000
+ENTRIES_PER_WRITE = 500
 
 
 class JournalWriter:
-    """Lines on their way to the journal. What a call has done is never only here: that is in the ledger."""
+    """Buffers journal entries; losing them loses no outcome, because outcomes are in the ledger."""
 
     def __init__(self, store: Store, reaper: Reaper) -> None:
-        self._store, self._reaper = store, reaper
+        self._store = store
+        self._reaper = reaper
         self._buffered_entries: list[list[Statement]] = []
         self._is_writing = False
 
     def add(self, entry: list[Statement]) -> None:
-        """Write a line soon; where the store will not take them, the oldest are given up."""
+        """Buffer an entry; if the store stays unavailable, the oldest entries are dropped."""
         self._buffered_entries.append(entry)
         if len(self._buffered_entries) > MAX_BUFFERED_ENTRIES:
             del self._buffered_entries[:ENTRIES_PER_WRITE]
@@ -39,18 +41,19 @@ class JournalWriter:
             self._is_writing = False
 
     async def flush(self) -> None:
-        """Write what there is."""
-        while lines := self._buffered_entries[:ENTRIES_PER_WRITE]:
-            # Taken out first: whoever is cancelled in here, or flushes at the same time, must not write them twice.
-            del self._buffered_entries[: len(lines)]
+        """Write all buffered entries."""
+        while entries := self._buffered_entries[:ENTRIES_PER_WRITE]:
+            # Remove them before the write: a cancelled or a concurrent flush must not write them twice.
+            del self._buffered_entries[: len(entries)]
+            statements = [statement for entry in sorted(entries, key=_stream_name) for statement in entry]
             try:
-                await self._store.write([step for line in sorted(lines, key=_stream_name) for step in line])
+                await self._store.write(statements)
             except StoreError as error:
-                self._buffered_entries[:0] = lines
-                log.warning("%d lines of the journal wait to be written: %s", len(self._buffered_entries), error)
+                self._buffered_entries[:0] = entries
+                log.warning("%d journal entries could not be written yet: %s", len(self._buffered_entries), error)
                 return
 
 
 def _stream_name(entry: list[Statement]) -> str:
-    """In one order, whoever writes: two processes must not each wait for a stream that the other one has."""
+    """Sort key: all processes lock the rows of streams in the same order, so that they cannot deadlock."""
     return str(entry[1].params["stream"]) if len(entry) > 1 else ""

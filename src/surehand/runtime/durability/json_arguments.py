@@ -1,4 +1,4 @@
-"""Plain arguments: what was asked for, as JSON values that can be stored, shown and read again."""
+"""JSON arguments: a call's arguments as plain JSON values, to store, show and compare."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from surehand.store.errors import UnstorableValue
 
 
 def to_json_values(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A copy as plain JSON values."""
-    from pydantic_core import to_jsonable_python
+    """Copy arguments to plain JSON values."""
+    from pydantic_core import to_jsonable_python  # loaded on first use
 
     try:
         return to_jsonable_python(dict(arguments), bytes_mode="base64")  # type: ignore[no-any-return]
-    except ValueError:  # a model has bytes that are no text, and its own idea of how to show them
-        from surehand.store.serialization import deserialize_arguments, serialize_arguments
+    except ValueError:  # a pydantic model serialises its bytes as UTF-8, and these are not
+        from surehand.store.serialization import deserialize_arguments, serialize_arguments  # keeps the store off
 
         return to_jsonable_python(deserialize_arguments(serialize_arguments(arguments)), bytes_mode="base64")  # type: ignore[no-any-return]
 
 
 def json_arguments(invocation: Invocation) -> Mapping[str, Any]:
-    """The arguments as they were given, or as they were mended, for people to read."""
+    """The original arguments as plain JSON values, to show to people."""
     return to_json_values(original_arguments(invocation))
 
 
 def original_arguments(invocation: Invocation) -> Mapping[str, Any]:
-    """The arguments as they were given, or as they were mended: what the call runs with when it goes on."""
+    """The arguments as given, or as repaired; a resumed call runs with them."""
     raw = invocation.raw_arguments
     if isinstance(raw, bytes):
         raw = raw.decode(errors="replace")
@@ -43,17 +43,17 @@ def original_arguments(invocation: Invocation) -> Mapping[str, Any]:
 
 
 def call_fingerprint(invocation: Invocation) -> str:
-    """What must be the same for an id to mean the same call."""
-    who = invocation.principal
+    """The digest that tells whether a reused id means the same call."""
+    principal = invocation.principal
     try:
-        return json_digest(invocation.listing.name, invocation.arguments, who.user, who.session)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or what is no value at all
+        return json_digest(invocation.listing.name, invocation.arguments, principal.user, principal.session)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or a value that is not JSON
         raise UnstorableValue(f"The arguments cannot be compared: {error}.") from error
 
 
 def load_json_arguments(serialized: str) -> Mapping[str, Any]:
-    """Kept arguments for people to read; without bytes in them they are plain already."""
-    from surehand.store.serialization import deserialize_arguments
+    """Load stored arguments as plain JSON values; only those with bytes need a conversion."""
+    from surehand.store.serialization import deserialize_arguments  # keeps the store off the import path
 
     arguments = deserialize_arguments(serialized)
     return arguments if serialized.startswith("{") else to_json_values(arguments)

@@ -1,4 +1,7 @@
-"""Ledger: how the calls of a runtime are remembered. An outcome is written once and never changes."""
+"""Ledger: records which calls run and how they ended. An outcome is written once and never changes.
+
+Used by the stages `recall`, `intent`, `ledger` and `park`; each method is one transaction on the store.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.serialization import deserialize_arguments, serialize_outcome
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.inbox import tool_result_event
 from surehand.store.tables.ledger import LedgerRow
 
@@ -31,69 +34,75 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
 
 SizeCallback: TypeAlias = Callable[[int], None]
-"""Is told how many bytes came of a call that was promised."""
+"""Receives the size of a retained call's outcome in bytes."""
 
 log = logging.getLogger("surehand")
 MAX_CALLS_IN_MEMORY = 10_000
-"""Calls that a runtime without a store remembers once they are over."""
+"""Ended calls that a store in memory keeps."""
 LARGE_ARGUMENTS_BYTES = 64 << 10
-"""Bytes of arguments that it does not remember then."""
+"""A store in memory drops larger arguments when the call has ended."""
 
 
 class Ledger:
-    """What the stages ask of the store, each in one transaction."""
+    """Claims calls, records their outcomes and finds them again."""
 
     def __init__(self, services: RuntimeServices) -> None:
-        self._services, self._recorded_count = services, 0
+        self._services = services
+        self._recorded_count = 0
         self.write_retry = WriteRetry(services)
         self.retained_calls: dict[str, SizeCallback] = {}
-        """Calls that stay in memory until they are forgotten, however many follow."""
+        """Calls that a store in memory must not drop until `forget_retained`."""
         self._claiming_invocations: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
-        """Who claims a call whose id is known, while it lives: of two here, the store cannot tell which one did."""
+        """Invocations that claim a call with a known id: the store cannot tell two of the same process apart."""
 
     async def open_call(self, invocation: Invocation) -> LedgerRow:
-        """What the id of a call stands for: this call, if nobody has used it before."""
+        """Find the call with this id, or add this one; returns the stored row."""
         store = await self._services.open_store()
-        call = invocation.ledger_row = build_ledger_row(invocation)
+        call = build_ledger_row(invocation)
+        invocation.ledger_row = call
         if call.call_id in self.write_retry:
             await self.write_retry.retry_call(store, call.call_id)
-        found = await store.write(rows.open_statements(call))
+        results = await store.write(ledger_table.open_statements(call))
         if not self._services.is_durable:
             await self._prune_memory(store)
-        return LedgerRow.from_row(found[1][0])
+        return LedgerRow.from_row(results[1][0])
 
     async def _prune_memory(self, store: Store) -> None:
-        """Memory is for the latest; a store that was asked for keeps its own time."""
+        """Drop the oldest ended calls of a store in memory; a configured store has its own retention."""
         self._recorded_count += 1
         if self._recorded_count % (MAX_CALLS_IN_MEMORY // 10) == 0:
-            from surehand.store.retention import Retention
+            from surehand.store.retention import Retention  # only a store in memory needs it here
 
-            only = Retention(None, None, None, None, None, None, None, max_calls=MAX_CALLS_IN_MEMORY)
-            await store.prune(only, exempt_call_ids=self.retained_calls.keys())
+            retention = Retention(None, None, None, None, None, None, None, max_calls=MAX_CALLS_IN_MEMORY)
+            await store.prune(retention, exempt_call_ids=self.retained_calls.keys())
 
     async def forget_retained(self, call_id: str, size_callback: SizeCallback) -> LedgerRow | None:
-        """Let go of a call that was promised, unless it was again since; the row of one that is not over."""
+        """Stop retaining a call, unless it was retained again since; returns the row if the call has not ended."""
         if self.retained_calls.get(call_id) is not size_callback:
             return None
         del self.retained_calls[call_id]
-        *_, left = await (await self._services.open_store()).write(rows.delete_ended_statements(call_id))
-        return LedgerRow.from_row(left[0]) if left else None
+        store = await self._services.open_store()
+        *_, remaining = await store.write(ledger_table.delete_ended_statements(call_id))
+        return LedgerRow.from_row(remaining[0]) if remaining else None
 
     async def claim(self, invocation: Invocation) -> bool:
-        """Write the intent; false if somebody else has. From here on the effect may have happened."""
-        store, me = self._services.store or await self._services.open_store(), self._services.owner_id
-        if not _is_new_call(invocation):
-            if (
-                other := self._claiming_invocations.get(invocation.id, invocation)
-            ) is not invocation and other.is_claiming:
-                return False
-            self._claiming_invocations[invocation.id], invocation.is_claiming = invocation, True
-            step, fence = rows.claim_statement(invocation.id, me, invocation.fence or 0, invocation.message_id), None
-            steps = [_expect_one_row(step), *self._intent_audit_statements(invocation)]
+        """Claim a call before its handler runs; False if another invocation has. From here on it may have an effect."""
+        store = self._services.store or await self._services.open_store()
+        is_new = _is_new_call(invocation)
+        if is_new:
+            statements = self._start_statements(store, invocation)
         else:
-            steps, fence = self._start_statements(store, invocation), 1
+            other = self._claiming_invocations.get(invocation.id, invocation)
+            if other is not invocation and other.is_claiming:
+                return False
+            self._claiming_invocations[invocation.id] = invocation
+            invocation.is_claiming = True
+            claim = ledger_table.claim_statement(
+                invocation.id, self._services.owner_id, invocation.fence or 0, invocation.message_id
+            )
+            statements = [_expect_one_row(claim), *self._intent_audit_statements(invocation)]
         try:
-            results = await store.write(steps)
+            results = await store.write(statements)
         except UnexpectedRowCount:
             invocation.is_claiming = False
             return False
@@ -101,90 +110,105 @@ class Ledger:
             self._queue_claim_return(invocation, error)
             invocation.is_claiming = False
             raise
-        except asyncio.CancelledError:  # by now it is written or not, and nothing has run
+        except asyncio.CancelledError:  # the claim is written or not, and the handler has not run
             await self._undo_claim(invocation)
             invocation.is_claiming = False
             raise
-        invocation.fence = fence or results[0][0]["fence"]
+        invocation.fence = 1 if is_new else results[0][0]["fence"]
         return True
 
     def _start_statements(self, store: Store, invocation: Invocation) -> list[Statement]:
-        """A call that is new. One that belongs to nothing else is like all others of its tool in its scope."""
-        form = invocation.record_template = self._record_template(store, invocation)
-        if form is not None:
-            return form.start_statements(invocation.id, serialize_call_arguments(invocation))
+        """Statements for a new call; a plain call uses the template of its tool and scope."""
+        template = self._record_template(store, invocation)
+        invocation.record_template = template
+        if template is not None:
+            return template.start_statements(invocation.id, serialize_call_arguments(invocation))
         invocation.ledger_row = build_ledger_row(invocation, owner_id=self._services.owner_id, fence=1)
-        return [rows.start_statement(invocation.ledger_row), *self._intent_audit_statements(invocation)]
+        return [ledger_table.start_statement(invocation.ledger_row), *self._intent_audit_statements(invocation)]
 
     def _record_template(self, store: Store, invocation: Invocation) -> RecordTemplate | None:
-        forms, listing = invocation.scope.record_templates, invocation.listing
-        if (form := forms.get(listing)) is not None and invocation.parent is None and invocation.model_id is None:
-            return form if invocation.message_id is None else None
+        """The template for a plain call of this tool and scope; None if the call has a context of its own."""
+        templates = invocation.scope.record_templates
+        listing = invocation.listing
+        template = templates.get(listing)
+        if template is not None and invocation.parent is None and invocation.model_id is None:
+            return template if invocation.message_id is None else None
         call = build_ledger_row(invocation, owner_id=self._services.owner_id, fence=1)
         if call.context != "{}" or call.posted is not None or not self._services.is_durable:
             return None
-        return forms.setdefault(listing, RecordTemplate(store, call, self._services.owner_id))
+        return templates.setdefault(listing, RecordTemplate(store, call, self._services.owner_id))
 
     def _queue_claim_return(self, invocation: Invocation, error: StoreUnavailable) -> None:
-        """A claim in doubt may have been kept, and nothing has run: else the call would seem to run for good."""
-        call_id, me, fence = invocation.id, self._services.owner_id, invocation.fence
+        """Undo a claim later that may have been committed: otherwise the call would stay `running` forever."""
+        call_id = invocation.id
+        owner_id = self._services.owner_id
+        fence = invocation.fence
         if fence is not None:
-            back = [
-                rows.return_to_ready_statement(call_id, me, fence),
-                rows.return_to_ready_statement(call_id, me, fence + 1, "running"),
+            give_back = [
+                ledger_table.return_to_ready_statement(call_id, owner_id, fence),
+                ledger_table.return_to_ready_statement(call_id, owner_id, fence + 1, "running"),
             ]
-            self.write_retry.retry_later(call_id, back)
+            self.write_retry.retry_later(call_id, give_back)
             return
         if not _is_new_call(invocation):
-            self.write_retry.retry_later(call_id, [rows.release_unconfirmed_statement(call_id, me)])
+            self.write_retry.retry_later(call_id, [ledger_table.release_unconfirmed_statement(call_id, owner_id)])
             return
-        refused = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
+        failed = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
         invocation.fence = 1
-        self.write_retry.retry_later(call_id, self._outcome_statements(invocation, refused, serialize_outcome(refused)))
-        invocation.fence, invocation.is_journalled = None, False
+        self.write_retry.retry_later(call_id, self._outcome_statements(invocation, failed, serialize_outcome(failed)))
+        invocation.fence = None
+        invocation.is_journalled = False
 
     async def _undo_claim(self, invocation: Invocation) -> None:
-        """Take a claim back that may have been written. A call that was let run is still to go on."""
-        call_id, me, fence = invocation.id, self._services.owner_id, invocation.fence
+        """Undo a claim that may have been committed. An approved call stays approved, and can be resumed."""
+        call_id = invocation.id
+        owner_id = self._services.owner_id
+        fence = invocation.fence
         if _is_new_call(invocation):
             cancelled = serialize_outcome(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
-            step = rows.end_statement(call_id, cancelled, owner=me, fence=1)
-            await self.write_retry.write_or_retry_later(call_id, Statement(step.sql, step.params))
+            end = ledger_table.end_statement(call_id, cancelled, owner=owner_id, fence=1)
+            # Without the expected row count: there is no row if the claim was not committed.
+            await self.write_retry.write_or_retry_later(call_id, Statement(end.sql, end.params))
         elif fence is None:
-            await self.write_retry.write_or_retry_later(call_id, rows.release_unconfirmed_statement(call_id, me))
+            release = ledger_table.release_unconfirmed_statement(call_id, owner_id)
+            await self.write_retry.write_or_retry_later(call_id, release)
         else:
-            later = rows.return_to_ready_statement(call_id, me, fence + 1, "running")
-            if taken := await self.write_retry.write_or_retry_later(
-                call_id, rows.revert_to_taken_statement(call_id, me, fence + 1), later_statement=later
-            ):
+            revert = ledger_table.revert_to_taken_statement(call_id, owner_id, fence + 1)
+            later = ledger_table.return_to_ready_statement(call_id, owner_id, fence + 1, "running")
+            taken = await self.write_retry.write_or_retry_later(call_id, revert, later_statement=later)
+            if taken:
                 invocation.fence = taken[0]["fence"]
 
     async def release(self, invocation: Invocation) -> None:
-        """Nothing has happened: the call may be tried again under the same id."""
-        if (fence := invocation.fence) is not None:
-            invocation.fence, invocation.is_claimed = None, False
-            await self.write_retry.write_or_retry_later(
-                invocation.id, rows.release_statement(invocation.id, self._services.owner_id, fence)
-            )
-            invocation.is_claiming = False
+        """Release the claim of a call that had no effect, so that it can be tried again under the same id."""
+        fence = invocation.fence
+        if fence is None:
+            return
+        invocation.fence = None
+        invocation.is_claimed = False
+        release = ledger_table.release_statement(invocation.id, self._services.owner_id, fence)
+        await self.write_retry.write_or_retry_later(invocation.id, release)
+        invocation.is_claiming = False
 
     async def record_outcome(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
-        """Write the outcome, or give the one that was written before."""
+        """Write the outcome; returns the stored one if another invocation was first."""
         store = self._services.store or await self._services.open_store()
         try:
             text = serialize_outcome(outcome)
         except Exception as error:  # noqa: BLE001 - a handler may put anything into an outcome
-            told, kind, redact = f"{invocation.tool_name} ran, but {error}", type(error).__name__, self._services.redact
-            log.error("%s", redact(told) if redact else told)
-            outcome = Failed("crashed", told, executed=True, data={"exception": kind})
+            message = f"{invocation.tool_name} ran, but {error}"
+            redact = self._services.redact
+            log.error("%s", redact(message) if redact else message)
+            outcome = Failed("crashed", message, executed=True, data={"exception": type(error).__name__})
             text = serialize_outcome(outcome)
         invocation.is_outcome_recorded = True
-        steps = self._outcome_statements(invocation, outcome, text)
-        try:  # what has happened must be written; what has not can simply be refused
+        statements = self._outcome_statements(invocation, outcome, text)
+        try:
             if invocation.may_have_run and invocation.round_answer is None:
-                await self.write_retry.write_with_retries(store, invocation.id, steps)
+                # The effect may have happened, so its outcome must be stored.
+                await self.write_retry.write_with_retries(store, invocation.id, statements)
             else:
-                await store.write(steps)
+                await store.write(statements)
         except UnexpectedRowCount:
             return await self._resolve_write_conflict(store, invocation, outcome, text)
         except asyncio.CancelledError:
@@ -194,121 +218,130 @@ class Ledger:
             invocation.is_claiming = False
         self._on_outcome_recorded(invocation, outcome)
         if not self._services.is_durable:
-            if (weigh := self.retained_calls.get(invocation.id)) is not None:
-                weigh(len(text))
+            on_size = self.retained_calls.get(invocation.id)
+            if on_size is not None:
+                on_size(len(text))
             await self._prune_memory(store)
         return outcome
 
     def _on_outcome_recorded(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Update the state in this process after the outcome was committed."""
         self._services.pending_calls.on_call_ended(invocation)
         self._services.visible_calls.mark_written(invocation, outcome)
         if invocation.on_settled is not None:
             invocation.on_settled(invocation)
 
     def _outcome_statements(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        """All statements of one transaction that ends a call."""
         call_id = invocation.id
         if invocation.record_template is not None and invocation.fence == 1 and not invocation.round:
             invocation.is_journalled = True
             code = outcome.code if isinstance(outcome, Failed) else "ok"
             return invocation.record_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
-        if (answered := invocation.round_answer) is not None:
-            steps = [answered.statement(), rows.end_answered_statement(call_id, text)]
+        if invocation.round_answer is not None:
+            statements = [invocation.round_answer.statement(), ledger_table.end_answered_statement(call_id, text)]
         elif invocation.fence is not None:
-            steps = [rows.end_statement(call_id, text, owner=self._services.owner_id, fence=invocation.fence)]
+            owner_id = self._services.owner_id
+            statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.fence)]
         else:
-            steps = [rows.end_unclaimed_statement(call_id, text)]
-        if (
-            not self._services.is_durable
-            and invocation.ledger_row is not None
-            and len(invocation.ledger_row.arguments) > LARGE_ARGUMENTS_BYTES
-        ):
-            steps.append(rows.clear_arguments_statement(call_id))
-        told = [
+            statements = [ledger_table.end_unclaimed_statement(call_id, text)]
+        row = invocation.ledger_row
+        if not self._services.is_durable and row is not None and len(row.arguments) > LARGE_ARGUMENTS_BYTES:
+            statements.append(ledger_table.clear_arguments_statement(call_id))
+        return [
+            *statements,
             *self._inbox_statements(invocation, outcome),
             *self._outcome_audit_statements(invocation, outcome, text),
+            *self._services.visible_calls.amend_statements(invocation, outcome),
         ]
-        return [*steps, *told, *self._services.visible_calls.amend_statements(invocation, outcome)]
 
     def _inbox_statements(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
-        """Whoever was told to wait finds the result in the inbox; a caller who waits here is told directly."""
+        """The inbox item for an agent that got Pending; a caller that still waits gets the outcome directly."""
         if not invocation.is_resumed or not self._services.is_durable:
             return []
-        who, store = invocation.principal, self._services.store
+        principal = invocation.principal
+        store = self._services.store
         result = outcome.data if isinstance(outcome, Done) else {"error": outcome.message, "code": outcome.code}
         assert store is not None
-        item = tool_result_event(invocation.id, invocation.tool_name, who.turn, result)
-        return [store.inbox.push_statement(who.agent or "", *item)]
+        item = tool_result_event(invocation.id, invocation.tool_name, principal.turn, result)
+        return [store.inbox.push_statement(principal.agent or "", *item)]
 
     def _intent_audit_statements(self, invocation: Invocation) -> list[Statement]:
-        """No effect without its row in the audit, in the same transaction."""
-        if not self._services.is_durable or (store := self._services.store) is None:
+        """The audit row for a claim, in the same transaction: no effect without it."""
+        store = self._services.store
+        if not self._services.is_durable or store is None:
             return []
-        known = invocation.ledger_row
-        user, detail = invocation.principal.user, {"arguments": sha256_hex(known.arguments) if known else None}
+        row = invocation.ledger_row
+        user = invocation.principal.user
+        detail = {"arguments": sha256_hex(row.arguments) if row else None}
         return [store.audit.row_statement("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
 
     def _outcome_audit_statements(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
-        """The rows of audit and journal, in the same transaction as what they tell of."""
-        if not self._services.is_durable or (store := self._services.store) is None:
+        """The rows of audit and journal, in the same transaction as the outcome."""
+        store = self._services.store
+        if not self._services.is_durable or store is None:
             return []
         invocation.is_journalled = True
-        name, user, call_id = invocation.listing.name, invocation.principal.user, invocation.id
+        call_id = invocation.id
+        name = invocation.listing.name
+        user = invocation.principal.user
         code = outcome.code if isinstance(outcome, Failed) else "ok"
         detail = {"code": code, "outcome": sha256_hex(text)}
-        told = [store.audit.row_statement("outcome", call_id, name, user=user, detail=detail)]
-        if (answered := invocation.round_answer) is not None:
-            detail = {"answer": answered.answer, "weight": answered.answer_digest}
-            told.insert(
-                0, store.audit.row_statement("answer", call_id, name, user=user, by=answered.answered_by, detail=detail)
-            )
-            told += self._services.journal_statements(invocation, "settled", answered.answer)
-        return [*told, *self._services.journal_statements(invocation, "ended", code)]
+        outcome_row = store.audit.row_statement("outcome", call_id, name, user=user, detail=detail)
+        ended = self._services.journal_statements(invocation, "ended", code)
+        answer = invocation.round_answer
+        if answer is None:
+            return [outcome_row, *ended]
+        detail = {"answer": answer.answer, "weight": answer.answer_digest}
+        answer_row = store.audit.row_statement("answer", call_id, name, user=user, by=answer.answered_by, detail=detail)
+        settled = self._services.journal_statements(invocation, "settled", answer.answer)
+        return [answer_row, outcome_row, *settled, *ended]
 
     async def _resolve_write_conflict(
         self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str
     ) -> Outcome:
-        """Somebody else was first, or a write in doubt was kept after all."""
-        found = await self.find(invocation.id)
-        # An answer is never written twice: where the same outcome is there already, it was somebody else's.
-        if found is not None and found.outcome == text and invocation.round_answer is None:
+        """The outcome after a failed write: another invocation was first, or an earlier attempt was committed."""
+        call = await self.find(invocation.id)
+        # An answer is never written twice: with one, an equal stored outcome came from another answer.
+        if call is not None and call.outcome == text and invocation.round_answer is None:
             self._on_outcome_recorded(invocation, outcome)
             return outcome
         invocation.has_lost_race = True
-        if found is not None and found.outcome is None and found.state != "unknown":
+        if call is not None and call.outcome is None and call.state != "unknown":
             return Pending("result", invocation.id, f"{invocation.tool_name} was answered elsewhere and goes on.")
-        return outcome if found is None else self.stored_outcome(found)
+        return outcome if call is None else self.stored_outcome(call)
 
     async def find(self, call_id: str) -> LedgerRow | None:
-        """The row of a call."""
+        """Find the row of a call."""
         store = await self._services.open_store()
-        step = rows.find_statement(call_id)
-        found = await store.database.read(step.sql, step.params)
-        return LedgerRow.from_row(found[0]) if found else None
+        query = ledger_table.find_statement(call_id)
+        rows = await store.database.read(query.sql, query.params)
+        return LedgerRow.from_row(rows[0]) if rows else None
 
     def stored_outcome(self, call: LedgerRow) -> Outcome:
-        """What is known of how a call ended."""
+        """The stored outcome of a call; makes sure that its artifact can be read here."""
         outcome = stored_outcome(call)
         if isinstance(outcome, Done) and outcome.clipped_text is not None:
-            self._services.outputs.add_reader_tool()  # its text may have been kept by another process
+            self._services.outputs.add_reader_tool()  # another process may have stored the artifact
         return outcome
 
     def is_same_call(self, call: LedgerRow, invocation: Invocation) -> bool:
-        """Whether an id stands for this call. One that the runtime made itself has no fingerprint until it is used."""
+        """Whether a stored call is the one that is made now; an id that the runtime generated has no fingerprint."""
         if call.fingerprint:
             return invocation.ledger_row is not None and call.fingerprint == invocation.ledger_row.fingerprint
-        who, listing = invocation.principal, invocation.listing
-        if (call.tool, call.user_id, call.session) != (listing.name, who.user, who.session):
+        principal = invocation.principal
+        listing = invocation.listing
+        if (call.tool, call.user_id, call.session) != (listing.name, principal.user, principal.session):
             return False
         try:
-            return json_digest(listing.tool.validate_arguments(deserialize_arguments(call.arguments))) == json_digest(
-                invocation.arguments
-            )
+            stored_arguments = listing.tool.validate_arguments(deserialize_arguments(call.arguments))
         except InvalidArguments:
             return False
+        return json_digest(stored_arguments) == json_digest(invocation.arguments)
 
 
 def _is_new_call(invocation: Invocation) -> bool:
-    """Whether no row can be there yet."""
+    """Whether the ledger cannot have a row of the call yet."""
     return not (invocation.has_given_id or invocation.is_resumed or invocation.round)
 
 

@@ -1,7 +1,7 @@
-"""Keeper: looks after what a store remembers for as long as the runtime lives.
+"""Store maintenance: the background task of a runtime with a store.
 
-It gives signs of life, goes on with calls that were answered elsewhere or before a restart, ends waits whose time is
-up, finds out about calls whose process died, seals the audit and makes room.
+It renews leases, resumes calls that were answered in another process or before a restart, expires pending calls,
+verifies calls whose process died, seals the audit and prunes old rows.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 MAINTENANCE_INTERVAL_SECONDS = 0.25
-"""Seconds between two looks at what others may have done."""
-SEAL_INTERVAL_SECONDS, LOST_INPUT_INTERVAL_SECONDS, CLEANUP_INTERVAL_SECONDS, PRUNE_INTERVAL_SECONDS = (
-    1.0,
-    5.0,
-    60.0,
-    3600.0,
-)
+"""Seconds between two rounds, if no other process announces a change earlier."""
+SEAL_INTERVAL_SECONDS = 1.0
+LOST_INPUT_INTERVAL_SECONDS = 5.0
+CLEANUP_INTERVAL_SECONDS = 60.0
+PRUNE_INTERVAL_SECONDS = 3600.0
 VERIFY_TIMEOUT_SECONDS = 5.0
-"""Seconds that tools have to find out what happened before the rest goes on; they may go on longer by themselves."""
+"""Seconds to wait for `verify` functions; slower ones continue in the background."""
 READY_CALLS_PER_READ = 100
-# Only a query that says `<> 'ended'` itself uses the index of calls that have not ended, and not all that ever were.
+# The partial index of calls that have not ended is used only by a query that repeats its condition `<> 'ended'`.
 _SELECT_READY_CALLS = """SELECT call_id FROM ledger WHERE state = 'ready' AND state <> 'ended' AND call_id > :after
     ORDER BY call_id LIMIT :most"""
 _SELECT_OPEN_INPUT_REQUESTS = (
@@ -52,10 +50,12 @@ _SELECT_ENDED_CALL = "SELECT call_id FROM ledger WHERE call_id = :call_id AND st
 
 
 class StoreMaintenance:
-    """One per runtime with a store."""
+    """Runs the maintenance of one runtime's store."""
 
     def __init__(self, scope: Scope, store: Store) -> None:
-        self._scope, self._services, self._store = scope, scope.services, store
+        self._scope = scope
+        self._services = scope.services
+        self._store = store
         self._wake_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._next_run_times: dict[str, float] = {}
@@ -67,68 +67,71 @@ class StoreMaintenance:
         self._shared_limits = SharedLimits(scope.services, store)
 
     async def join_store(self) -> None:
-        """Take up what was left, and begin to look after the rest."""
-        store, parts = self._store, self._services
-        parts.journal_writer = JournalWriter(store, parts.reaper)
-        await store.owners.join(parts.owner_id)
-        await store.owners.release_dead_owners(parts.owner_id)
+        """Register this runtime as an owner in the store, and load what it needs before providers start."""
+        store = self._store
+        services = self._services
+        services.journal_writer = JournalWriter(store, services.reaper)
+        await store.owners.join(services.owner_id)
+        await store.owners.release_dead_owners(services.owner_id)
         self._shared_limits.open_queues()
-        parts.pending_calls.open_count, parts.outputs.stored_count = (
-            await store.pending.count(),
-            await store.artifacts.count(),
-        )
-        parts.pending_calls.schedule_expiry(await store.pending.next_expiry())
+        services.pending_calls.open_count = await store.pending.count()
+        services.outputs.stored_count = await store.artifacts.count()
+        services.pending_calls.schedule_expiry(await store.pending.next_expiry())
         await store.spaces.refresh_has_spaces()
-        if parts.outputs.stored_count:
-            parts.outputs.add_reader_tool()
+        if services.outputs.stored_count:
+            services.outputs.add_reader_tool()
 
     async def start_loop(self) -> None:
-        """The first look, once calls can run; from then on one at every beat."""
+        """Run the first round, once calls can run, and start the background task."""
         await self._verify_unknown_calls()
         await mark_interrupted_calls(self._store, self._services.owner_id)
         await self._end_lost_input_requests()
         await self._shared_limits.load_breakers()
         self._stop_announcements = self._store.database.on_announce(self._wake_event.set)
-        self._task = asyncio.get_running_loop().create_task(self._run_loop(), name="surehand keeper")
+        self._task = asyncio.get_running_loop().create_task(self._run_loop(), name="surehand maintenance")
 
     async def stop(self) -> None:
-        """Look after nothing more; what was begun and not run is for others."""
+        """Stop the background task, write what is queued and leave the store, which releases unfinished claims."""
         self._stop_announcements()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        logbook, self._services.journal_writer = self._services.journal_writer, None
+        journal_writer, self._services.journal_writer = self._services.journal_writer, None
         leave = partial(self._store.owners.leave, self._services.owner_id)
-        last: list[Callable[[], Awaitable[object]]] = [
+        jobs: list[Callable[[], Awaitable[object]]] = [
             self._services.ledger.write_retry.retry_all,
             self._store.audit.seal,
             leave,
         ]
-        for work in [logbook.flush, *last] if logbook else last:
+        if journal_writer is not None:
+            jobs.insert(0, journal_writer.flush)
+        for job in jobs:
             try:
-                await work()
+                await job()
             except StoreError as error:
-                log.warning("The store could not be left in order: %s", error)
+                log.warning("A last write to the store failed while the runtime closed: %s", error)
 
     async def _run_loop(self) -> None:
+        """Run maintenance rounds until the task is cancelled; a failure is logged and the next round tries again."""
         while True:
             try:
                 await self._run_once()
                 self._has_warned = False
             except StoreError as error:
                 if not self._has_warned:
-                    log.warning("The store cannot be reached: %s", error)
+                    log.warning("The store is unavailable: %s", error)
                 self._has_warned = True
             except Exception:
-                log.exception("Looking after the store failed; it is tried again")
-            with suppress(TimeoutError):  # not `wait_for`: that forgets its caller's cancellation after a nudge
-                async with asyncio.timeout(
-                    4 * MAINTENANCE_INTERVAL_SECONDS if self._has_warned else MAINTENANCE_INTERVAL_SECONDS
-                ):
+                log.exception("Store maintenance failed; it is tried again")
+            pause = 4 * MAINTENANCE_INTERVAL_SECONDS if self._has_warned else MAINTENANCE_INTERVAL_SECONDS
+            # Not `wait_for`: it swallows a cancellation that arrives together with the event.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
                     await self._wake_event.wait()
             self._wake_event.clear()
 
     async def _run_once(self) -> None:
+        """Run one round; jobs with a longer interval run only when they are due."""
         await self._run_every(owners.LEASE_SECONDS / 3, "lease", self._shared_limits.renew_leases)
         await self._run_every(SEAL_INTERVAL_SECONDS, "bury", self.recover_dead_runtimes)
         await self._resume_ready_calls()
@@ -149,103 +152,115 @@ class StoreMaintenance:
             await job()
 
     async def recover_dead_runtimes(self) -> bool:
-        """Take over from runtimes that are gone."""
+        """Release the calls of dead runtimes; True if the effect of any is unknown."""
         unknown = await self._store.owners.release_dead_owners(self._services.owner_id)
         for call in unknown:
-            log.warning("Nobody knows whether call %s of %s has happened: its process died.", call.call_id, call.tool)
+            log.warning("The effect of call %s of %s is unknown: its process died.", call.call_id, call.tool)
         if unknown:
             await self._verify_unknown_calls()
         await mark_interrupted_calls(self._store, self._services.owner_id)
         return bool(unknown)
 
     async def _end_lost_input_requests(self) -> None:
-        """Waits for input whose provider can do nothing with an answer any more: nobody should be asked in vain."""
-        for row in await self._store.database.read(_SELECT_OPEN_INPUT_REQUESTS):
-            held = await self._store.pending.find(row["call_id"])
-            listing = find_listing(self._services, held) if held is not None else None
-            if held is None or listing is None or listing.provider is None or row["call_id"] in self._unreadable_calls:
+        """End input requests whose provider can no longer accept an answer."""
+        for found in await self._store.database.read(_SELECT_OPEN_INPUT_REQUESTS):
+            call_id = found["call_id"]
+            row = await self._store.pending.find(call_id)
+            listing = find_listing(self._services, row) if row is not None else None
+            if row is None or listing is None or listing.provider is None or call_id in self._unreadable_calls:
                 continue
-            if (lost := listing.provider.resume_failure(held.provider_state)) is not None:
-                await decisions.end_without_answer(self._scope, row["call_id"], lost.code, lost.message)
+            failure = listing.provider.resume_failure(row.provider_state)
+            if failure is not None:
+                await decisions.end_without_answer(self._scope, call_id, failure.code, failure.message)
 
     async def _resume_ready_calls(self) -> None:
-        """Claim calls that were answered, where their tool is here."""
-        found = await self._store.database.read(
+        """Claim and resume answered calls whose tools this process has."""
+        rows = await self._store.database.read(
             _SELECT_READY_CALLS, {"after": self._ready_cursor, "most": READY_CALLS_PER_READ}
         )
-        self._ready_cursor = found[-1]["call_id"] if len(found) == READY_CALLS_PER_READ else ""
-        for call_id in [row["call_id"] for row in found if row["call_id"] not in self._unreadable_calls]:
-            await self._resume_ready_call(call_id)
+        call_ids = [row["call_id"] for row in rows]
+        self._ready_cursor = call_ids[-1] if len(call_ids) == READY_CALLS_PER_READ else ""
+        for call_id in call_ids:
+            if call_id not in self._unreadable_calls:
+                await self._resume_ready_call(call_id)
 
     async def _resume_ready_call(self, call_id: str) -> None:
+        """Resume one answered call; an unreadable row must not stop the others."""
         try:
-            held = await self._store.pending.find(call_id)
-            if held is not None:
-                await claim_ready_call(self._scope, held)
+            row = await self._store.pending.find(call_id)
+            if row is not None:
+                await claim_ready_call(self._scope, row)
         except StoreError:
             raise
         except Exception:
-            self._unreadable_calls.add(call_id)  # the others go on, and it is told once
-            log.exception("Call %s was answered, but what is kept of it cannot be read", call_id)
+            self._unreadable_calls.add(call_id)  # skip it from now on, and log it once
+            log.exception("The answered call %s cannot be resumed: its stored row is unreadable", call_id)
 
     async def _end_overdue_calls(self) -> None:
-        """Waits whose time is up, and calls that wait for a call that has ended."""
+        """End overdue pending calls, and calls whose inner call has ended."""
         await expire_overdue_calls(self._scope)
         for call_id in await self._store.pending.find_ended_inner_calls():
             await end_following_calls(self._scope, call_id)
 
     async def _wake_waiting_callers(self) -> None:
-        """Callers who wait here for an answer that was given elsewhere."""
-        for call_id, live in list(self._services.pending_calls.waiting_callers.items()):
-            if call_id in self._services.pending_calls.answers_in_progress or not await self._store.database.read(
-                _SELECT_ENDED_CALL, {"call_id": call_id}
-            ):
+        """Wake callers in this process whose calls were answered and ended in another one."""
+        pending_calls = self._services.pending_calls
+        for call_id, caller in list(pending_calls.waiting_callers.items()):
+            if call_id in pending_calls.answers_in_progress:
                 continue
-            if not live.done() and (invocation := self._services.pending_calls.remove(call_id)) is not None:
-                invocation.has_lost_race = invocation.is_outcome_recorded = True
-                live.set_result(True)
-                # Who answered could not know that the caller waits: now that it is told, it is no news any more.
-                told = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}
-                await self._store.write([Statement(_DELETE_INBOX_ITEM, told)])
+            if not await self._store.database.read(_SELECT_ENDED_CALL, {"call_id": call_id}):
+                continue
+            if caller.done() or (invocation := pending_calls.remove(call_id)) is None:
+                continue
+            invocation.has_lost_race = True
+            invocation.is_outcome_recorded = True
+            caller.set_result(True)
+            # The other process could not know that the caller still waits, and put the result into the inbox too.
+            params = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}
+            await self._store.write([Statement(_DELETE_INBOX_ITEM, params)])
 
     async def _forget_ended_calls(self) -> None:
-        """Forget calls that were made here, waited, and were ended by somebody else."""
+        """Forget pending calls of this process that another process has ended."""
         await self._shared_limits.prune()
-        waits = self._services.pending_calls
-        if not (before := set(waits.invocations)):
+        pending_calls = self._services.pending_calls
+        known = set(pending_calls.invocations)
+        if not known:
             return
         unended = {row["call_id"] for row in await self._store.database.read(_SELECT_UNENDED_CALLS)}
-        for call_id in before - unended - waits.answers_in_progress.keys() - waits.waiting_callers.keys():
-            if (invocation := waits.invocations.get(call_id)) is not None:
-                waits.on_call_ended(invocation)
+        in_use = pending_calls.answers_in_progress.keys() | pending_calls.waiting_callers.keys()
+        for call_id in known - unended - in_use:
+            invocation = pending_calls.invocations.get(call_id)
+            if invocation is not None:
+                pending_calls.on_call_ended(invocation)
 
     async def _verify_unknown_calls(self) -> None:
-        """Tools find out what they can; one that takes its time is not waited for."""
-        found = [row["call_id"] for row in await self._store.database.read(_SELECT_UNKNOWN_CALLS)]
-        for call_id in found:
+        """Run `verify` for the calls whose effect is unknown, and wait for the fast ones."""
+        call_ids = [row["call_id"] for row in await self._store.database.read(_SELECT_UNKNOWN_CALLS)]
+        for call_id in call_ids:
             if call_id not in self._verify_tasks:
                 self._verify_tasks[call_id] = self._services.reaper.spawn(self._verify_unknown_call(call_id))
-        if tasks := [self._verify_tasks[call_id] for call_id in found]:
+        if tasks := [self._verify_tasks[call_id] for call_id in call_ids]:
             await asyncio.wait(tasks, timeout=VERIFY_TIMEOUT_SECONDS)
 
     async def _verify_unknown_call(self, call_id: str) -> None:
+        """Show that the effect of a call is unknown, and run its `verify`."""
         try:
-            held = await self._store.pending.find(call_id)
-            if held is not None:
-                await mark_unknown_effect(self._store, held.call)
-                await verify_effect(self._scope, held)
+            row = await self._store.pending.find(call_id)
+            if row is not None:
+                await mark_unknown_effect(self._store, row.call)
+                await verify_effect(self._scope, row)
         except StoreError as error:
-            log.warning("What became of call %s is still unknown: %s", call_id, error)
+            log.warning("The effect of call %s is still unknown, because the store failed: %s", call_id, error)
         finally:
             self._verify_tasks.pop(call_id, None)
 
 
 async def expire_overdue_calls(scope: Scope) -> None:
-    """End the waits whose time is up."""
+    """End the pending calls whose time is up."""
     store = await scope.services.open_store()
-    while late := await store.pending.find_expired():
-        for call_id in late:
+    while expired := await store.pending.find_expired():
+        for call_id in expired:
             await decisions.end_without_answer(scope, call_id, "expired", "nobody answered in time.")
-        if late == await store.pending.find_expired():  # somebody acts on them already
+        if expired == await store.pending.find_expired():  # other answers are being applied to them
             break
     scope.services.pending_calls.schedule_expiry(await store.pending.next_expiry())

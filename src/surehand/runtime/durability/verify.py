@@ -1,4 +1,4 @@
-"""Verify: a tool's own way to find out whether an effect has happened, when its process died while it ran."""
+"""Verify: runs a tool's `verify` function for a call whose process died while its handler ran."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
 
 log = logging.getLogger("surehand")
-_MARK_NOT_RUN = """UPDATE ledger SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
+_MARK_NOT_RUN = """UPDATE ledger
+    SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
     AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END
     WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence"""
 _DELETE_OPEN_WAIT = "DELETE FROM pending WHERE call_id = :call_id AND state = 'open'"
 
 
 async def verify_effect(scope: Scope, row: PendingRow) -> None:
-    """Settle the call with what the tool finds out: an outcome, a value, or False for "it has not happened"."""
+    """Settle the call with what `verify` returns: an outcome, a value, or False if the effect has not happened."""
     listing = find_listing(scope.services, row)
     if listing is None or listing.tool.safety.verify is None or row.open_round is None:
         return
-    again, _ = restore_invocation(scope.services, row)
-    again.listing = listing
+    invocation, _ = restore_invocation(scope.services, row)
+    invocation.listing = listing
     try:
-        again.arguments = listing.tool.validate_arguments(again.raw_arguments)
-        found = listing.tool.safety.verify(again.effective_arguments(), Context(again))
-        found = await found if inspect.isawaitable(found) else found
+        invocation.arguments = listing.tool.validate_arguments(invocation.raw_arguments)
+        finding = listing.tool.safety.verify(invocation.effective_arguments(), Context(invocation))
+        finding = await finding if inspect.isawaitable(finding) else finding
     except Exception:
-        log.exception("%s could not find out whether call %s has happened", listing.name, row.call.call_id)
+        log.exception(
+            "The verify function of %s raised for call %s; its effect stays unknown", listing.name, row.call.call_id
+        )
         return
-    await _settle_with_finding(scope, row, found)
+    await _settle_with_finding(scope, row, finding)
 
 
 async def _settle_with_finding(scope: Scope, row: PendingRow, finding: Any) -> None:
-    if finding is None:  # it cannot tell: a person has to
+    if finding is None:  # the tool cannot tell: a person has to settle the call
         return
     if finding is False:
         await _record_not_run(scope, row)
@@ -52,9 +55,9 @@ async def _settle_with_finding(scope: Scope, row: PendingRow, finding: Any) -> N
 
 
 async def _record_not_run(scope: Scope, row: PendingRow) -> None:
-    """It goes on if somebody let it run, and else may be tried again under its id."""
-    whose = {"call_id": row.call.call_id}
+    """Mark a call as not run: an approved one is resumed, any other may be tried again under its id."""
+    params = {"call_id": row.call.call_id}
     store = await scope.services.open_store()
-    again = Statement(_MARK_NOT_RUN, {**whose, "fence": row.call.fence}, expect=1)
-    with suppress(UnexpectedRowCount):  # somebody else found out, or settled it; or it ran again since
-        await store.write([again, Statement(_DELETE_OPEN_WAIT, whose)])
+    mark = Statement(_MARK_NOT_RUN, {**params, "fence": row.call.fence}, expect=1)
+    with suppress(UnexpectedRowCount):  # the call was settled meanwhile, or ran again
+        await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])

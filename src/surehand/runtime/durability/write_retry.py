@@ -1,4 +1,4 @@
-"""Unwritten: what the store would not take, tried again for as long as the runtime lives."""
+"""Write retry: repeats writes that failed because the store was unavailable, for as long as the runtime lives."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 RETRY_DELAYS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2)
-"""Pauses between tries to write down what has happened: a database that restarts is waited for."""
+"""Delays between attempts to store an outcome: long enough for a restart of the database."""
 MAX_UNWRITTEN_CALLS = 10_000
+"""Limit on calls with unwritten statements; further ones are dropped."""
 
 
 class WriteRetry:
-    """Statements by call, oldest first."""
+    """The unwritten statements of each call, oldest first."""
 
     def __init__(self, services: RuntimeServices) -> None:
         self._services = services
@@ -30,57 +31,64 @@ class WriteRetry:
         return call_id in self._unwritten_statements
 
     def clear(self) -> None:
-        """Give up on all of them."""
+        """Drop all unwritten statements."""
         self._unwritten_statements.clear()
 
     def retry_later(self, call_id: str, statements: list[Statement]) -> None:
-        """Write it when the store takes it."""
+        """Queue the statements of a call, to be written when the store is available."""
         if len(self._unwritten_statements) < MAX_UNWRITTEN_CALLS or call_id in self._unwritten_statements:
             self._unwritten_statements[call_id] = statements
 
     async def write_or_retry_later(
         self, call_id: str, statement: Statement, *, later_statement: Statement | None = None
     ) -> list[Row]:
-        """Put something right, now or as soon as the store takes it."""
+        """Write a statement, or queue it (or `later_statement`) if the store is unavailable."""
         store = await self._services.open_store()
         try:
             return (await store.write([statement]))[0]
         except StoreUnavailable:
             self.retry_later(call_id, [later_statement or statement])
-        except asyncio.CancelledError:  # it may not have come to the write at all
+        except asyncio.CancelledError:  # the write may not have started
             self.retry_later(call_id, [later_statement or statement])
             raise
         return []
 
     async def retry_all(self) -> None:
-        """What could not be written before."""
+        """Write all queued statements."""
         store = await self._services.open_store()
         for call_id in list(self._unwritten_statements):
             await self.retry_call(store, call_id)
 
     async def retry_call(self, store: Store, call_id: str) -> None:
-        """One at a time: a call that is asked for again goes on only when nothing of it is on its way any more."""
+        """Write the queued statements of one call.
+
+        The lock lets a caller that uses the id again wait for a write that is already on its way.
+        """
         async with self._retry_lock:
-            if (steps := self._unwritten_statements.get(call_id)) is None:
+            statements = self._unwritten_statements.get(call_id)
+            if statements is None:
                 return
             try:
-                await store.write(steps)
+                await store.write(statements)
             except UnexpectedRowCount:
-                log.info("What was left to write of call %s is there already, or was never begun.", call_id)
-            except StoreUnavailable:  # the next time another one comes first: it may be this one's own fault
+                log.info(
+                    "The queued write of call %s is obsolete: it was committed already, or the call was never started.",
+                    call_id,
+                )
+            except StoreUnavailable:  # move it to the end: these very statements may be what fails
                 self._unwritten_statements[call_id] = self._unwritten_statements.pop(call_id)
                 raise
             self._unwritten_statements.pop(call_id, None)
 
     async def write_with_retries(self, store: Store, call_id: str, statements: list[Statement]) -> None:
-        """Write what has happened, whatever it takes."""
+        """Write an outcome, with retries; queues it if the store stays unavailable."""
         try:
-            for pause in RETRY_DELAYS_SECONDS:
+            for delay in RETRY_DELAYS_SECONDS:
                 try:
                     await store.write(statements)
                     return
                 except StoreUnavailable:
-                    await asyncio.sleep(pause)
+                    await asyncio.sleep(delay)
             await store.write(statements)
         except (asyncio.CancelledError, StoreUnavailable):
             self.retry_later(call_id, statements)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Limits on calls: queues, circuit breakers and the budget of a turn."""

@@ -1,4 +1,4 @@
-"""Budget: the calls and tokens of one turn."""
+"""Budget: how many calls and tokens one turn may use."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from surehand.core.outcome import Failed
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of a turn. Only the event loop's thread touches it, between two awaits: that is its lock."""
+    """The budget of a turn. Only the event loop's thread uses it, without an await in between: it needs no lock."""
 
     max_tokens: int | None = None
     max_calls: int | None = None
     tokens_used: int = 0
     calls_used: int = 0
     is_exceeded: bool = False
-    """Set once an output did not fit: what follows would not fit either."""
+    """Set once an output did not fit; later calls are refused."""
 
     def admit(self) -> Failed | None:
-        """Count a call, or say why it may not run."""
+        """Count a call; returns the failure if the budget is used up."""
         if self.max_calls is not None and self.calls_used >= self.max_calls:
             return Failed(
                 "limit_exceeded", f"per-turn tool limit of {self.max_calls} exceeded. Go on in the next turn."
@@ -30,15 +30,15 @@ class Budget:
         return None
 
     def reserve_tokens(self, text: str) -> bool:
-        """Take the tokens of an output, if they are there."""
-        wanted = estimate_tokens(text)
-        if self.max_tokens is not None and self.tokens_used + wanted > self.max_tokens:
+        """Reserve the tokens of an output; False if they exceed the budget."""
+        tokens = estimate_tokens(text)
+        if self.max_tokens is not None and self.tokens_used + tokens > self.max_tokens:
             self.is_exceeded = True
             return False
-        self.tokens_used += wanted
+        self.tokens_used += tokens
         return True
 
 
 def estimate_tokens(text: str) -> int:
-    """Roughly what a text costs: four characters a token."""
+    """Estimate the tokens of a text: four characters per token, rounded up."""
     return -(-len(text) // 4)

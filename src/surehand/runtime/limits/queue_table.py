@@ -1,4 +1,4 @@
-"""Lines: the queues of a runtime by their names, and which of them a tool stands in."""
+"""Queue table: the queues of a runtime by name, and which of them a tool uses."""
 
 from __future__ import annotations
 
@@ -16,56 +16,57 @@ if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
 DEFAULT_QUEUE_NAME = "default"
+"""Queue of the tools that name none, if `max_concurrent` is set."""
 
 
 class QueueTable(dict[str, ActiveQueue]):
-    """Those that were defined, and the default one once somebody needs it."""
+    """The configured queues, and the default one once a tool needs it."""
 
     def __init__(self, queues: Mapping[str, Queue], services: RuntimeServices) -> None:
         self._services = services
         self.shared_queues = _build_shared_queues(queues, services)
-        """Those whose limit holds over all processes on the store."""
+        """The queues whose limit holds over all processes on the store."""
         local = {name: LocalQueue(name, queue, services.clock) for name, queue in queues.items() if not queue.shared}
         super().__init__({name: self.shared_queues.get(name) or local[name] for name in queues})
 
     def queue_for(self, listing: Listing) -> ActiveQueue | None:
-        """The queue of a tool: its own, its provider's, or the default where there is one."""
-        named = listing.tool.limits.queue or (listing.provider.queue if listing.provider else None)
-        if named is not None:
-            self.validate_name(named, listing.tool)
-            return self[named]
-        most = self._services.defaults.max_concurrent
-        if most is not None and DEFAULT_QUEUE_NAME not in self:
-            self[DEFAULT_QUEUE_NAME] = LocalQueue(DEFAULT_QUEUE_NAME, Queue(concurrent=most), self._services.clock)
+        """The queue of a tool: its own, its provider's, or the default one; None if there is none."""
+        name = listing.tool.limits.queue or (listing.provider.queue if listing.provider else None)
+        if name is not None:
+            self.validate_name(name, listing.tool)
+            return self[name]
+        max_concurrent = self._services.defaults.max_concurrent
+        if max_concurrent is not None and DEFAULT_QUEUE_NAME not in self:
+            queue = Queue(concurrent=max_concurrent)
+            self[DEFAULT_QUEUE_NAME] = LocalQueue(DEFAULT_QUEUE_NAME, queue, self._services.clock)
         return self.get(DEFAULT_QUEUE_NAME)
 
     def validate_name(self, name: str, tool: Tool[..., Any]) -> None:
-        """A queue that nobody defined would limit nothing."""
+        """Raise if a tool names a queue that does not exist."""
         if name not in self:
-            near = nearest_names(name, self, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"add queues={{{name!r}: Queue(concurrent=2)}}."
-            raise DefinitionError(
-                f"{tool.name} names the queue {name!r}, which is not there.", fix=hint, where=tool.where
-            )
+            nearest = nearest_names(name, self, 1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"add queues={{{name!r}: Queue(concurrent=2)}}."
+            problem = f"{tool.name} names the queue {name!r}, which does not exist."
+            raise DefinitionError(problem, fix=hint, where=tool.where)
 
     def validate_shared_queues(self) -> None:
-        """A limit over several processes needs a place where they meet."""
+        """Raise if there are shared queues without a store to hold their slots."""
         if self.shared_queues and not self._services.is_durable:
             name = next(iter(self.shared_queues))
             raise DefinitionError(
-                f"The queue {name!r} is shared, and the runtime has no store.",
-                fix="give it one that the processes share, as in Runtime(..., store='surehand.db').",
+                f"The queue {name!r} is shared, but the runtime has no store.",
+                fix="use a store that the processes share, as in Runtime(..., store='surehand.db').",
             )
 
     def close(self) -> None:
-        """Let go of timers."""
-        for line in self.values():
-            line.close()
+        """Close all queues."""
+        for queue in self.values():
+            queue.close()
 
 
 def _build_shared_queues(queues: Mapping[str, Queue], services: RuntimeServices) -> dict[str, SharedQueue]:
     if not any(queue.shared for queue in queues.values()):
         return {}
-    from surehand.runtime.limits.shared_queue import SharedQueue  # loaded by those alone who share one
+    from surehand.runtime.limits.shared_queue import SharedQueue  # keeps the slots table off the import path
 
     return {name: SharedQueue(name, queue, services) for name, queue in queues.items() if queue.shared}

@@ -1,4 +1,7 @@
-"""Queues: named limits on how many calls run at once and how often they start."""
+"""Queues: named limits on how many calls run at once and how often calls start.
+
+`Queue` is the public definition, `LocalQueue` the limit within one process; `shared_queue` has the one over several.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from surehand.store.errors import StoreError
 class Queue:
     """A limit on calls: `concurrent` at once, and at most `rate` ("30/min") starts.
 
-    It holds within the runtime or, where it is `shared`, over all processes on the runtime's store together.
+    It holds within the runtime or, with `shared=True`, over all processes on the runtime's store together.
     """
 
     concurrent: int | None = None
@@ -29,7 +32,10 @@ class Queue:
 
     def __post_init__(self) -> None:
         if self.concurrent is not None and self.concurrent < 1:
-            raise DefinitionError(f"A queue of {self.concurrent} lets nothing run.", fix="allow one call at least.")
+            raise DefinitionError(
+                f"Queue(concurrent=...) must be a positive integer, got {self.concurrent}.",
+                fix="allow at least one call.",
+            )
         if self.rate is not None:
             try:
                 parse_rate(self.rate)
@@ -39,7 +45,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """A queue at one moment."""
+    """A snapshot of a queue."""
 
     capacity: int | None
     in_use: int
@@ -47,13 +53,13 @@ class QueueStatus:
 
 
 SlotFuture: TypeAlias = asyncio.Future[StoreError | None]
-"""Done when it is one's turn, or when a shared queue cannot be reached: with the reason."""
+"""Done when the call may start; its result is the error if a shared queue is unavailable."""
 PositionCallback: TypeAlias = Callable[[int], None]
-"""Hears one's place in line, if one has to wait at all."""
+"""Called with the position in the queue, if the call has to wait."""
 
 
 class ActiveQueue(Protocol):
-    """A queue at work, as the stage sees it."""
+    """What the stage `queue` needs of a queue."""
 
     name: str
     capacity: int | None
@@ -71,20 +77,21 @@ class ActiveQueue(Protocol):
 
 
 class QueueSlot:
-    """A place that a call holds. Its nested calls run in it, one at a time."""
+    """A slot that a call holds. Its nested calls in the same queue run in this slot, one at a time."""
 
     __slots__ = ("_nested_lock", "active_queue", "is_released", "outer_slot")
 
     def __init__(self, active_queue: ActiveQueue, outer_slot: QueueSlot | None) -> None:
-        self.active_queue, self.outer_slot = active_queue, outer_slot
-        """The slot that an ancestor holds, in this queue or another."""
+        self.active_queue = active_queue
+        self.outer_slot = outer_slot
+        """The slot that an outer call holds, in this queue or another."""
         self.is_released = False
-        """Whether its call has ended; a task that it left behind has no place here any more."""
+        """Whether the call has ended; a task that it left running must not use the slot."""
         self._nested_lock: asyncio.Lock | None = None
 
     @property
     def nested_lock(self) -> asyncio.Lock:
-        """Made when first needed: few calls have nested ones in the same queue."""
+        """The lock for nested calls, created on first use because few calls need it."""
         if self._nested_lock is None:
             self._nested_lock = asyncio.Lock()
         return self._nested_lock
@@ -94,7 +101,7 @@ CURRENT_SLOT: ContextVar[QueueSlot | None] = ContextVar("surehand_held_slots", d
 
 
 def find_held_slot(active_queue: ActiveQueue) -> QueueSlot | None:
-    """The slot of this very queue that the current call or an ancestor holds."""
+    """The slot of this queue that the current call or an outer one holds."""
     slot = CURRENT_SLOT.get()
     while slot is not None and (slot.active_queue is not active_queue or slot.is_released):
         slot = slot.outer_slot
@@ -102,14 +109,15 @@ def find_held_slot(active_queue: ActiveQueue) -> QueueSlot | None:
 
 
 Waiters: TypeAlias = OrderedDict[SlotFuture, PositionCallback | None]
-"""Those in line, first come first; anyone may step out at no cost, even if ten thousand do at once."""
+"""Waiting calls in the order of arrival. An OrderedDict removes any of them in constant time, also ten thousand."""
 
 
 class LocalQueue:
-    """One queue at work: first come, first served."""
+    """The queue within one process: first come, first served."""
 
     def __init__(self, name: str, queue: Queue, clock: Clock) -> None:
-        self.name, self._clock = name, clock
+        self.name = name
+        self._clock = clock
         self.capacity = queue.concurrent
         self._max_in_use = queue.concurrent or inf
         self._max_starts, self._period_seconds = parse_rate(queue.rate) if queue.rate else (0, 0.0)
@@ -117,22 +125,19 @@ class LocalQueue:
         self._in_use = 0
         self._waiters: Waiters = OrderedDict()
         self._nested_waiters: Waiters = OrderedDict()
-        """Those who only wait for the rate: they have their ancestor's slot, and others wait for that."""
+        """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._timer: Timer | None = None
 
     @property
     def status(self) -> QueueStatus:
-        """How full it is."""
+        """Capacity, slots in use and waiting calls."""
         return QueueStatus(self.capacity, self._in_use, self.waiting_count)
 
     def try_acquire(self) -> bool:
-        """Take a slot without waiting, if nobody else waits and there is one."""
-        if (
-            self._waiters
-            or self._nested_waiters
-            or self._in_use >= self._max_in_use
-            or (self._max_starts and self._seconds_until_start() > 0)
-        ):
+        """Take a slot without waiting, if one is free and no other call waits."""
+        if self._waiters or self._nested_waiters or self._in_use >= self._max_in_use:
+            return False
+        if self._max_starts and self._seconds_until_start() > 0:
             return False
         self._in_use += 1
         if self._max_starts:
@@ -140,42 +145,43 @@ class LocalQueue:
         return True
 
     def enqueue(self, on_position: PositionCallback | None = None, *, needs_slot: bool = True) -> SlotFuture:
-        """Stand in line, behind all who came earlier; the future is done when it is one's turn."""
+        """Join the end of the queue; the future is done when the call may start."""
         if on_position is not None:
             on_position(self.waiting_count + 1)
-        granted: SlotFuture = asyncio.get_running_loop().create_future()
-        (self._waiters if needs_slot else self._nested_waiters)[granted] = None
+        slot_future: SlotFuture = asyncio.get_running_loop().create_future()
+        waiters = self._waiters if needs_slot else self._nested_waiters
+        waiters[slot_future] = None
         self._grant_slots()
-        return granted
+        return slot_future
 
     def abandon(self, slot_future: SlotFuture) -> None:
-        """Whoever stood in line for a slot was cancelled."""
+        """Leave the queue after a cancellation; returns a slot that was granted at the same moment."""
         if self._waiters.pop(slot_future, slot_future) is slot_future and not slot_future.cancelled():
-            self._in_use -= 1  # granted in the very moment of the cancellation
+            self._in_use -= 1  # the slot was granted at the moment of the cancellation
         self._grant_slots()
 
     async def wait_for_rate(self) -> StoreError | None:
-        """Wait for the rate alone, with an ancestor's slot."""
-        granted = self.enqueue(needs_slot=False)
+        """Wait only until the rate allows a start; the caller already has an outer call's slot."""
+        slot_future = self.enqueue(needs_slot=False)
         try:
-            return await granted
+            return await slot_future
         finally:
-            self._nested_waiters.pop(granted, None)
+            self._nested_waiters.pop(slot_future, None)
 
     def release(self) -> None:
-        """Give the slot back; the next in line gets it."""
+        """Return the slot; the next waiting call gets it."""
         self._in_use -= 1
         if self._waiters or self._nested_waiters:
             self._grant_slots()
 
     @property
     def waiting_count(self) -> int:
-        """How many wait."""
+        """Number of waiting calls."""
         return len(self._waiters) + len(self._nested_waiters)
 
     @property
     def has_rate(self) -> bool:
-        """Whether starts are limited too."""
+        """Whether the queue limits how often calls start."""
         return self._max_starts > 0
 
     def _seconds_until_start(self) -> float:
@@ -185,19 +191,20 @@ class LocalQueue:
         return self._start_times[0] + self._period_seconds - self._clock.now()
 
     def _grant_slots(self) -> None:
+        """Start waiting calls while there are free slots and the rate allows it."""
         while self._nested_waiters or (self._waiters and self._in_use < self._max_in_use):
             if self._max_starts and (pause := self._seconds_until_start()) > 0:
                 self._start_timer(pause)
                 return
-            line = self._nested_waiters or self._waiters
-            granted, _ = line.popitem(last=False)
-            if granted.done():
+            waiters = self._nested_waiters or self._waiters
+            slot_future, _ = waiters.popitem(last=False)
+            if slot_future.done():
                 continue
-            if line is self._waiters:
+            if waiters is self._waiters:
                 self._in_use += 1
             if self._max_starts:
                 self._start_times.append(self._clock.now())
-            granted.set_result(None)
+            slot_future.set_result(None)
 
     def _start_timer(self, seconds: float) -> None:
         if self._timer is None:
@@ -208,19 +215,19 @@ class LocalQueue:
         self._grant_slots()
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Stop the timer: no further call is started."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 def enter_slot(active_queue: ActiveQueue) -> Token[QueueSlot | None]:
-    """Let nested calls know whose slot they may run in, until it is let go."""
+    """Set the slot for nested calls in the current context, until `leave_slot`."""
     return CURRENT_SLOT.set(QueueSlot(active_queue, CURRENT_SLOT.get()))
 
 
 def leave_slot(token: Token[QueueSlot | None]) -> None:
-    """The call has ended."""
+    """Mark the current slot as released, and restore the outer one."""
     if (slot := CURRENT_SLOT.get()) is not None:
         slot.is_released = True
     CURRENT_SLOT.reset(token)

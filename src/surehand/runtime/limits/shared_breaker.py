@@ -1,7 +1,7 @@
-"""Shared breaker: what all processes on a store know of a provider's health.
+"""Shared breaker: a circuit breaker whose state all processes on a store share.
 
-A call looks at what is known here and costs the store nothing. Failures and recoveries are written, the keeper brings
-what others wrote, and of all processes one call at a time tries a provider that was down.
+A call only looks at the state in memory, and needs no read. Failures and recoveries are written, the store maintenance
+loads what other processes wrote, and of all processes one call at a time probes a provider that was down.
 """
 
 from __future__ import annotations
@@ -22,47 +22,50 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 PROBE_RETRY_SECONDS = 0.25
-"""Seconds before a call asks again whether it may try a provider that another process tries."""
+"""Seconds before the next attempt to claim a probe that another process holds."""
 MAX_UNWRITTEN_UPDATES = 1_000
-"""What was learned while the store was away, and is still to be written."""
+"""Limit on updates that are kept while the store is unavailable."""
 
 
 class SharedBreaker(Breaker):
-    """Local like any other between two looks at the store."""
+    """A breaker that is synchronised with the store in the background."""
 
     def __init__(self, name: str, services: RuntimeServices) -> None:
         limits = services.defaults
         super().__init__(services.clock, limits.breaker_failures, limits.breaker_pause)
-        self._name, self._services = name, services
+        self._name = name
+        self._services = services
         self._unwritten_updates: list[Callable[[Store], Awaitable[BreakerRow | None]]] = []
         self._is_writing = False
         self.change_count = 0
-        """Grows with all that is learned here: what was read before says nothing new."""
+        """Grows with every local change, so that a row that was read before the change is ignored."""
 
     @property
     def is_probing(self) -> bool:
-        """Whether a call of this process tries the provider."""
+        """Whether a call of this process is probing the provider."""
         return self._is_probing
 
     def is_probe_due(self) -> bool:
-        """Whether the next call would be the one that tries."""
+        """Whether the next call would be the probe."""
         return self.is_open and not self._is_probing and self._retry_at <= self._clock.now()
 
     async def claim_probe(self) -> float | None:
-        """Ask all processes to be the one that tries: None if so, or if the provider is well, else seconds to wait."""
+        """Claim the probe for this process: None if a call may pass, else the seconds to wait."""
         self._is_probing = True
         try:
             store = await self._services.open_store()
-            found = await store.breakers.claim_probe(self._name, self._services.owner_id, self._pause_seconds)
+            refusal = await store.breakers.claim_probe(self._name, self._services.owner_id, self._pause_seconds)
         except StoreError as error:
-            log.warning("Whether another process tries %s is not known: %s", self._name, error)
+            log.warning(
+                "The probe of provider %s could not be claimed in the store; it is called anyway: %s", self._name, error
+            )
             return None
         except asyncio.CancelledError:
             self._queue_update(self._write_lost_probe)
             raise
         finally:
             self._is_probing = False
-        return None if found is None else self._probe_refused(found)
+        return None if refusal is None else self._probe_refused(refusal)
 
     def _probe_refused(self, health: BreakerRow) -> float | None:
         self.load_health(health)
@@ -72,24 +75,24 @@ class SharedBreaker(Breaker):
         return self._retry_at - self._clock.now()
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """Learn from a call that went through, and let the others know."""
-        knew = self._failure_count > 0
+        """Count the outcome of a call that reached the provider, and share it with the other processes."""
+        had_failures = self._failure_count > 0
         super().record_outcome(outcome)
         if self._failure_count:
             self._queue_update(self._write_failure)
-        elif knew:
+        elif had_failures:
             self._queue_update(self._write_recovery)
 
     def release_probe(self) -> None:
-        """The call that tried came to nothing: another may try."""
+        """Let another call probe, in any process: the last one did not reach the provider."""
         if self._is_probing:
             self._queue_update(self._write_lost_probe)
         super().release_probe()
 
     def load_health(self, health: BreakerRow) -> None:
-        """What the store says."""
+        """Take over the state that the store has."""
         self._failure_count = health.failures
-        # The clock of the database may have been set back since.
+        # At most the usual pause: the clock of the database may have been set back.
         self._retry_at = self._clock.now() + min(health.retry_in_seconds, self._pause_seconds)
 
     def _queue_update(self, update: Callable[[Store], Awaitable[BreakerRow | None]]) -> None:
@@ -100,7 +103,7 @@ class SharedBreaker(Breaker):
             _ = self._services.reaper.spawn(self.write_updates())
 
     async def write_updates(self) -> None:
-        """Let the others know what was learned here, in order. What cannot be written now is tried at the next beat."""
+        """Write the local changes in order; those that fail are written in the next maintenance round."""
         if self._is_writing:
             return
         self._is_writing = True
@@ -113,13 +116,13 @@ class SharedBreaker(Breaker):
                 if health is not None and not self._unwritten_updates:
                     self.load_health(health)
         except StoreError as error:
-            log.warning("The health of %s could not be written: %s", self._name, error)
+            log.warning("The breaker state of provider %s could not be written: %s", self._name, error)
         finally:
             self._is_writing = False
 
     @property
     def has_unwritten_updates(self) -> bool:
-        """Whether the others do not know yet what was learned here."""
+        """Whether local changes are not in the store yet."""
         return bool(self._unwritten_updates)
 
     async def _write_failure(self, store: Store) -> BreakerRow | None:

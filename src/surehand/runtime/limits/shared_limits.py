@@ -1,4 +1,4 @@
-"""Shared limits: what the keeper does for queues and breakers that processes share; nothing where there are none."""
+"""Shared limits: what the store maintenance does for queues and breakers that several processes share."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
 
 BREAKER_RETENTION_SECONDS = 86_400.0
+"""Rows of breakers that did not change for this long are deleted."""
 
 
 class SharedLimits:
-    """The leases of slots and probes go with the runtime's own; what others did is looked at from time to time."""
+    """Renews the leases of slots and probes with the runtime's own, and reads what other processes wrote."""
 
     def __init__(self, services: RuntimeServices, store: Store) -> None:
-        self._services, self._store = services, store
+        self._services = services
+        self._store = store
 
     def open_queues(self) -> None:
-        """The store is there."""
-        for line in self._services.queues.shared_queues.values():
-            line.open(self._store)
+        """Connect the shared queues to the store."""
+        for queue in self._services.queues.shared_queues.values():
+            queue.open(self._store)
 
     async def load_breakers(self) -> None:
-        """Providers that are down for others are down from the first call on."""
+        """Load the breakers' state, so that a provider known to be down is not called."""
         for listing in self._services.catalogue:
             if listing.provider is not None and not listing.provider.tracks_own_health:
                 self._services.breaker_for(listing.provider)
         await self.sync_breakers()
 
     async def renew_leases(self) -> None:
-        """A sign of life, for the runtime and all that it holds."""
-        me = self._services.owner_id
-        also = (
-            slots.renew_lease_statements(me, sorted(self._services.queues.shared_queues))
-            if self._services.queues.shared_queues
-            else []
-        )
+        """Renew the leases of the runtime, its slots and its probes in one write."""
+        owner_id = self._services.owner_id
+        shared_queues = self._services.queues.shared_queues
+        statements = slots.renew_lease_statements(owner_id, sorted(shared_queues)) if shared_queues else []
         if any(breaker.is_probing for breaker in self._services.shared_breakers.values()):
-            also.append(breakers.renew_probe_statement(me))
-        await self._store.owners.renew(me, also)
+            statements.append(breakers.renew_probe_statement(owner_id))
+        await self._store.owners.renew(owner_id, statements)
 
     async def update_slot_counts(self) -> None:
-        """How full the shared queues are, as all processes together fill them."""
+        """Update how many slots of each shared queue are in use, over all processes."""
         if self._services.queues.shared_queues:
             in_use = await self._store.slots.slots_in_use()
-            for name, line in self._services.queues.shared_queues.items():
-                line.update_total_in_use(in_use.get(name, 0))
+            for name, queue in self._services.queues.shared_queues.items():
+                queue.update_total_in_use(in_use.get(name, 0))
 
     async def sync_breakers(self) -> None:
-        """What other processes know of providers. What is learned here meanwhile is newer."""
-        if not (known := self._services.shared_breakers):
+        """Write the updates of the breakers, and load what other processes wrote."""
+        shared = self._services.shared_breakers
+        if not shared:
             return
-        for breaker in [breaker for breaker in known.values() if breaker.has_unwritten_updates]:
+        for breaker in [breaker for breaker in shared.values() if breaker.has_unwritten_updates]:
             await breaker.write_updates()
-        before = {name: breaker.change_count for name, breaker in known.items() if not breaker.has_unwritten_updates}
-        found = await self._store.breakers.all()
-        for name, changes in before.items():
-            if known[name].change_count == changes and not known[name].is_probing:
-                known[name].load_health(found.get(name, BreakerRow()))
+        counts = {name: breaker.change_count for name, breaker in shared.items() if not breaker.has_unwritten_updates}
+        rows = await self._store.breakers.all()
+        for name, count in counts.items():
+            # A breaker that changed during the read knows more than the row.
+            if shared[name].change_count == count and not shared[name].is_probing:
+                shared[name].load_health(rows.get(name, BreakerRow()))
 
     async def prune(self) -> None:
-        """Make room."""
+        """Delete abandoned slots and old breaker rows."""
         if self._services.queues.shared_queues:
             await self._store.slots.delete_abandoned()
         if self._services.shared_breakers:

@@ -1,7 +1,7 @@
-"""Shared line: a queue whose slots are rows in the store, so that its limit holds over all processes there.
+"""Shared queue: a queue whose slots are rows in the store, so that its limit holds over all processes on the store.
 
-Those who wait in this process stand in one line, first come, first served. One task takes slots for whoever is first,
-for as long as somebody waits, and gives back what nobody here needs.
+Within a process, waiting calls are served in the order of arrival. While calls wait, one background task takes slots
+from the store for them, and returns the slots that this process no longer needs.
 """
 
 from __future__ import annotations
@@ -26,41 +26,42 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 POLL_INTERVAL_SECONDS = 0.05
-"""Seconds between two looks whether another process gave a slot back."""
+"""Seconds between two checks whether another process returned a slot."""
 MAX_HANDOVER_SECONDS = 0.25
-"""Seconds for which a slot goes from one call to the next in this process; then others get their chance."""
+"""Seconds for which a slot is handed from call to call in this process; then other processes get it."""
 MAX_SLOTS_PER_WRITE = 8
-"""Slots that are asked for in one write."""
+"""Slots that are requested in one write."""
 MAX_PAUSE_SECONDS = 1.0
-"""Seconds between two tries to reach a store that is away, and between two looks at a rate that lets nobody start."""
+"""Longest pause between two attempts to reach an unavailable store, and between two checks of the rate."""
 
 
 class HeldSlot(NamedTuple):
-    """A slot of this process, and since when."""
+    """A slot of this process, and when it was taken."""
 
     slot_id: str
     since: float
 
 
 class SharedQueue:
-    """One shared queue, as this process sees it; which of its slots is which call's, nobody needs to know."""
+    """One shared queue in this process. Slots are interchangeable: none belongs to a particular call."""
 
     def __init__(self, name: str, queue: Queue, services: RuntimeServices) -> None:
-        self.name, self.capacity, self._services = name, queue.concurrent, services
-        self._slot_limit = SharedQueueLimit(
-            name, queue.concurrent, *(parse_rate(queue.rate) if queue.rate else (0, 0.0))
-        )
+        self.name = name
+        self.capacity = queue.concurrent
+        self._services = services
+        max_starts, period_seconds = parse_rate(queue.rate) if queue.rate else (0, 0.0)
+        self._slot_limit = SharedQueueLimit(name, queue.concurrent, max_starts, period_seconds)
         self._waiters: Waiters = OrderedDict()
         self._nested_waiters: Waiters = OrderedDict()
-        """Those who only wait for the rate: they have their ancestor's slot, and others wait for that."""
+        """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._held_slots: deque[HeldSlot] = deque()
         self._slots_to_return: deque[HeldSlot] = deque()
-        """Slots that are not needed here any more, and are still ours in the store."""
+        """Slots that this process no longer needs, but still owns in the store."""
         self._in_use_elsewhere = 0
         self._is_full = False
-        """Whether the last turn was in vain: then a look comes before the next."""
+        """Whether the last write got fewer slots than it requested: then the next one is preceded by a cheap check."""
         self._must_announce_demand = False
-        """Whether the next turn is also to say that somebody waits here."""
+        """Whether the next write also reserves the next free slot for this process."""
         self._failure_count = 0
         self._wake_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -68,12 +69,13 @@ class SharedQueue:
         self._stop_announcements: Callable[[], None] = lambda: None
 
     def open(self, store: Store) -> None:
-        """The store is there, and says when another process gave a slot back, if it can."""
-        self._wake_event = asyncio.Event()  # of the loop that the runtime lives on now
-        self._is_closed, self._stop_announcements = False, store.database.on_announce(self._wake_event.set)
+        """Connect to the store, which wakes the task when another process returns a slot, if it can."""
+        self._wake_event = asyncio.Event()  # belongs to the event loop that the runtime is opened on now
+        self._is_closed = False
+        self._stop_announcements = store.database.on_announce(self._wake_event.set)
 
     def close(self) -> None:
-        """Nobody is let in any more. What is held is given back when the runtime leaves its store."""
+        """Stop granting slots. The runtime returns the held ones when it leaves the store."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -83,75 +85,79 @@ class SharedQueue:
 
     @property
     def status(self) -> QueueStatus:
-        """How full it is: here as it is now, and elsewhere as it was seen last."""
+        """Capacity, slots in use and waiting calls; the use by other processes as of the last check."""
         return QueueStatus(self.capacity, self._in_use_elsewhere + len(self._held_slots), self.waiting_count)
 
     @property
     def waiting_count(self) -> int:
-        """How many wait here."""
+        """Number of calls that wait in this process."""
         return len(self._waiters) + len(self._nested_waiters)
 
     @property
     def has_rate(self) -> bool:
-        """Whether starts are limited too."""
+        """Whether the queue limits how often calls start."""
         return self._slot_limit.max_starts > 0
 
     def update_total_in_use(self, in_use: int) -> None:
-        """How many slots are held in all processes together."""
+        """Note how many slots all processes together hold."""
         self._in_use_elsewhere = max(in_use - len(self._held_slots) - len(self._slots_to_return), 0)
 
     def try_acquire(self) -> bool:
-        """Take a slot without waiting, if one is still here that nobody else waits for."""
+        """Take a slot that this process still owns, if no other call waits for it."""
         if self.waiting_count or not self._slots_to_return or not self._can_hand_over(self._slots_to_return[-1]):
             return False
         self._held_slots.append(self._slots_to_return.pop())
         return True
 
     def enqueue(self, on_position: PositionCallback | None = None, *, needs_slot: bool = True) -> SlotFuture:
-        """Stand in line, behind all who came earlier; the future is done when it is one's turn."""
-        granted: SlotFuture = asyncio.get_running_loop().create_future()
+        """Join the end of the queue; the future is done when the call may start."""
+        slot_future: SlotFuture = asyncio.get_running_loop().create_future()
         if on_position is not None and (self.waiting_count or self._is_full):
             on_position(self.waiting_count + 1)
             on_position = None
-        (self._waiters if needs_slot else self._nested_waiters)[granted] = on_position
+        waiters = self._waiters if needs_slot else self._nested_waiters
+        waiters[slot_future] = on_position
         if not self._is_full or not needs_slot or self._task is None:
             self._wake_task()
-        return granted
+        return slot_future
 
     def abandon(self, slot_future: SlotFuture) -> None:
-        """Whoever stood in line for a slot was cancelled."""
+        """Leave the queue after a cancellation; returns a slot that was granted at the same moment."""
         if slot_future in self._waiters:
             del self._waiters[slot_future]
         elif not slot_future.cancelled() and slot_future.result() is None:
-            self.release()  # granted in the very moment of the cancellation
+            self.release()  # the slot was granted at the moment of the cancellation
 
     async def wait_for_rate(self) -> StoreError | None:
-        """Wait for the rate alone, with an ancestor's slot."""
-        granted = self.enqueue(needs_slot=False)
+        """Wait only until the rate allows a start; the caller already has an outer call's slot."""
+        slot_future = self.enqueue(needs_slot=False)
         try:
-            return await granted
+            return await slot_future
         finally:
-            self._nested_waiters.pop(granted, None)
+            self._nested_waiters.pop(slot_future, None)
 
     def release(self) -> None:
-        """Give the slot back: to the next in line here, unless it was here for long enough."""
+        """Return a slot: to the next call in this process, unless the process has had it for long enough."""
         if not self._held_slots:
-            return  # the runtime has been closed meanwhile, and has left its store
+            return  # the runtime was closed meanwhile, and has returned its slots
         slot = self._held_slots.popleft()
         if not self._can_hand_over(slot) or not self._grant_to_next(slot):
             self._slots_to_return.append(slot)
             self._wake_task()
 
     def _can_hand_over(self, slot: HeldSlot) -> bool:
-        """Not where each start is counted. A slot so young is still ours, even if the process was paused."""
+        """Whether a slot may go to the next call without a write: never if each start counts against a rate.
+
+        A slot this young is still owned by this process, even if the process was paused meanwhile.
+        """
         return not self.has_rate and monotonic() - slot.since < MAX_HANDOVER_SECONDS
 
     def _grant_to_next(self, slot: HeldSlot) -> bool:
-        granted = _pop_waiter(self._waiters)
-        if granted is None:
+        slot_future = _pop_waiter(self._waiters)
+        if slot_future is None:
             return False
         self._held_slots.append(slot)
-        granted.set_result(None)
+        slot_future.set_result(None)
         return True
 
     def _wake_task(self) -> None:
@@ -165,10 +171,11 @@ class SharedQueue:
                 self._wake_event.clear()
                 await self._sleep(await self._poll_store())
         finally:
-            self._task, self._is_full = None, False
+            self._task = None
+            self._is_full = False
 
     async def _sleep(self, seconds: float) -> None:
-        """Until somebody here comes or goes, another process announces something, or the time is up."""
+        """Sleep until a call arrives or ends here, another process announces a change, or the time is up."""
         if seconds <= 0:
             return
         with suppress(TimeoutError):
@@ -176,107 +183,111 @@ class SharedQueue:
                 await self._wake_event.wait()
 
     async def _poll_store(self) -> float:
-        """One look or turn at the store; gives the seconds to rest before the next."""
-        looks = self._is_full and not self._slots_to_return
+        """Check the queue or exchange slots with the store; returns the seconds until the next attempt."""
+        checks_first = self._is_full and not self._slots_to_return
         try:
-            pause = await self._check_availability() if looks else 0.0
-            return pause or await self._exchange_slots(has_checked=looks)
+            pause = await self._check_availability() if checks_first else 0.0
+            return pause or await self._exchange_slots(has_checked=checks_first)
         except StoreError as error:
             return self._fail_waiters(error)
-        except Exception as error:  # a line that nobody serves any more would keep its callers waiting
-            log.exception("The shared queue %r could not be served", self.name)
+        except Exception as error:  # without an answer, the waiting calls would wait forever
+            log.exception("The shared queue %r failed", self.name)
             return self._fail_waiters(StoreUnavailable(f"{type(error).__name__}: {error}"))
 
     def _slots_needed(self) -> int:
-        """How many slots could be of use here."""
+        """Number of slots that waiting calls of this process could use."""
         room = MAX_SLOTS_PER_WRITE if self.capacity is None else self.capacity - len(self._held_slots)
         return max(min(len(self._waiters), room, MAX_SLOTS_PER_WRITE), 0)
 
     async def _check_availability(self) -> float:
-        """Seconds to rest where a turn would be in vain. Whoever is first to come in vain is the next to get a slot."""
+        """Seconds to wait if a write would get nothing; 0 if it may, or if it should reserve the next free slot."""
         if not self._slots_needed() and not self._nested_waiters:
             return inf
         store = await self._services.open_store()
-        view = await store.slots.snapshot(self._slot_limit, self._services.owner_id)
-        self.update_total_in_use(view.in_use)
-        if view.next_start_seconds > 0:
-            return min(view.next_start_seconds, MAX_PAUSE_SECONDS)
-        self._must_announce_demand = (
-            not view.has_room and not view.has_other_waiter and view.reserved_seconds < RESERVATION_SECONDS / 2
-        )
-        return 0.0 if view.has_room or self._must_announce_demand or self._nested_waiters else POLL_INTERVAL_SECONDS
+        snapshot = await store.slots.snapshot(self._slot_limit, self._services.owner_id)
+        self.update_total_in_use(snapshot.in_use)
+        if snapshot.next_start_seconds > 0:
+            return min(snapshot.next_start_seconds, MAX_PAUSE_SECONDS)
+        can_reserve = not snapshot.has_room and not snapshot.has_other_waiter
+        self._must_announce_demand = can_reserve and snapshot.reserved_seconds < RESERVATION_SECONDS / 2
+        if snapshot.has_room or self._must_announce_demand or self._nested_waiters:
+            return 0.0
+        return POLL_INTERVAL_SECONDS
 
     async def _exchange_slots(self, *, has_checked: bool) -> float:
-        store, asked, inside = (
-            await self._services.open_store(),
-            self._slots_needed(),
-            min(len(self._nested_waiters), MAX_SLOTS_PER_WRITE),
-        )
-        if not (asked or inside or self._slots_to_return):
+        """Return slots and take new ones in one write; returns the seconds until the next attempt."""
+        store = await self._services.open_store()
+        slot_count = self._slots_needed()
+        start_count = min(len(self._nested_waiters), MAX_SLOTS_PER_WRITE)
+        if not (slot_count or start_count or self._slots_to_return):
             self._is_full = True
             return inf if self._waiters else 0.0
-        given = await self._write_slots(store, generate_slot_ids(asked), inside)
-        self._failure_count, self._is_full = 0, len(given.slot_ids) < asked or given.start_count < inside
+        allocation = await self._write_slots(store, generate_slot_ids(slot_count), start_count)
+        self._failure_count = 0
+        self._is_full = len(allocation.slot_ids) < slot_count or allocation.start_count < start_count
         if not self._is_full:
             return 0.0
         self._notify_first_waiter()
-        return (
-            POLL_INTERVAL_SECONDS if has_checked and not given.slot_ids else 0.0
-        )  # whoever got one looks at once: it is to ask for more
+        # After getting some slots, check at once whether there are more.
+        return POLL_INTERVAL_SECONDS if has_checked and not allocation.slot_ids else 0.0
 
     async def _write_slots(self, store: Store, slot_ids: list[str], starts: int) -> SlotAllocation:
-        since, back = monotonic(), [slot.slot_id for slot in self._slots_to_return]
-        wants, self._must_announce_demand = self._must_announce_demand, False
-        self._slots_to_return.clear()  # from here on nobody is handed one of these
+        """Return and take slots in one write, and hand the new ones to waiting calls."""
+        since = monotonic()
+        returned = [slot.slot_id for slot in self._slots_to_return]
+        wants_reservation, self._must_announce_demand = self._must_announce_demand, False
+        self._slots_to_return.clear()  # from here on, `try_acquire` must not hand them out
         try:
-            given = await store.slots.allocate(
+            allocation = await store.slots.allocate(
                 self._slot_limit,
                 self._services.owner_id,
-                returned_slot_ids=back,
+                returned_slot_ids=returned,
                 new_slot_ids=slot_ids,
                 start_count=starts,
-                wants_reservation=wants,
+                wants_reservation=wants_reservation,
             )
         except StoreUnavailable:
-            self._slots_to_return.extend(
-                HeldSlot(slot_id, -inf) for slot_id in (*back, *slot_ids)
-            )  # in doubt, all of them are ours
+            # The write may have been committed or not: return all of these slots later.
+            self._slots_to_return.extend(HeldSlot(slot_id, -inf) for slot_id in (*returned, *slot_ids))
             raise
-        self._distribute_slots(given, since)
-        if back and given.has_other_waiter:
-            with suppress(StoreError):  # then they find out when they next look
+        self._distribute_slots(allocation, since)
+        if returned and allocation.has_other_waiter:
+            with suppress(StoreError):  # the other process polls anyway
                 await store.slots.announce()
-        return given
+        return allocation
 
     def _distribute_slots(self, slot_grant: SlotAllocation, since: float) -> None:
         for slot_id in slot_grant.slot_ids:
-            if not self._grant_to_next(slot := HeldSlot(slot_id, since)):
-                self._slots_to_return.append(slot)  # whoever it was for is gone
+            slot = HeldSlot(slot_id, since)
+            if not self._grant_to_next(slot):
+                self._slots_to_return.append(slot)  # the call that it was for was cancelled
         for _ in range(slot_grant.start_count):
-            if (granted := _pop_waiter(self._nested_waiters)) is not None:
-                granted.set_result(None)
+            slot_future = _pop_waiter(self._nested_waiters)
+            if slot_future is not None:
+                slot_future.set_result(None)
 
     def _notify_first_waiter(self) -> None:
-        """All others knew when they came that they would wait."""
-        for granted, tell in self._waiters.items():
-            self._waiters[granted] = None
-            if tell is not None:
-                tell(1)
+        """Report its position to the first waiting call; all others got theirs when they arrived."""
+        for slot_future, on_position in self._waiters.items():
+            self._waiters[slot_future] = None
+            if on_position is not None:
+                on_position(1)
             return
 
     def _fail_waiters(self, error: StoreError) -> float:
-        """Nobody waits for a store that is away; what is to be given back stays until it is written."""
-        for standing in (self._nested_waiters, self._waiters):
-            while (granted := _pop_waiter(standing)) is not None:
-                granted.set_result(error)
-        self._is_full, self._failure_count = False, self._failure_count + 1
+        """Fail all waiting calls: none waits for an unavailable store. Slots to return are kept for later."""
+        for waiters in (self._nested_waiters, self._waiters):
+            while (slot_future := _pop_waiter(waiters)) is not None:
+                slot_future.set_result(error)
+        self._is_full = False
+        self._failure_count += 1
         return min(POLL_INTERVAL_SECONDS * 2.0 ** min(self._failure_count, 10), MAX_PAUSE_SECONDS)
 
 
 def _pop_waiter(waiters: Waiters) -> SlotFuture | None:
-    """The first who has not been cancelled."""
+    """Remove and return the first waiting call that has not been cancelled."""
     while waiters:
-        granted, _ = waiters.popitem(last=False)
-        if not granted.done():
-            return granted
+        slot_future, _ = waiters.popitem(last=False)
+        if not slot_future.done():
+            return slot_future
     return None

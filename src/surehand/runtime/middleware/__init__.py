@@ -1,4 +1,4 @@
-"""Middleware that is ready to use: `Runtime(..., middleware=[logging(), redaction(secrets)])`."""
+"""Ready-made middleware, as in `Runtime(..., middleware=[logging(), redaction(secrets)])`."""
 
 from surehand.runtime.middleware.caching import caching
 from surehand.runtime.middleware.dry_run import dry_run

@@ -1,4 +1,4 @@
-"""Caching: keep the results of chosen tools, whatever they say of themselves."""
+"""Caching: caches the results of selected tools, whatever their own cache settings are."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ MAX_CACHED_OUTCOMES = 10_000
 
 
 def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
-    """Results of tools whose name matches the glob are given again for `ttl`; never of tools that do more than read.
+    """Cache the results of tools whose name matches the glob for `ttl`; never of tools that do more than read.
 
     A tool that declares no effects must be named: caching a `send_email` would lose the second mail.
     """
-    lasts = parse_duration(ttl) or 0.0
-    kept: dict[str, tuple[float, Done]] = {}
+    ttl_seconds = parse_duration(ttl) or 0.0
+    cached_outcomes: dict[str, tuple[float, Done]] = {}
 
     async def caching(invocation: Invocation, proceed: Proceed) -> Outcome:
         tool = invocation.listing.tool
-        chosen = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
-        if tool.effects - {"read"} or not chosen:
+        is_selected = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
+        if tool.effects - {"read"} or not is_selected:
             return await proceed(invocation)
         key = json_digest(
             invocation.listing.name, tool.definition_digest, invocation.arguments, invocation.principal.user
         )
-        until, found = kept.get(key, (0.0, None))
-        if found is not None and until > monotonic():
+        expires_at, cached = cached_outcomes.get(key, (0.0, None))
+        if cached is not None and expires_at > monotonic():
             invocation.is_cached = True
-            return found.with_copied_data()
+            return cached.with_copied_data()
         outcome = await proceed(invocation)
         if isinstance(outcome, Done):
-            kept.pop(key, None)
-            kept[key] = (monotonic() + lasts, outcome.with_copied_data())
-            while len(kept) > MAX_CACHED_OUTCOMES:
-                del kept[next(iter(kept))]
+            cached_outcomes.pop(key, None)
+            cached_outcomes[key] = (monotonic() + ttl_seconds, outcome.with_copied_data())
+            while len(cached_outcomes) > MAX_CACHED_OUTCOMES:
+                del cached_outcomes[next(iter(cached_outcomes))]
         return outcome
 
     return caching

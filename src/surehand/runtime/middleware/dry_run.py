@@ -1,4 +1,4 @@
-"""Dry run: say what a call would do, and do nothing."""
+"""Dry run: reports what a call would do, without running it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def dry_run(effects: Iterable[str] = ("write", "execute", "network")) -> Middleware:
-    """Tools with any of these effects, and tools that declare none at all, are not run."""
-    held = frozenset(effects)
+    """Do not run tools with any of these effects, nor tools that declare no effects."""
+    blocked = frozenset(effects)
 
     async def dry_run(invocation: Invocation, proceed: Proceed) -> Outcome:
         declared = invocation.listing.tool.effects
-        if declared and not declared & held:
+        if declared and not declared & blocked:
             return await proceed(invocation)
-        told = ", ".join(f"{name}={short_repr(value)}" for name, value in invocation.arguments.items())
-        return Done(f"Dry run: {invocation.listing.name}({told}) was not executed.", metadata={"dry_run": True})
+        arguments = ", ".join(f"{name}={short_repr(value)}" for name, value in invocation.arguments.items())
+        return Done(f"Dry run: {invocation.listing.name}({arguments}) was not executed.", metadata={"dry_run": True})
 
     return dry_run

@@ -1,4 +1,4 @@
-"""Input repair: your own corrections of what models get wrong, before the handler sees it."""
+"""Input repair: your own function that corrects arguments before the handler gets them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def input_repair(repair: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:
-    """`mend(tool, arguments)` gives the arguments to run with; they are checked again."""
+    """Replace the arguments of matching tools by `repair(tool, arguments)`, and validate them again."""
 
     async def input_repair(invocation: Invocation, proceed: Proceed) -> Outcome:
         if fnmatchcase(invocation.listing.name, tools):
-            mended = repair(invocation.listing.name, dict(invocation.arguments))
+            repaired = repair(invocation.listing.name, dict(invocation.arguments))
             try:
-                invocation.arguments = invocation.listing.tool.validate_arguments(mended)
+                invocation.arguments = invocation.listing.tool.validate_arguments(repaired)
             except InvalidArguments as error:
                 return failed_from_error(error).evolve(executed=False)
         return await proceed(invocation)

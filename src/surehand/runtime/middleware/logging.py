@@ -1,4 +1,4 @@
-"""Logging: one line when a call is asked for, one when it is answered."""
+"""Logging: logs one line for each request and one for its response."""
 
 from __future__ import annotations
 
@@ -13,25 +13,46 @@ from surehand.runtime.pipeline.pipeline import Proceed
 from surehand.runtime.pipeline.stages.middleware import Middleware
 
 MAX_ARGUMENT_CHARACTERS = 160
-"""Characters shown of one argument."""
+"""Longer arguments are cut in the log."""
 
 
 def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Middleware:
-    """Requests and answers at `level`, failures as warnings."""
-    out = logger or log.getLogger("surehand.calls")
+    """Log requests and responses at `level`, failures as warnings."""
+    target = logger or log.getLogger("surehand.calls")
 
     async def logging(invocation: Invocation, proceed: Proceed) -> Outcome:
-        listing, began = invocation.listing, perf_counter()
-        about = {"turn": invocation.principal.turn, "remote": f"{listing.kind}:{listing.namespace}:{listing.tool.name}"}
-        out.log(level, "tool request -> %s %s", listing.name, _render_arguments(invocation.arguments), extra=about)
+        listing = invocation.listing
+        started_at = perf_counter()
+        extra_fields = {
+            "turn": invocation.principal.turn,
+            "remote": f"{listing.kind}:{listing.namespace}:{listing.tool.name}",
+        }
+        target.log(
+            level, "tool request -> %s %s", listing.name, _render_arguments(invocation.arguments), extra=extra_fields
+        )
         outcome = await proceed(invocation)
-        took = (perf_counter() - began) * 1000
+        latency_ms = (perf_counter() - started_at) * 1000
         if isinstance(outcome, Failed):
-            told = short_repr(outcome.message)
-            out.warning("tool response <- %s %.0fms failed: %s %s", listing.name, took, outcome.code, told, extra=about)
+            message = short_repr(outcome.message)
+            target.warning(
+                "tool response <- %s %.0fms failed: %s %s",
+                listing.name,
+                latency_ms,
+                outcome.code,
+                message,
+                extra=extra_fields,
+            )
         else:
             status, size = "ok" if outcome.ok else "pending", len(outcome.text)
-            out.log(level, "tool response <- %s %.0fms %d chars %s", listing.name, took, size, status, extra=about)
+            target.log(
+                level,
+                "tool response <- %s %.0fms %d chars %s",
+                listing.name,
+                latency_ms,
+                size,
+                status,
+                extra=extra_fields,
+            )
         return outcome
 
     return logging

@@ -1,4 +1,4 @@
-"""Redaction: known secrets never leave in an outcome."""
+"""Redaction: masks known secrets in outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surehand.runtime.redaction import build_redactor
 
 
 def redaction(secrets: Iterable[str]) -> Middleware:
-    """Masks the secrets in data, text, titles, metadata and error messages, in all their usual spellings."""
+    """Mask the secrets in data, text, titles, metadata and error messages, in all usual encodings."""
     redact = build_redactor(secrets)
 
     async def redaction(invocation: Invocation, proceed: Proceed) -> Outcome:
@@ -42,6 +42,7 @@ def _redact_done(outcome: Done, redact: Callable[[str], str]) -> Done:
 
 
 def _redact_value(value: Any, redact: Callable[[str], str]) -> Any:
+    """Mask the secrets in a value of any type, at any depth."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -54,7 +55,7 @@ def _redact_value(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def _redact_object(value: Any, redact: Callable[[str], str]) -> Any:
-    """A model or another object that holds a secret becomes plain values: its text must not leak."""
+    """Convert an object that contains a secret to plain values; any other object stays as it is."""
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(value, bytes_mode="base64")

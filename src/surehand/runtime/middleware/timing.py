@@ -1,4 +1,4 @@
-"""Timing: how long each call took, told to a function."""
+"""Timing: reports the duration of each call to a function."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from surehand.runtime.pipeline.stages.middleware import Middleware
 
 
 def timing(report: Callable[[str, float], object]) -> Middleware:
-    """Calls `report(tool, seconds)` after every call, whatever became of it."""
+    """Call `report(tool, seconds)` after every call, whatever its outcome."""
 
     async def timing(invocation: Invocation, proceed: Proceed) -> Outcome:
-        began = perf_counter()
+        started_at = perf_counter()
         try:
             return await proceed(invocation)
         finally:
-            report(invocation.listing.name, perf_counter() - began)
+            report(invocation.listing.name, perf_counter() - started_at)
 
     return timing

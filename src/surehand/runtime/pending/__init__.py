@@ -1,1 +1,1 @@
-"""TODO."""
+"""Pending calls: how they are stored, answered and resumed."""

@@ -1,4 +1,4 @@
-"""Verdict: an answer to a wait."""
+"""Answer: a decision or value given to a pending call, and the answers that this process is applying now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnswerKind: TypeAlias = Literal["approve", "reject", "settle", "cancel", "expire
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was said, by whom, and what the call goes on or ends with."""
+    """An answer to a pending call: its kind, who gave it, and the value or approval to continue or end with."""
 
     kind: AnswerKind
     value: Done | Failed | None = None
@@ -29,21 +29,21 @@ class Answer:
     code: FailureCode = "rejected"
     reason: str = ""
     round: int | None = None
-    """To which question of the call; None for the one that is open."""
+    """The number of the question it answers; None for the open one."""
     outer_rounds: int = 0
-    """Questions of the calls that wait for it: whoever answers has counted them, too."""
+    """Questions of outer calls that follow this one; the person who answers has counted them too."""
 
     @classmethod
     def from_round(cls, pending_round: PendingRound) -> Answer:
-        """The answer that lets a call go on, as it was written down."""
+        """Restore the stored answer that lets a call continue."""
         if pending_round.answer == "approve":
-            told = json.loads(pending_round.answer_value or "{}")
-            by = told.get("by")
-            return cls("approve", approval=Approval(True, told.get("always", False), by=by), by=by)
+            stored = json.loads(pending_round.answer_value or "{}")
+            by = stored.get("by")
+            return cls("approve", approval=Approval(True, stored.get("always", False), by=by), by=by)
         return cls("settle", value=deserialize_outcome(pending_round.answer_value or '{"done": null}'))
 
     def answer_digest(self) -> str:
-        """What makes it the same answer when it is given again."""
+        """Digest of the content: two answers with the same kind and digest are the same answer."""
         if self.kind == "approve":
             return json_digest(self.approval.arguments if self.approval else None)
         match self.value:
@@ -54,36 +54,44 @@ class Answer:
         return json_digest(None)
 
     def validate(self) -> None:
-        """Raises for what cannot be written down or told from another answer."""
+        """Raise if the answer cannot be stored or compared."""
         self.answer_digest()
         self._serialize()
 
     def is_same_as(self, kind: str | None, answer_digest: str | None) -> bool:
-        """Whether giving it again changes nothing."""
+        """Whether this repeats an answer that was given before."""
         return self.kind == kind and self.answer_digest() == answer_digest
 
     def is_for_round(self, round: int) -> bool:
-        """Whether it may be the answer to that question."""
+        """Whether it may answer the question with this number."""
         return self.round in (None, round)
 
     def for_inner_call(self, pending_round: PendingRound) -> Answer:
-        """The same for a call that another one waits for: its questions count on from the one's that waits."""
+        """The same answer for the inner call, whose questions are numbered after those of the outer call."""
         if self.round is None:
             return self
-        over = pending_round.round - 1
-        return replace(self, round=self.round - over, outer_rounds=self.outer_rounds + over)
+        offset = pending_round.round - 1
+        return replace(self, round=self.round - offset, outer_rounds=self.outer_rounds + offset)
 
     def to_round_answer(self, row: PendingRow, pending_round: PendingRound, viewer: Principal) -> RoundAnswer:
-        """The answer as it is written down, about the call with the arguments that it goes on with."""
-        who, bound, kept = (viewer.user, viewer.session), pending_round.binding, self._serialize()
+        """The answer as it is stored, bound to the call with the arguments that it continues with."""
+        binding = pending_round.binding
         if self.approval is not None and self.approval.arguments is not None:
-            bound = compute_binding(row.call)
+            binding = compute_binding(row.call)
         return RoundAnswer(
-            row.call.call_id, pending_round.round, self.kind, self.answer_digest(), kept, self.by, *who, bound
+            row.call.call_id,
+            pending_round.round,
+            self.kind,
+            self.answer_digest(),
+            self._serialize(),
+            self.by,
+            viewer.user,
+            viewer.session,
+            binding,
         )
 
     def apply_edited_arguments(self, row: PendingRow) -> PendingRow:
-        """The call with the arguments that it was approved with."""
+        """The row with the arguments that a person edited, if any."""
         if self.approval is None or self.approval.arguments is None:
             return row
         return row._replace(call=row.call._replace(arguments=serialize_arguments(self.approval.arguments)))
@@ -92,20 +100,20 @@ class Answer:
     def refusal(
         cls, pending_round: PendingRound, kind: AnswerKind, code: FailureCode, message: str, by: str | None = None
     ) -> Answer:
-        """It does not go on, and this is why."""
+        """An answer that ends the call with a failure, whatever the question was."""
         if pending_round.waiting_for == "approval":
             return cls(kind, approval=Approval(False, reason=message, code=code), by=by)
         return cls(kind, value=Failed(code, message), by=by)
 
     def for_round(self, pending_round: PendingRound) -> Answer:
-        """The same end for another wait."""
+        """The same refusal for another question."""
         if self.value is not None and isinstance(self.value, Failed):
             return self.refusal(pending_round, self.kind, self.value.code, self.value.message, self.by)
         assert self.approval is not None
         return self.refusal(pending_round, self.kind, self.approval.code, self.approval.reason, self.by)
 
     def _serialize(self) -> str | None:
-        """What whoever goes on with the call needs; edited arguments are in the ledger."""
+        """The JSON that the runtime which resumes the call needs; edited arguments are in the ledger."""
         if self.approval is not None:
             return json.dumps({"always": self.approval.always, "by": self.by})
         return serialize_outcome(self.value) if self.value is not None else None
@@ -113,7 +121,7 @@ class Answer:
 
 @dataclass(slots=True)
 class AnswerInProgress:
-    """An answer that is being acted on here."""
+    """An answer that this process is applying now."""
 
     kind: str
     answer_digest: str

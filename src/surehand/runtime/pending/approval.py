@@ -1,4 +1,4 @@
-"""Approval: a person's yes or no to one call, and the standing yes that may come with it."""
+"""Approval: a person's decision on one call, optionally with edited arguments or a standing approval."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Approval:
 
     allow: bool = True
     always: bool = False
-    """Also for later calls of the same tool by the same user."""
+    """Whether to grant later calls of the same tool by the same user, too."""
     arguments: Mapping[str, Any] | None = None
-    """Edited arguments, to run with in place of the given ones."""
+    """Edited arguments that replace the given ones."""
     reason: str = ""
     by: str | None = None
     code: FailureCode = "rejected"
-    """How a call that may not run ends."""
+    """The failure code of a call that was not allowed."""
 
     def __bool__(self) -> bool:
         return self.allow
 
     @classmethod
     def from_decision(cls, decision: Any) -> Approval | None:
-        """What an approver may answer: yes, no, an Approval, or None for "not now"."""
+        """Convert an approver's answer: a bool, a policy decision, an Approval, or None for "not now"."""
         match decision:
             case Approval() | None:
                 return decision
@@ -38,4 +38,4 @@ class Approval:
                 return cls(decision in ("allow", "approve"))
             case "ask":
                 return None
-        raise TypeError(f"An approver answers True, False, an Approval or None, not {decision!r}.")
+        raise TypeError(f"An approver must return True, False, an Approval or None, got {decision!r}.")

@@ -1,4 +1,7 @@
-"""Question: what a person is asked before a call runs, and what an approver at hand answers."""
+"""Confirmation: whether a tool wants its call approved, the question to ask, and the runtime's own approver.
+
+Used by the stage `approve`.
+"""
 
 from __future__ import annotations
 
@@ -17,51 +20,62 @@ log = logging.getLogger("surehand")
 
 
 async def wants_confirmation(invocation: Invocation) -> bool | Literal["each time"]:
-    """Whether the tool itself asks. A confirmation that fails has not said that nobody need be asked."""
+    """Whether the tool itself asks for approval; a confirmation that raises counts as yes."""
     try:
         wanted = await _evaluate(invocation.listing.tool.safety.confirm, invocation)
     except Exception:
-        log.exception("The confirmation of %s failed; a person is asked", invocation.listing.name)
+        log.exception("The confirm function of %s raised; the call needs an approval", invocation.listing.name)
         return True
     return "each time" if wanted == "each time" else bool(wanted)
 
 
 async def build_question(invocation: Invocation) -> Pending:
-    """The message, the form and the preview."""
-    tool, name = invocation.listing.tool, invocation.listing.name
+    """Build the question for an approval: message, schema of the arguments and preview."""
+    tool = invocation.listing.tool
+    name = invocation.listing.name
     message = await _evaluate_or_none(tool.safety.confirm_message, invocation)
     request = {"schema": tool.schema, "preview": await _evaluate_or_none(tool.safety.preview, invocation)}
     return Pending("approval", message=str(message or f"Allow {name} to execute?"), request=request)
 
 
 async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | None:
-    """What somebody at hand decides; None where nobody is, or not now."""
-    parts, who, name = invocation.scope.services, invocation.principal, invocation.listing.name
-    if parts.approver is None:
+    """Ask the runtime's approver; None if there is none, or it does not decide now."""
+    services = invocation.scope.services
+    principal = invocation.principal
+    name = invocation.listing.name
+    if services.approver is None:
         return None
-    shown = PendingCall(
-        invocation.id, name, json_arguments(invocation), "approval", pending.message, pending.request,
-        None, parts.clock.time(), who.user, who.session,
-    )  # fmt: skip
+    pending_call = PendingCall(
+        call_id=invocation.id,
+        tool=name,
+        arguments=json_arguments(invocation),
+        waiting_for="approval",
+        message=pending.message,
+        request=pending.request,
+        expires_at=None,
+        created_at=services.clock.time(),
+        user=principal.user,
+        session=principal.session,
+    )
     try:
-        return Approval.from_decision(await parts.approver(shown))
+        return Approval.from_decision(await services.approver(pending_call))
     except Exception:
-        log.exception("The approver failed on %s; the call waits for somebody else", name)
+        log.exception("The approver raised on a call of %s; the call stays pending", name)
         return None
 
 
 async def _evaluate(value_or_function: Any, invocation: Invocation) -> Any:
-    """A value as it is, or what a sync or async function of arguments and context says."""
+    """The value, or the result of the sync or async function of arguments and context."""
     if not callable(value_or_function):
         return value_or_function
-    made = value_or_function(invocation.effective_arguments(), Context(invocation))
-    return await made if inspect.isawaitable(made) else made
+    result = value_or_function(invocation.effective_arguments(), Context(invocation))
+    return await result if inspect.isawaitable(result) else result
 
 
 async def _evaluate_or_none(value_or_function: Any, invocation: Invocation) -> Any:
-    """The same, but a failure here never blocks the question itself."""
+    """Like `_evaluate`, but None if the function raises: that must not prevent the question."""
     try:
         return await _evaluate(value_or_function, invocation)
     except Exception:
-        log.exception("The confirmation message or preview of %s failed", invocation.listing.name)
+        log.exception("The confirm_message or preview of %s raised", invocation.listing.name)
         return None

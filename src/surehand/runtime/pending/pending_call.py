@@ -1,4 +1,4 @@
-"""Waiting call: an open wait, as a person is shown it."""
+"""Pending call: what a person or program that answers calls is shown of one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from surehand.core.outcome import Pending, WaitingFor
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """An open wait, as a person is shown it."""
+    """A pending call with its open question."""
 
     call_id: str
     tool: str

@@ -1,4 +1,7 @@
-"""Waits: calls that wait for a person, a browser or a webhook, and what became of them."""
+"""Pending calls: stores calls that wait for a person, a browser or a webhook, and looks them up.
+
+The stage `park` stores them; `Scope.pending`, the decisions and the store maintenance read them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from surehand.runtime.pending.pending_call import PendingCall as PendingCall
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import dump_json
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.ledger import LedgerRow
 from surehand.store.tables.pending import UNCLAIMED_GRACE_SECONDS, PendingRound, PendingRow, open_round_statement
 
@@ -29,117 +32,131 @@ if TYPE_CHECKING:
 
 
 class TooManyPendingCalls(Exception):
-    """A user has as many calls that wait as it may have."""
+    """The user has reached the quota of pending calls."""
 
 
 class PendingCalls:
-    """The waits of a runtime. The store keeps them; here is only what lives as long as the process."""
+    """The pending calls of a runtime. The store holds them; this object holds what exists only in this process."""
 
     def __init__(self, services: RuntimeServices) -> None:
         self._services = services
         self.invocations: dict[str, Invocation] = {}
-        """Calls that wait and were made here, by id: their scope may offer what no store can keep."""
+        """Pending calls that this process made, by id: their scopes hold values that cannot be stored."""
         self.waiting_callers: dict[str, asyncio.Future[bool | None]] = {}
-        """Callers who wait for the answer themselves."""
+        """Futures of the callers that wait for the answer instead of returning Pending, by call id."""
         self.answers_in_progress: dict[str, AnswerInProgress] = {}
         self.user_quota: Quota[str] | None = None
-        """How many of them each user may have, where that is bounded."""
+        """Limit on pending calls per user, if there is one."""
         self.open_count = 0
-        """How many waits are open, as far as this runtime knows."""
+        """Number of pending calls, as far as this runtime knows."""
         self._expiry_timer: Timer | None = None
         self._expiry_timer_at = inf
 
     async def find(self, call_id: str, viewer: Principal) -> PendingRow | None:
-        """A call that the viewer may know of; to a stranger it looks like an unknown id."""
+        """Find a call that the viewer may see; None for any other call, as for an unknown id."""
         if (store := self._services.store) is None:
             return None
         try:
             return await store.pending.find(call_id, viewer.user, viewer.session)
-        except UnstorableValue:  # nothing was ever kept under such a name
+        except UnstorableValue:  # an id or user that cannot be stored was never stored
             return None
 
     async def ended_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
-        """How a call that waited has ended, if the viewer may know of it."""
-        held = await self.find(call_id, viewer) if call_id else None
-        return self._services.ledger.stored_outcome(held.call) if held and held.call.state == "ended" else None
+        """The outcome of a call that was pending and has ended, if the viewer may see it."""
+        row = await self.find(call_id, viewer) if call_id else None
+        if row is None or row.call.state != "ended":
+            return None
+        return self._services.ledger.stored_outcome(row.call)
 
     async def current_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
-        """The outcome of a call that has waited, or what it waits for."""
-        held = await self.find(call_id, viewer)
-        return None if held is None else self.outcome_of_row(held)
+        """The outcome of a call that was or is pending; None if the viewer may not see it."""
+        row = await self.find(call_id, viewer)
+        return None if row is None else self.outcome_of_row(row)
 
     def outcome_of_row(self, row: PendingRow) -> Outcome:
-        """The same, of a call that was read already."""
-        call, wait = row.call, row.open_round
+        """The outcome of a call whose row was read: its end, its open question, or that it is being resumed."""
+        call = row.call
+        open_round = row.open_round
         if call.state in ("ended", "unknown"):
             return self._services.ledger.stored_outcome(call)
-        if wait is not None and call.call_id not in self.answers_in_progress:
-            return pending_call_from_row(row, wait).to_outcome()
+        if open_round is not None and call.call_id not in self.answers_in_progress:
+            return pending_call_from_row(row, open_round).to_outcome()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
     async def list_for(self, viewer: Principal, grace_seconds: float = UNCLAIMED_GRACE_SECONDS) -> list[PendingCall]:
-        """The open waits of the viewer, and calls of theirs that were answered and that nobody goes on with."""
+        """The viewer's pending calls, and answered calls that no runtime has resumed within the grace period."""
         if (store := self._services.store) is None:
             return []
         try:
-            found = await store.pending.list_open(viewer.user, viewer.session, grace_seconds=grace_seconds)
-        except UnstorableValue:  # nothing was ever kept under such a name
+            stored = await store.pending.list_open(viewer.user, viewer.session, grace_seconds=grace_seconds)
+        except UnstorableValue:  # an id or user that cannot be stored was never stored
             return []
         return [
-            pending_call_from_row(each, each.rounds[-1])
-            for each in found
-            if each.call.call_id not in self.answers_in_progress
+            pending_call_from_row(row, row.rounds[-1])
+            for row in stored
+            if row.call.call_id not in self.answers_in_progress
         ]
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
-        """Keep a pending call: the wait, or what became of the call where somebody else was first."""
+        """Store a pending call; returns it, or the outcome of the call if another invocation was first."""
         if invocation.runs_elsewhere and pending.call_id == invocation.id:
-            return pending  # it is only told that the same call runs already
-        store, call_id = await self._services.open_store(), invocation.id
-        inner = await self._find_inner_call(pending.call_id, invocation)
+            return pending  # only says that the same call is running; there is nothing to store
+        store = await self._services.open_store()
+        call_id = invocation.id
+        inner_call_id = await self._find_inner_call(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
-        expires_at = None if inner else pending.expires_at
-        patience = None if inner else self._services.defaults.pending_ttl or None
-        call, request, note = self._build_ledger_row(invocation), dump_json(pending.request), dump_json(pending.state)
-        size = len(call.arguments) + len(request) + len(note)
-        if (
-            self.user_quota is not None
-            and call_id not in self.user_quota
-            and not self.user_quota.has_room(call.user_id, size)
-        ):
-            raise TooManyPendingCalls
-        wait = open_round_statement(
-            call, pending.waiting_for, message, request=request, provider_state=note,
-            inner_call_id=inner, expires_at=expires_at, timeout_seconds=patience,
-        )  # fmt: skip
-        told = [
+        # A call that waits for another one has no expiry of its own: it ends with the other.
+        expires_at = None if inner_call_id else pending.expires_at
+        timeout_seconds = None if inner_call_id else self._services.defaults.pending_ttl or None
+        call = self._build_ledger_row(invocation)
+        request = dump_json(pending.request)
+        provider_state = dump_json(pending.state)
+        size = len(call.arguments) + len(request) + len(provider_state)
+        self._check_quota(call, size)
+        open_round = open_round_statement(
+            call,
+            pending.waiting_for,
+            message,
+            request=request,
+            provider_state=provider_state,
+            inner_call_id=inner_call_id,
+            expires_at=expires_at,
+            timeout_seconds=timeout_seconds,
+        )
+        statements = [
+            ledger_table.wait_statement(call),
+            open_round,
             *self._audit_statements(store, invocation, pending),
             *self._services.visible_calls.amend_statements(invocation, pending),
         ]
-        steps = [rows.wait_statement(call), wait, *told]
         try:
-            results = await store.write(steps)
+            results = await store.write(statements)
         except UnexpectedRowCount:
             return await self.current_outcome(call_id, Principal()) or pending
         except (asyncio.CancelledError, StoreUnavailable):
-            if call.owner is not None:  # its handler has run: nobody else can say that it waits
-                self._services.ledger.write_retry.retry_later(call_id, steps)
+            if call.owner is not None:  # the handler has run: no other process knows that the call is pending
+                self._services.ledger.write_retry.retry_later(call_id, statements)
             raise
         if self.user_quota is not None:
             self.user_quota.acquire(call_id, call.user_id, size)
-        [asked_at] = results[1]
-        return self._register_pending(invocation, pending, message, **asked_at)
+        [opened] = results[1]
+        return self._register_pending(invocation, pending, message, **opened)
+
+    def _check_quota(self, call: LedgerRow, size: int) -> None:
+        quota = self.user_quota
+        if quota is not None and call.call_id not in quota and not quota.has_room(call.user_id, size):
+            raise TooManyPendingCalls
 
     def _build_ledger_row(self, invocation: Invocation) -> LedgerRow:
-        """What the id stands for never changes, whatever a person or the handler made of the arguments."""
-        fence, before = invocation.fence, invocation.ledger_row
-        call = build_ledger_row(
-            invocation, owner_id=None if fence is None else self._services.owner_id, fence=fence or 0
-        )
-        if before is None:
+        """The ledger row to store; the fingerprint of an id never changes, even if arguments were edited."""
+        fence = invocation.fence
+        owner_id = None if fence is None else self._services.owner_id
+        call = build_ledger_row(invocation, owner_id=owner_id, fence=fence or 0)
+        stored = invocation.ledger_row
+        if stored is None:
             return call
-        asked_with = before.arguments if invocation.may_have_run else call.arguments
-        return call._replace(fingerprint=before.fingerprint, arguments=asked_with)
+        arguments = stored.arguments if invocation.may_have_run else call.arguments
+        return call._replace(fingerprint=stored.fingerprint, arguments=arguments)
 
     def _register_pending(
         self,
@@ -151,30 +168,46 @@ class PendingCalls:
         created_at: float,
         expires_at: float | None,
     ) -> PendingCall:
-        who, call_id = invocation.principal, invocation.id
+        """Update the state in this process after a pending call was stored, and emit its event."""
+        principal = invocation.principal
+        call_id = invocation.id
         if not invocation.round:
             self.open_count += 1
-        invocation.round, invocation.fence, invocation.is_claimed, invocation.is_claiming = round, None, False, False
+        invocation.round = round
+        invocation.fence = None
+        invocation.is_claimed = False
+        invocation.is_claiming = False
         self.invocations[call_id] = invocation
         self._services.visible_calls.mark_written(invocation, pending)
-        self.answers_in_progress.pop(call_id, None)  # it waits again, and can be answered again
+        self.answers_in_progress.pop(call_id, None)  # the call is pending again, and can be answered again
         self.schedule_expiry(expires_at)
-        # Arguments may be many, and only who listens is shown them.
+        # Converting the arguments costs time: only the event needs them here.
         arguments = json_arguments(invocation) if self._services.listeners.callbacks else {}
-        wait = PendingCall(
-            call_id, invocation.listing.name, arguments, pending.waiting_for, message,
-            pending.request, expires_at, created_at, who.user, who.session, round,
-        )  # fmt: skip
-        self._emit_pending(wait)
-        if invocation.on_end is not None:  # whoever answered last time need not wait for the next answer
-            tell, invocation.on_end = invocation.on_end, None
-            tell(wait.to_outcome())
-        return wait
+        pending_call = PendingCall(
+            call_id=call_id,
+            tool=invocation.listing.name,
+            arguments=arguments,
+            waiting_for=pending.waiting_for,
+            message=message,
+            request=pending.request,
+            expires_at=expires_at,
+            created_at=created_at,
+            user=principal.user,
+            session=principal.session,
+            round=round,
+        )
+        self._emit_pending(pending_call)
+        if invocation.on_end is not None:  # the task that gave the last answer does not wait for the next one
+            on_end, invocation.on_end = invocation.on_end, None
+            on_end(pending_call.to_outcome())
+        return pending_call
 
     def _audit_statements(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:
+        """The rows of audit and journal for a call that becomes pending."""
         if not self._services.is_durable:
             return []
-        name, user = invocation.listing.name, invocation.principal.user
+        name = invocation.listing.name
+        user = invocation.principal.user
         detail = {"waiting_for": pending.waiting_for}
         return [
             store.audit.row_statement("wait", invocation.id, name, user=user, detail=detail),
@@ -182,18 +215,18 @@ class PendingCalls:
         ]
 
     async def _find_inner_call(self, call_id: str, invocation: Invocation) -> str | None:
-        """The call that this one waits for: one of its own user's, and none that waits for this one in turn."""
-        held = await self.find(call_id, invocation.principal) if call_id else None
-        first = held.call.call_id if held else None
-        while held is not None:
-            if held.call.call_id == invocation.id:
+        """The id of the call that this one waits for; None if the user may not see it, or it waits for this one."""
+        row = await self.find(call_id, invocation.principal) if call_id else None
+        first = row.call.call_id if row else None
+        while row is not None:
+            if row.call.call_id == invocation.id:
                 return None
-            inner = held.open_round.inner_call_id if held.open_round else None
-            held = await self.find(inner, Principal()) if inner else None
+            inner_call_id = row.open_round.inner_call_id if row.open_round else None
+            row = await self.find(inner_call_id, Principal()) if inner_call_id else None
         return first
 
     def schedule_expiry(self, expires_at: float | None) -> None:
-        """Wake the sweeper when the next wait has outlived its time."""
+        """Start the timer that ends overdue calls, unless it fires earlier anyway."""
         if expires_at is None or expires_at >= self._expiry_timer_at:
             return
         self.cancel_expiry_timer()
@@ -206,29 +239,36 @@ class PendingCalls:
         self._services.expire_overdue_calls()
 
     def cancel_expiry_timer(self) -> None:
-        """Nothing wakes the sweeper any more."""
+        """Stop the timer that ends overdue calls."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        self._expiry_timer, self._expiry_timer_at = None, inf
+        self._expiry_timer = None
+        self._expiry_timer_at = inf
 
     def _emit_pending(self, pending_call: PendingCall) -> None:
-        if self._services.listeners.callbacks:
-            self._services.listeners.emit(
-                CallPending(
-                    pending_call.call_id, pending_call.tool, pending_call.waiting_for, pending_call.message, pending_call.request, pending_call.arguments,
-                    pending_call.expires_at, pending_call.created_at,
-                )
-            )  # fmt: skip
+        if not self._services.listeners.callbacks:
+            return
+        event = CallPending(
+            pending_call.call_id,
+            pending_call.tool,
+            pending_call.waiting_for,
+            pending_call.message,
+            pending_call.request,
+            pending_call.arguments,
+            pending_call.expires_at,
+            pending_call.created_at,
+        )
+        self._services.listeners.emit(event)
 
     async def wait_for_answer(self, invocation: Invocation, timeout_seconds: float) -> bool:
-        """Wait with the caller for the answer; false when its patience ends first, and the wait stays open."""
+        """Keep the caller waiting for the answer; False on timeout, and the call stays pending."""
         invocation.make_interruptible()
-        live = self.waiting_callers[invocation.id] = invocation.answer_future = (
-            asyncio.get_running_loop().create_future()
-        )
-        timer = self._services.clock.call_later(timeout_seconds, wake, live) if timeout_seconds < inf else None
+        answered: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        self.waiting_callers[invocation.id] = answered
+        invocation.answer_future = answered
+        timer = self._services.clock.call_later(timeout_seconds, wake, answered) if timeout_seconds < inf else None
         try:
-            return bool(await live)
+            return bool(await answered)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -236,31 +276,47 @@ class PendingCalls:
             invocation.answer_future = None
 
     def drop_arguments(self, invocation: Invocation) -> None:
-        """Its caller is told that it waits: what it goes on with is in the store, and need not be kept here too."""
+        """Replace a parked invocation by one without arguments: they are in the store, and need no memory here."""
         if self.invocations.get(invocation.id) is invocation:
-            resting = self.invocations[invocation.id] = Invocation(invocation.scope, invocation.requested_name, {})
-            resting.listing, resting.assigned_id, resting.round = invocation.listing, invocation.id, invocation.round
+            reduced = Invocation(invocation.scope, invocation.requested_name, {})
+            reduced.listing = invocation.listing
+            reduced.assigned_id = invocation.id
+            reduced.round = invocation.round
+            self.invocations[invocation.id] = reduced
 
     def on_call_ended(self, invocation: Invocation) -> None:
-        """The call has its outcome."""
+        """Forget a call that has its outcome."""
         self.remove(invocation.id)
         if invocation.round:
             self.open_count -= 1
 
     def remove(self, call_id: str) -> Invocation | None:
-        """It does not wait any more; the call, if it was made here."""
+        """Forget a call that is no longer pending; returns its invocation if this process made it."""
         if self.user_quota is not None:
             self.user_quota.release(call_id)
         return self.invocations.pop(call_id, None)
 
 
 def pending_call_from_row(row: PendingRow, pending_round: PendingRound) -> PendingCall:
-    """A wait as the store keeps it, for people to read."""
-    call, kind, message, until = row.call, pending_round.waiting_for, pending_round.message, pending_round.expires_at
+    """Convert a stored round to what is shown to the people who answer."""
+    call = row.call
+    waiting_for = pending_round.waiting_for
+    message = pending_round.message
+    expires_at = pending_round.expires_at
     if row.is_ready:
-        kind, until = "result", pending_round.answer_expires_at
+        waiting_for = "result"
         message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
+        expires_at = pending_round.answer_expires_at
     return PendingCall(
-        call.call_id, call.tool, load_json_arguments(call.arguments), cast(WaitingFor, kind), message, json.loads(pending_round.request),
-        until, pending_round.created_at, call.user_id, call.session, pending_round.round,
-    )  # fmt: skip
+        call_id=call.call_id,
+        tool=call.tool,
+        arguments=load_json_arguments(call.arguments),
+        waiting_for=cast(WaitingFor, waiting_for),
+        message=message,
+        request=json.loads(pending_round.request),
+        expires_at=expires_at,
+        created_at=pending_round.created_at,
+        user=call.user_id,
+        session=call.session,
+        round=pending_round.round,
+    )

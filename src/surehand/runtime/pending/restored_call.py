@@ -1,4 +1,4 @@
-"""Resume: a call that waited, as the store keeps it, becomes an invocation again."""
+"""Restored call: rebuilds the scope, tool and invocation of a pending call from its row in the store."""
 
 from __future__ import annotations
 
@@ -24,50 +24,56 @@ _CONTEXT_FIELDS = ("message", "task", "space", "turn")
 
 
 def find_listing(services: RuntimeServices, row: PendingRow) -> Listing | None:
-    """The tool of a call, as the call's own scope knows it."""
+    """Find the tool of a call in the call's own scope."""
     return restore_scope(services, row).find(row.call.tool)
 
 
 def restore_scope(services: RuntimeServices, row: PendingRow) -> Scope:
-    """The scope that the call was made in where that lives here, else one for the same user and session."""
-    before = services.pending_calls.invocations.get(row.call.call_id)
-    if before is not None:
-        return before.scope
-    call, context = row.call, json.loads(row.call.context)
-    who: dict[str, Any] = {name: context[name] for name in _CONTEXT_FIELDS if context.get(name) is not None}
-    named = {"user": call.user_id, "session": call.session, "agent": call.agent}
-    who.update({name: value for name, value in named.items() if value is not None})
-    return services.root_scope.scope(**who)
+    """The scope that the call was made in if this process made it, else one for the same principal."""
+    call = row.call
+    original = services.pending_calls.invocations.get(call.call_id)
+    if original is not None:
+        return original.scope
+    context = json.loads(call.context)
+    fields: dict[str, Any] = {name: context[name] for name in _CONTEXT_FIELDS if context.get(name) is not None}
+    columns = {"user": call.user_id, "session": call.session, "agent": call.agent}
+    fields.update({name: value for name, value in columns.items() if value is not None})
+    return services.root_scope.scope(**fields)
 
 
 def restore_invocation(services: RuntimeServices, row: PendingRow) -> tuple[Invocation, Proceed]:
-    """The same call once more, from its stored arguments, and the stack to send it through."""
-    call, context = row.call, json.loads(row.call.context)
-    before = services.pending_calls.invocations.get(call.call_id)
+    """A new invocation of the call, with its stored arguments, and the stack to run it through."""
+    call = row.call
+    context = json.loads(call.context)
+    original = services.pending_calls.invocations.get(call.call_id)
     scope = restore_scope(services, row)
-    again = Invocation(scope, call.tool, deserialize_arguments(call.arguments))
-    again.assigned_id, again.has_given_id, again.is_resumed = call.call_id, bool(context.get("given")), True
-    again.round, again.message_id = row.rounds[-1].round, call.posted
-    again.model_id, again.parent = context.get("model_id"), context.get("parent")
-    again.nesting_depth, again.ledger_row = int(context.get("depth", 0)), call
+    invocation = Invocation(scope, call.tool, deserialize_arguments(call.arguments))
+    invocation.assigned_id = call.call_id
+    invocation.has_given_id = bool(context.get("given"))
+    invocation.is_resumed = True
+    invocation.round = row.rounds[-1].round
+    invocation.message_id = call.posted
+    invocation.model_id = context.get("model_id")
+    invocation.parent = context.get("parent")
+    invocation.nesting_depth = int(context.get("depth", 0))
+    invocation.ledger_row = call
     listing = scope.find(call.tool)
     if listing is not None and listing.tool.definition_digest == call.definition:
-        return again, services.stack_for_call(again)
-    # A no, or somebody's answer, ends the call that was asked about, even where the tool is another one by now.
-    return again, services.stack_for_listing(
-        before.listing if before is not None else _absent_tool_listing(call.tool), again
-    )
+        return invocation, services.stack_for_call(invocation)
+    # A rejection or a result ends the call even if the tool has changed or is missing: use the tool it was made for.
+    listing = original.listing if original is not None else _absent_tool_listing(call.tool)
+    return invocation, services.stack_for_listing(listing, invocation)
 
 
 def _absent_tool_listing(name: str) -> Listing:
-    """For a tool that is not here: its call can be ended, and nothing of it can run."""
+    """A listing for a tool that this process does not have: its calls can end, but not run."""
     absent = tool.external("absent", "A tool that is not here.", parameters={"type": "object"}, visible=False)
     return Listing(name, absent, None, "", name)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a call goes on: with which answer, and under which fence it runs or what is written when it ends."""
+    """How a call continues: the answer, and either the fence to run under or the answer to store with the outcome."""
 
     answer: Answer
     round_answer: RoundAnswer | None = None
@@ -76,16 +82,15 @@ class Resumption:
 
 
 def apply_resumption(invocation: Invocation, row: PendingRow, resumption: Resumption) -> None:
-    """Let a call go on with the answer it waited for."""
-    last, verdict = row.rounds[-1], resumption.answer
-    invocation.provider_state, invocation.round_answer, invocation.fence = (
-        row.provider_state,
-        resumption.round_answer,
-        resumption.fence,
-    )
+    """Set on an invocation the answer that it continues with."""
+    last = row.rounds[-1]
+    answer = resumption.answer
+    invocation.provider_state = row.provider_state
+    invocation.round_answer = resumption.round_answer
+    invocation.fence = resumption.fence
     invocation.on_settled = resumption.on_settled
-    if verdict.approval is not None:
-        invocation.approval = verdict.approval
+    if answer.approval is not None:
+        invocation.approval = answer.approval
         return
-    invocation.answer_value = verdict.value
+    invocation.answer_value = answer.value
     invocation.waited_for = "result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for)

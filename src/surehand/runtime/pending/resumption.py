@@ -1,7 +1,7 @@
-"""Answer: acting on an answer that counts. It takes the call through the pipeline again, under the same id.
+"""Resumption: applies an answer to a pending call, by running the call through the pipeline again under the same id.
 
-An answer that ends the call is written together with the outcome that it leads to. One that lets the call go on is
-written first; then whoever claims the call runs it, this runtime before any other.
+An answer that ends the call is stored in one transaction with the outcome. An answer that lets the call continue is
+stored first; then one runtime claims the call and runs it, this one before any other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_invocation
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer
 
 if TYPE_CHECKING:
@@ -37,65 +37,70 @@ ANNOUNCE_STATEMENT = Statement("{announce}")
 
 
 async def apply_answer(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome | None:
-    """Act on an answer; None if somebody else answered first."""
-    going = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
-    return await wait_for_task(_start_resumption(scope, row, going, _resume_or_end(scope, row, pending_round, answer)))
+    """Apply an answer and return the call's outcome; None if another answer was stored first."""
+    in_progress = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
+    work = _resume_or_end(scope, row, pending_round, answer)
+    return await wait_for_task(_start_resumption(scope, row, in_progress, work))
 
 
 async def claim_ready_call(
     scope: Scope, row: PendingRow, ending_answer: Answer | None = None
 ) -> asyncio.Task[Outcome | None] | None:
-    """Claim a call that was answered elsewhere, or before a restart, and go on with it where its tool is here.
+    """Claim a call that was answered in another process or before a restart, and resume it if its tool is here.
 
     Args:
-        ending: end it instead, wherever its tool is.
+        ending_answer: end the call with this answer instead, whether its tool is here or not.
     """
-    parts, call, last = scope.services, row.call, row.rounds[-1]
-    listing = find_listing(parts, row)
-    here = listing is not None and listing.tool.definition_digest == call.definition and _can_resume_here(listing, row)
+    services = scope.services
+    call = row.call
+    last = row.rounds[-1]
+    listing = find_listing(services, row)
+    has_tool = listing is not None and listing.tool.definition_digest == call.definition
+    resumes_here = has_tool and listing is not None and _can_resume_here(listing, row)
     if ending_answer is None and not row.matches_binding:
         ending_answer = _reject_altered_call(row, last)
-    if not parts.is_open or not (here or ending_answer):
+    if not services.is_open or not (resumes_here or ending_answer):
         return None
-    verdict = ending_answer or Answer.from_round(last)
+    answer = ending_answer or Answer.from_round(last)
     fence = await _claim_for_resumption(scope, row, to_end=ending_answer is not None)
     if fence is None:
         return None
-    turn = Resumption(verdict, fence=fence)
-    going = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-    return _start_resumption(scope, row, going, _resume_from_store(scope, row, turn))
+    resumption = Resumption(answer, fence=fence)
+    in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
+    return _start_resumption(scope, row, in_progress, _resume_from_store(scope, row, resumption))
 
 
 async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) -> int | None:
-    parts, call = scope.services, row.call
-    store = await parts.open_store()
+    """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
+    services = scope.services
+    call = row.call
+    store = await services.open_store()
     await _retry_unwritten(scope, call.call_id)
     try:
-        [found] = await store.write([rows.take_statement(call, parts.owner_id, to_end=to_end)])
-    except StoreUnavailable:  # it may have been kept: then nobody goes on with it until it is put back
-        parts.ledger.write_retry.retry_later(
-            call.call_id, [rows.return_to_ready_statement(call.call_id, parts.owner_id, call.fence + 1)]
-        )
+        [claimed] = await store.write([ledger_table.take_statement(call, services.owner_id, to_end=to_end)])
+    except StoreUnavailable:
+        # The claim may have been committed: then no runtime resumes the call until the claim is returned.
+        give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
+        services.ledger.write_retry.retry_later(call.call_id, [give_back])
         raise
-    return found[0]["fence"] if found else None
+    return claimed[0]["fence"] if claimed else None
 
 
 async def _retry_unwritten(scope: Scope, call_id: str) -> None:
-    """What is left of a try that failed would put this one back, too."""
-    unwritten = scope.services.ledger.write_retry
-    if call_id in unwritten:
-        await unwritten.retry_call(await scope.services.open_store(), call_id)
+    """Finish the writes of an earlier attempt: later, they would return the new claim too."""
+    write_retry = scope.services.ledger.write_retry
+    if call_id in write_retry:
+        await write_retry.retry_call(await scope.services.open_store(), call_id)
 
 
 def _reject_altered_call(row: PendingRow, pending_round: PendingRound, by: str | None = None) -> Answer:
-    problem = (
-        f"call {row.call.call_id} is not what was asked about any more. Call {row.call.tool} again, under a new id."
-    )
+    call = row.call
+    problem = f"call {call.call_id} is not what was asked about any more. Call {call.tool} again, under a new id."
     return Answer.refusal(pending_round, "reject", "conflict", problem, by)
 
 
 async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
-    """What came of it; whoever asks may hang up, and it goes on."""
+    """Wait for a resumption without cancelling it when the waiting task is cancelled."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -107,7 +112,7 @@ async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
 def _start_resumption(
     scope: Scope, row: PendingRow, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
 ) -> asyncio.Task[Outcome | None]:
-    """The runtime owns what follows: it goes on when the one who answered hangs up."""
+    """Run the resumption in a task of the runtime: it continues when the task that answered is cancelled."""
     scope.services.pending_calls.answers_in_progress[row.call.call_id] = in_progress
     in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, coroutine))
     return in_progress.task
@@ -116,7 +121,8 @@ def _start_resumption(
 async def _run_resumption(
     scope: Scope, call_id: str, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
 ) -> Outcome | None:
-    going_on = scope.services.pending_calls.answers_in_progress
+    """Run a resumption to its end, then end the calls that wait for this one."""
+    answers_in_progress = scope.services.pending_calls.answers_in_progress
     try:
         outcome = await coroutine
     except UnexpectedRowCount:
@@ -124,62 +130,64 @@ async def _run_resumption(
     except StoreError as error:
         return store_failure(error)
     finally:
-        if going_on.get(call_id) is in_progress:
-            del going_on[call_id]
+        if answers_in_progress.get(call_id) is in_progress:
+            del answers_in_progress[call_id]
     try:
         await end_following_calls(scope, call_id, outcome)
-    except StoreError as error:  # what was answered is answered; they are found at the next beat at the latest
-        log.warning("Calls that wait for call %s are told later: %s", call_id, error)
+    except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
+        log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
     return outcome
 
 
 async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome:
+    """Store the answer, and run the call to its end or to its next question."""
     listing = find_listing(scope.services, row)
-    answer, goes_on = _check_binding(row, pending_round, answer, listing)
+    answer, continues = _check_binding(row, pending_round, answer, listing)
     edited = answer.apply_edited_arguments(row)
-    answered, tell = (
-        answer.to_round_answer(edited, pending_round, scope.principal),
-        partial(_emit_settled, scope, row, pending_round, answer),
-    )
-    if not goes_on:
-        outcome = await _deliver_answer(scope, row, Resumption(answer, answered, on_settled=tell))
+    round_answer = answer.to_round_answer(edited, pending_round, scope.principal)
+    emit_settled = partial(_emit_settled, scope, row, pending_round, answer)
+    if not continues:
+        outcome = await _deliver_answer(scope, row, Resumption(answer, round_answer, on_settled=emit_settled))
         if pending_round.waiting_for == "input" and listing is not None and listing.provider is not None:
             await _cancel_input_request(listing.provider, Call(listing.tool.name, id=row.call.call_id), answer.kind)
         return outcome
-    here = listing is not None and _can_resume_here(listing, row)
-    fence = await _commit_resumption(scope, edited, answer, answered, resumes_here=here)
-    tell()
+    resumes_here = listing is not None and _can_resume_here(listing, row)
+    fence = await _commit_resumption(scope, edited, answer, round_answer, resumes_here=resumes_here)
+    emit_settled()
     if fence is None:
-        said = "Approved" if answer.kind == "approve" else "RoundAnswer"
-        return Pending("result", row.call.call_id, f"{said}, but {row.call.tool} is not here now.")
+        done = "Approved" if answer.kind == "approve" else "Answered"
+        return Pending("result", row.call.call_id, f"{done}, but {row.call.tool} is not here now.")
     return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
 async def _cancel_input_request(provider: Provider, call: Call, reason: str) -> None:
-    """Whoever asked for input need not wait for it any longer."""
+    """Tell the provider that its request for input gets no answer."""
     try:
         await provider.cancel(call, reason)
     except Exception:
-        log.exception("%s could not be told that nobody answers", provider.namespace)
+        log.exception("Provider %s raised when its request for input was cancelled", provider.namespace)
 
 
 def _can_resume_here(listing: Listing, row: PendingRow) -> bool:
-    """Some providers can go on only where they asked; unless nobody is left there, and that is all there is to say."""
-    if listing.provider is None or row.rounds[-1].waiting_for != "input" or row.rounds[-1].inner_call_id is not None:
+    """Whether this process can resume the call: some providers resume only where they asked for input.
+
+    A provider that lost its request can still report that failure, from any process.
+    """
+    provider = listing.provider
+    last = row.rounds[-1]
+    if provider is None or last.waiting_for != "input" or last.inner_call_id is not None:
         return True
-    return (
-        listing.provider.can_resume_here(row.provider_state)
-        or listing.provider.resume_failure(row.provider_state) is not None
-    )
+    state = row.provider_state
+    return provider.can_resume_here(state) or provider.resume_failure(state) is not None
 
 
 def _check_binding(
     row: PendingRow, pending_round: PendingRound, answer: Answer, listing: Listing | None
 ) -> tuple[Answer, bool]:
-    """The answer, and whether the call goes on with it; a no where the call is not what was asked about any more."""
-    # A provider that asked for input goes on with it; to any other wait the answer is the outcome.
-    asked = pending_round.waiting_for == "input" and pending_round.inner_call_id is None
-    resumes = asked and isinstance(answer.value, Done) and (listing is None or listing.provider is not None)
+    """The answer to apply, and whether the call continues with it; a rejection if call or tool have changed."""
+    # A provider that asked for input continues with it; for any other question the answer is the outcome.
+    is_input = pending_round.waiting_for == "input" and pending_round.inner_call_id is None
+    resumes = is_input and isinstance(answer.value, Done) and (listing is None or listing.provider is not None)
     if answer.kind != "approve" and not resumes:
         return answer, False
     if not row.matches_binding:
@@ -193,58 +201,62 @@ def _check_binding(
 async def _commit_resumption(
     scope: Scope, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
 ) -> int | None:
-    """Write that the call may go on; the fence under which it goes on here, if it can."""
-    parts, call = scope.services, row.call
-    store = await parts.open_store()
+    """Store that the call may continue; returns the fence if it continues in this process."""
+    services = scope.services
+    call = row.call
+    store = await services.open_store()
     await _retry_unwritten(scope, call.call_id)
-    steps = [
+    statements = [
         round_answer.statement(),
-        rows.resume_statement(call.call_id, parts.owner_id if resumes_here else None, call.arguments),
+        ledger_table.resume_statement(call.call_id, services.owner_id if resumes_here else None, call.arguments),
     ]
-    if parts.is_durable:
-        detail, user = {"answer": answer.kind, "weight": round_answer.answer_digest}, call.user_id
-        steps.append(
+    if services.is_durable:
+        detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
+        user = call.user_id
+        statements.append(
             store.audit.row_statement("answer", call.call_id, call.tool, user=user, by=answer.by, detail=detail)
         )
-        steps.append(store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user))
+        statements.append(store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user))
         if (run := json.loads(call.context).get("turn")) is not None:
-            steps += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
+            statements += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
     if not resumes_here:
-        steps.append(ANNOUNCE_STATEMENT)
+        statements.append(ANNOUNCE_STATEMENT)
     try:
-        results = await store.write(steps)
+        results = await store.write(statements)
     except StoreUnavailable:
-        if resumes_here:  # it may have been kept: then nobody goes on with it until it is put back
-            parts.ledger.write_retry.retry_later(
-                call.call_id, [rows.return_to_ready_statement(call.call_id, parts.owner_id, call.fence + 1)]
-            )
+        if resumes_here:
+            # The claim may have been committed: then no runtime resumes the call until the claim is returned.
+            give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
+            services.ledger.write_retry.retry_later(call.call_id, [give_back])
         raise
     return results[1][0]["fence"] if resumes_here else None
 
 
 async def _deliver_answer(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
-    """To a caller who waits for the answer and goes on with it itself, or else to the same call once more."""
+    """Give the answer to the caller if it still waits here, else run the call again from the store."""
     return await _deliver_to_waiting_caller(scope, row, resumption) or await _resume_from_store(scope, row, resumption)
 
 
 async def _deliver_to_waiting_caller(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome | None:
-    """None if there is none, or it left just then."""
-    waits, call_id = scope.services.pending_calls, row.call.call_id
-    live, invocation = waits.waiting_callers.get(call_id), waits.invocations.get(call_id)
-    if live is None or live.done() or invocation is None:
+    """Let the waiting caller continue with the answer; None if there is none, or it was cancelled just now."""
+    pending_calls = scope.services.pending_calls
+    call_id = row.call.call_id
+    caller = pending_calls.waiting_callers.get(call_id)
+    invocation = pending_calls.invocations.get(call_id)
+    if caller is None or caller.done() or invocation is None:
         return None
     ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     invocation.on_end = partial(_set_outcome, ended)
     apply_resumption(invocation, row, resumption)
-    live.set_result(True)
+    caller.set_result(True)
     outcome = await ended
     if invocation.has_lost_race:
-        raise UnexpectedRowCount("somebody else was first")
+        raise UnexpectedRowCount("another answer was stored first")
     if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
         return outcome
-    # It left while it went on. What counts is what was written; if nothing was, the answer counts all the same.
-    found = await scope.services.ledger.find(call_id)
-    return scope.services.ledger.stored_outcome(found) if found is not None and found.state == "ended" else None
+    # The caller was cancelled while it continued. A recorded outcome counts; without one, the answer still counts.
+    call = await scope.services.ledger.find(call_id)
+    return scope.services.ledger.stored_outcome(call) if call is not None and call.state == "ended" else None
 
 
 def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
@@ -253,43 +265,41 @@ def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 
 async def _resume_from_store(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
-    """The same call once more, from its stored arguments."""
-    parts = scope.services
-    again, stack = restore_invocation(parts, row)
-    apply_resumption(again, row, resumption)
-    if parts.is_closed():  # meanwhile; what was claimed is given back when it leaves the store
+    """Run the call again, with its stored arguments and the answer."""
+    services = scope.services
+    invocation, stack = restore_invocation(services, row)
+    apply_resumption(invocation, row, resumption)
+    if services.is_closed():  # during the awaits above; leaving the store returns the claim
         raise StoreUnavailable("The runtime is not running.")
-    outcome = await stack(again)
-    if again.has_lost_race and resumption.round_answer is not None:
-        raise UnexpectedRowCount("somebody else was first")
-    if isinstance(outcome, Pending) or again.is_outcome_recorded:
+    outcome = await stack(invocation)
+    if invocation.has_lost_race and resumption.round_answer is not None:
+        raise UnexpectedRowCount("another answer was stored first")
+    if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
         return outcome
-    if resumption.fence is not None and parts.is_closed() and not may_have_executed(outcome):
+    if resumption.fence is not None and services.is_closed() and not may_have_executed(outcome):
         return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
-    return await parts.ledger.record_outcome(again, outcome)
+    return await services.ledger.record_outcome(invocation, outcome)
 
 
 async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
-    """Calls that wait for this one end as it does."""
-    parts = scope.services
-    store = await parts.open_store()
+    """End the calls that wait for this one with its outcome."""
+    services = scope.services
+    store = await services.open_store()
     followers = await store.pending.find_followers(call_id)
-    found = await parts.ledger.find(call_id) if followers else None
-    if found is None or found.outcome is None:
+    call = await services.ledger.find(call_id) if followers else None
+    if call is None or call.outcome is None:
         return
-    told = deserialize_outcome(found.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
+    # A copy: each outcome belongs to one call.
+    value = deserialize_outcome(call.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
     for follower in followers:
         outer = await store.pending.find(follower)
-        if (
-            outer is not None
-            and outer.open_round is not None
-            and follower not in parts.pending_calls.answers_in_progress
-        ):
-            await apply_answer(parts.root_scope, outer, outer.open_round, Answer("settle", value=told))
+        if outer is None or outer.open_round is None or follower in services.pending_calls.answers_in_progress:
+            continue
+        await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=value))
 
 
 def store_failure(error: StoreError) -> Failed:
-    """What whoever answered is told."""
+    """The outcome of an answer that could not be stored."""
     code: FailureCode = "invalid_arguments" if isinstance(error, UnstorableValue) else "unavailable"
     return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
 
@@ -301,15 +311,21 @@ def _emit_settled(
     answer: Answer,
     ended_invocation: Invocation | None = None,
 ) -> None:
-    """Only of what is written: an answer that came second is no news."""
-    parts = scope.services
-    if parts.listeners.callbacks:
-        call, always = row.call, bool(answer.approval and answer.approval.always)
-        parts.listeners.emit(
-            CallSettled(
-                call.call_id, call.tool, answer.kind, cast(WaitingFor, pending_round.waiting_for), answer.by, always,
-                answer.reason, parts.clock.time(),
-            )
-        )  # fmt: skip
-        if ended_invocation is not None and ended_invocation.is_resumed:
-            parts.listeners.emit(CallResumed(call.call_id, call.tool, parts.clock.time()))
+    """Emit the events of an answer after it was stored; a refused answer emits none."""
+    services = scope.services
+    if not services.listeners.callbacks:
+        return
+    call = row.call
+    event = CallSettled(
+        call.call_id,
+        call.tool,
+        answer.kind,
+        cast(WaitingFor, pending_round.waiting_for),
+        answer.by,
+        bool(answer.approval and answer.approval.always),
+        answer.reason,
+        services.clock.time(),
+    )
+    services.listeners.emit(event)
+    if ended_invocation is not None and ended_invocation.is_resumed:
+        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time()))

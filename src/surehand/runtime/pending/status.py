@@ -1,4 +1,7 @@
-"""Standing: how a call stands that is remembered under its id."""
+"""Call status: looks up a stored call, its outcome or its open question.
+
+Used by `Scope.status`, and by the gateway for MCP tasks, which also store partial answers here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from surehand.runtime.durability.json_arguments import load_json_arguments
 from surehand.runtime.pending.pending_calls import pending_call_from_row
 from surehand.store.database import StoreError, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import serialize_outcome
-from surehand.store.tables import ledger as rows
+from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables import pending
 from surehand.store.tables.ledger import LedgerState
 
@@ -28,37 +31,38 @@ log = logging.getLogger("surehand")
 
 @dataclass(frozen=True, slots=True)
 class CallStatus:
-    """A call that is remembered: what came of it, or what it waits for."""
+    """The status of a stored call: its outcome, or what it waits for."""
 
     call_id: str
     tool: str
     arguments: Mapping[str, Any]
     outcome: Outcome | None
-    """None while it runs, or is about to."""
+    """Pending while it waits; None while it runs or is about to."""
     round: int
-    """Which of its questions is open; 0 if none is. Those of a call that it waits for count on from its own."""
+    """Number of the open question, 0 if there is none. Questions of an inner call are numbered after its own."""
     created_at: float
     changed_at: float
-    """When it last began to wait, was answered, or ended."""
+    """When it last became pending, was answered or ended."""
     state: LedgerState
-    """The ledger's own word."""
+    """The state in the ledger."""
     partial_answer: str = ""
-    """What is known of an answer to the open question that is not whole yet, as whoever collects it wrote it down."""
+    """The incomplete answer to the open question, in the format of the caller that collects it."""
     user: str | None = None
-    """For whom it was made."""
+    """The user for whom the call was made."""
     question: PendingCall | None = None
-    """The open question, which is that of another call where this one waits for that."""
+    """The open question; that of the inner call, if this call waits for another one."""
 
 
 async def find_call_status(services: RuntimeServices, call_id: str, viewer: Principal) -> CallStatus | None:
-    """How a call stands, for those who may know of it: to a stranger it looks like an unknown id."""
+    """The status of a call that the viewer may see; None for any other call, as for an unknown id."""
     if services.store is None:
         return None
-    if (held := await services.pending_calls.find(call_id, viewer)) is not None:
-        return await _status_of_waited_call(services, held, viewer)
+    row = await services.pending_calls.find(call_id, viewer)
+    if row is not None:
+        return await _status_of_waited_call(services, row, viewer)
     try:
         call = await services.ledger.find(call_id)
-    except UnstorableValue:  # nothing was ever kept under such a name
+    except UnstorableValue:  # an id that cannot be stored was never stored
         return None
     if call is None or not _can_see(call, viewer):
         return None
@@ -66,18 +70,19 @@ async def find_call_status(services: RuntimeServices, call_id: str, viewer: Prin
 
 
 async def _status_of_waited_call(services: RuntimeServices, row: PendingRow, viewer: Principal) -> CallStatus:
-    last, open_ = row.rounds[-1], await _find_open_question(services, row, viewer)
-    made = _build_status(services, row.call, last.answered_at or last.created_at)
-    if open_ is None or made.outcome is not None:
-        return made
-    asked = pending_call_from_row(open_.row, open_.pending_round)
-    outcome = asked.to_outcome().evolve(call_id=made.call_id)
+    """The status of a call that is or was pending."""
+    last = row.rounds[-1]
+    open_question = await _find_open_question(services, row, viewer)
+    status = _build_status(services, row.call, last.answered_at or last.created_at)
+    if open_question is None or status.outcome is not None:
+        return status
+    question = pending_call_from_row(open_question.row, open_question.pending_round)
     return replace(
-        made,
-        outcome=outcome,
-        round=open_.round_number,
-        partial_answer=open_.pending_round.answer_value or "",
-        question=asked,
+        status,
+        outcome=question.to_outcome().evolve(call_id=status.call_id),
+        round=open_question.round_number,
+        partial_answer=open_question.pending_round.answer_value or "",
+        question=question,
     )
 
 
@@ -88,26 +93,35 @@ class _OpenQuestion(NamedTuple):
 
 
 async def _find_open_question(services: RuntimeServices, row: PendingRow, viewer: Principal) -> _OpenQuestion | None:
-    """The open question of a call, or of the one that it waits for in the end; None if that goes on."""
+    """The open question of a call, or of the innermost call that it waits for; None if there is none."""
     number = 1
     while row.open_round is not None and row.call.call_id not in services.pending_calls.answers_in_progress:
         number += row.open_round.round - 1
-        inner = row.open_round.inner_call_id
-        found = None if inner is None else await services.pending_calls.find(inner, viewer)
-        if found is None:
+        inner_call_id = row.open_round.inner_call_id
+        inner = None if inner_call_id is None else await services.pending_calls.find(inner_call_id, viewer)
+        if inner is None:
             return _OpenQuestion(row, row.open_round, number)
-        row = found
+        row = inner
     return None
 
 
 def _build_status(services: RuntimeServices, call: LedgerRow, changed_at: float) -> CallStatus:
+    """The status of a call without its open question."""
     outcome: Outcome | None = None
     if call.state in ("ended", "unknown"):
-        outcome, changed_at = services.ledger.stored_outcome(call), call.ended_at or changed_at
+        outcome = services.ledger.stored_outcome(call)
+        changed_at = call.ended_at or changed_at
     return CallStatus(
-        call.call_id, call.tool, load_json_arguments(call.arguments), outcome, 0, call.created_at, changed_at, call.state,
+        call_id=call.call_id,
+        tool=call.tool,
+        arguments=load_json_arguments(call.arguments),
+        outcome=outcome,
+        round=0,
+        created_at=call.created_at,
+        changed_at=changed_at,
+        state=call.state,
         user=call.user_id,
-    )  # fmt: skip
+    )
 
 
 def _can_see(call: LedgerRow, viewer: Principal) -> bool:
@@ -115,37 +129,35 @@ def _can_see(call: LedgerRow, viewer: Principal) -> bool:
 
 
 async def save_partial_answer(services: RuntimeServices, status: CallStatus, partial_answer: str) -> bool:
-    """Write down what is known of an answer; false if somebody else has since the call was looked at."""
-    if (asked := status.question) is None:
+    """Store an incomplete answer; False if another one was stored since the status was read."""
+    question = status.question
+    if question is None:
         return False
     store = await services.open_store()
+    save = pending.save_partial_answer_statement(
+        question.call_id, question.round, partial_answer, previous_value=status.partial_answer
+    )
     try:
-        await store.write(
-            [
-                pending.save_partial_answer_statement(
-                    asked.call_id, asked.round, partial_answer, previous_value=status.partial_answer
-                )
-            ]
-        )
+        await store.write([save])
     except UnexpectedRowCount:
         return False
     return True
 
 
 async def record_failed_call(services: RuntimeServices, call_id: str, outcome: Failed) -> None:
-    """Write how a call under an id of its own came to nothing, which the ledger leaves open for another try."""
+    """Record the failure of a call that never ran; without this, the ledger lets the same id be tried again."""
     try:
         store = await services.open_store()
-        slim = () if services.is_durable else (rows.clear_arguments_statement(call_id),)
-        await store.write([rows.end_unclaimed_statement(call_id, serialize_outcome(outcome)), *slim])
+        clear = () if services.is_durable else (ledger_table.clear_arguments_statement(call_id),)
+        await store.write([ledger_table.end_unclaimed_statement(call_id, serialize_outcome(outcome)), *clear])
     except UnexpectedRowCount:
-        return  # it was never remembered, or its end is written already
+        return  # the call was never stored, or has its outcome already
     except StoreError as error:
-        log.warning("How call %s ended could not be written down: %s", call_id, error)
+        log.warning("The failure of call %s could not be stored: %s", call_id, error)
 
 
 async def is_runtime_alive(services: RuntimeServices, owner_id: str) -> bool:
-    """Whether a runtime is at work: this one, or another on the same store."""
+    """Whether a runtime is alive: this one, or another one on the same store."""
     if owner_id == services.owner_id:
         return services.is_open
     if not services.is_durable or not owner_id:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The pipeline that every call passes: its stages, and the invocation that they share."""

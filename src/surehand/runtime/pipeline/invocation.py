@@ -1,4 +1,7 @@
-"""Invocation: one call on its way through the pipeline."""
+"""Invocation: the mutable state of one call while it passes through the pipeline.
+
+Every stage reads and writes it; handlers see it through `Context`, and user middleware gets it as its first argument.
+"""
 
 from __future__ import annotations
 
@@ -28,86 +31,86 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PERF_COUNTER_EPOCH = time.time() - time.perf_counter()
 MAX_NESTING_DEPTH = 32
-"""Calls within calls; a tool that calls itself ends here, and not when the memory does."""
+"""Limit on nested calls: a tool that calls itself fails here instead of exhausting the memory."""
 
 
 class Invocation:
-    """One call on its way. What few calls change has its default on the class: a plain call sets three attributes."""
+    """The state of one call. Defaults live on the class, so that a plain call sets only three attributes."""
 
     listing: Listing
     arguments: dict[str, Any]
-    """The checked arguments, as the handler takes them."""
+    """The validated arguments, as the handler receives them."""
     model_id: str | None = None
     parent: str | None = None
     caller_timeout: float | None = None
-    """Seconds for everything, where the caller set a limit."""
+    """Seconds for the whole call, queueing and retries included, if the caller set a limit."""
     answer_future: asyncio.Future[Any] | None = None
-    """Set while the caller waits for a person's answer."""
+    """Set while the caller itself waits for the answer to its pending call."""
     is_repaired: bool = False
-    """Whether the arguments were no plain JSON, and were understood all the same."""
+    """Whether `repair` had to correct the arguments before they could be validated."""
     has_given_id: bool = False
-    """Whether the caller gave the id, so that the call can be recalled."""
+    """Whether the caller supplied the id, so that `recall` can look the call up."""
     is_dispatched: bool = False
-    """Whether a person runs it, and not a model."""
+    """Whether a person made the call with `dispatch`, not a model."""
     is_resumed: bool = False
-    """Whether it waited for somebody and now goes on."""
+    """Whether the call was pending and now continues after an answer."""
     approval: Approval | None = None
-    """Set by the runtime alone: a caller cannot approve itself."""
+    """Set only by the runtime: a caller cannot approve its own call."""
     answer_value: Done | Failed | None = None
-    """What the wait was for: it takes the place of running the handler."""
+    """The answer to the pending call; it replaces running the handler."""
     waited_for: WaitingFor | None = None
     handler_outcome: Outcome | None = None
-    """What the one run of a call that is not repeatable came to."""
+    """The outcome of the single run of a call that is not repeatable."""
     provider_state: Any = None
-    """A provider's private note, given back with the answer."""
+    """A provider's private state, returned to it together with the answer."""
     nesting_depth: int = 0
-    """How many calls it is nested in."""
+    """Number of calls that this one is nested in."""
     round: int = 0
-    """How many waits this call has been through."""
+    """Number of the last question that this call asked; 0 if it never waited."""
     attempt: int = 1
     is_cached: bool = False
     may_have_run: bool = False
-    """Whether the handler may have run."""
+    """Whether the handler may have run; becomes `Failed.executed`."""
     cancelled: bool = False
     interruption_reason: tuple[FailureCode, str] | None = None
-    """Why the runtime itself stopped the call."""
+    """Code and message with which the runtime itself stopped the call."""
     started_perf_counter: float = 0.0
     latency_seconds: float = 0.0
     queued_seconds: float = 0.0
     on_end: Callable[[Outcome], object] | None = None
-    """Whoever answered a waiting caller is told how the call ended."""
+    """Called with the outcome, for the task that answered a waiting caller."""
     on_settled: Callable[[Invocation], None] | None = None
-    """Called once the answer that ends the call is written."""
+    """Called once the answer that ends the call is committed."""
     fence: int | None = None
-    """The number under which this runtime holds the call in the ledger."""
+    """The fencing token under which this runtime owns the call in the ledger."""
     is_claimed: bool = False
-    """Whether the ledger says that this runtime runs it."""
+    """Whether the ledger records this runtime as the one that runs the call."""
     is_claiming: bool = False
-    """Whether it is about to be claimed, or is."""
+    """Whether a claim is being written or is held."""
     is_handler_running: bool = False
-    """Whether its handler runs at this moment."""
+    """Whether the handler is running now."""
     record_template: RecordTemplate | None = None
-    """The rows of a plain call, filled in but for what it adds itself."""
+    """Prepared rows for a plain durable call; only its own values are missing."""
     round_answer: RoundAnswer | None = None
-    """The answer that ends the call; written together with the outcome."""
+    """The answer that ends the call; committed in one transaction with the outcome."""
     ledger_row: LedgerRow | None = None
-    """The call as the ledger keeps it, once it does."""
+    """The call's row in the ledger, once there is one."""
     message_id: str | None = None
-    """The message that shows the call in its space."""
+    """Id of the message that shows the call in its space."""
     message_status: str | None = None
-    """What that message says of how it stands."""
+    """Status that the message shows."""
     is_outcome_recorded: bool = False
-    """Whether its outcome is in the ledger."""
+    """Whether the outcome is in the ledger."""
     runs_elsewhere: bool = False
-    """Whether it is not run now, because the same call runs already or goes on later."""
+    """Whether this invocation does not run the handler, because the same call already runs or is resumed later."""
     has_lost_race: bool = False
-    """Whether somebody else wrote the outcome first."""
+    """Whether another invocation or process wrote the outcome first."""
     is_journalled: bool = False
     is_standalone = False
     assigned_id: str | None = None
-    """The id, once it was given or asked for; `id` makes one."""
+    """The id, once it was given or generated; reading `id` generates one."""
     task: asyncio.Task[Any] | None = None
-    """The task that the call runs in, while it can be interrupted."""
+    """The task that runs the call, while it can be interrupted."""
     _cancelling_before: int = 0
     _own_cancellations: int = 0
     _caller_timer: Timer | None = None
@@ -120,7 +123,7 @@ class Invocation:
 
     @property
     def id(self) -> str:
-        """The call's id, made when somebody first asks for it."""
+        """The call's id, generated on first use."""
         if self.assigned_id is None:
             self.assigned_id = new_id()
         return self.assigned_id
@@ -147,41 +150,43 @@ class Invocation:
 
     @property
     def call(self) -> Call:
-        """The call as a value, with its checked arguments."""
+        """The call as a value, with its validated arguments."""
         return self.call_as(self.tool_name)
 
     def call_as(self, tool_name: str) -> Call:
-        """The same under another name of its tool: that which its provider knows it by."""
-        own = {"id": self.id, "parent": self.parent, "model_id": self.model_id}
-        call = object.__new__(Call)  # `Call(tool, arguments, **own, **about)`, in a quarter of the time
+        """The call as a value under another tool name, such as the one its provider uses."""
+        identity = {"id": self.id, "parent": self.parent, "model_id": self.model_id}
+        call = object.__new__(Call)  # like `Call(tool, arguments, ...)`, in a quarter of the time
         arguments = self.__dict__.get("arguments", self.raw_arguments)
-        call.__dict__.update(self.scope.principal_fields, tool=tool_name, arguments=arguments, **own)
+        call.__dict__.update(self.scope.principal_fields, tool=tool_name, arguments=arguments, **identity)
         return call
 
     def effective_arguments(self) -> dict[str, Any]:
-        """The arguments that the handler will run with: a default is judged like a value that was sent."""
+        """The validated arguments with the tool's defaults: policy judges a default like a value that was sent."""
         return {**self.listing.tool.defaults, **self.arguments}
 
     def find_value(self, value_type: type[T]) -> T | None:
-        """The nearest value of that type: from the tool's own lifespan, then from the scopes."""
+        """The nearest value of a type: from the tool's own lifespan, then from the scopes."""
         mounted = self.scope.services.lifespans.value_of(self.listing.tool)
         return mounted if isinstance(mounted, value_type) else self.scope.find_value(value_type)
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
-        """Another call, as part of this one."""
+        """Run another tool as a nested call of this one."""
         if self.nesting_depth >= MAX_NESTING_DEPTH:
             problem = f"calls are nested {MAX_NESTING_DEPTH} deep already. Call the tool from further out."
             return Failed("limit_exceeded", problem)
         inner = Invocation(self.scope, tool, arguments)
-        inner.parent, inner.caller_timeout, inner.nesting_depth = self.id, timeout, self.nesting_depth + 1
+        inner.parent = self.id
+        inner.caller_timeout = timeout
+        inner.nesting_depth = self.nesting_depth + 1
         return await self.scope.run_invocation(inner)
 
     async def open_store(self) -> Store:
-        """What the runtime remembers."""
+        """The runtime's store, opened on first use."""
         return await self.scope.services.open_store()
 
     def report(self, update: Mapping[str, Any]) -> None:
-        """Tell listeners of progress, from whichever thread the handler runs in."""
+        """Emit a progress event; safe to call from the handler's thread."""
         if not self.scope.services.listeners.callbacks:
             return
         loop = self._event_loop
@@ -191,48 +196,58 @@ class Invocation:
             self._emit_progress(dict(update))
 
     def _emit_progress(self, update: dict[str, Any]) -> None:
-        known = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
+        named = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
         at = self.scope.services.clock.time()
-        event = CallProgress(self.id, self.tool_name, **known, data=update, at=at)
+        event = CallProgress(self.id, self.tool_name, **named, data=update, at=at)
         self.scope.services.listeners.emit(event)
 
     def make_interruptible(self) -> None:
-        """The call is about to wait: from now on it can be interrupted."""
-        if self.task is None and (task := asyncio.current_task()) is not None:
-            loop, parts = task.get_loop(), self.scope.services
-            if loop is not parts.event_loop:
-                raise _wrong_loop_error(parts.is_open)
-            self.task, self._event_loop, self._cancelling_before = task, loop, task.cancelling()
-            parts.running_calls.add(self)
+        """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""
+        if self.task is not None:
+            return
+        task = asyncio.current_task()
+        if task is None:
+            return
+        loop = task.get_loop()
+        services = self.scope.services
+        if loop is not services.event_loop:
+            raise _wrong_loop_error(services.is_open)
+        self.task = task
+        self._event_loop = loop
+        self._cancelling_before = task.cancelling()
+        services.running_calls.add(self)
 
     def start_caller_timeout(self) -> None:
-        """The caller's own time limit, for everything."""
+        """Start the timer for the caller's own limit on the whole call."""
         self.make_interruptible()
         message = f"{self.listing.name} timed out after {self.caller_timeout:g} s, waiting included."
         clock = self.scope.services.clock
         self._caller_timer = clock.call_later(self.caller_timeout or 0.0, self.interrupt, "timed_out", message)
 
     def take_back_cancellation(self) -> bool:
-        """Whether it was the runtime, and nobody else, that cancelled the caller; takes that back."""
+        """Undo the runtime's own cancellations; true if there was no other reason to cancel the caller's task.
+
+        `Task.uncancel` counts requests: what remains above the count at the start came from elsewhere.
+        """
         if self.interruption_reason is None or self.task is None or not self._own_cancellations:
             return False
         while self._own_cancellations:
             self._own_cancellations -= 1
-            left = self.task.uncancel()
-        if left <= self._cancelling_before:
+            remaining = self.task.uncancel()
+        if remaining <= self._cancelling_before:
             return True
-        self.interruption_reason = None  # somebody else cancelled the caller too, and that one is heard
+        self.interruption_reason = None  # the caller was cancelled from elsewhere too, and that counts
         return False
 
     def take_interruption(self) -> Failed:
-        """Why the runtime stopped the call."""
+        """The outcome of a call that the runtime stopped; clears the reason."""
         code, message = self.interruption_reason or ("cancelled", "")
         self.interruption_reason = None
         return Failed(code, message, executed=self.may_have_run)
 
     def finish(self, outcome: Outcome) -> None:
-        """The call no longer waits."""
-        if self.interruption_reason is not None:  # it ended in the same moment: its outcome counts
+        """Stop the timer and forget the task: the call has its outcome."""
+        if self.interruption_reason is not None:  # the call ended at the same moment, and its outcome counts
             self.take_back_cancellation()
         if self._caller_timer is not None:
             self._caller_timer.cancel()
@@ -242,17 +257,18 @@ class Invocation:
             self.on_end(outcome)
 
     def interrupt(self, code: FailureCode, message: str) -> None:
-        """Stop the call from outside: by its id, or because its caller's time is up."""
+        """Stop the call from outside: because of `cancel`, or because the caller's timeout expired."""
         if code == "timed_out" and self.answer_future is not None:
-            # The caller has no patience left: it is told that the call is pending, and the wait stays open.
+            # The caller stops waiting and gets Pending; the question stays open.
             if not self.answer_future.done():
                 self.answer_future.set_result(None)
         elif self.task is not None:
-            # Again, if it was stopped before and goes on in spite of it; what it is told is the first reason.
-            self.interruption_reason, self.cancelled = self.interruption_reason or (code, message), True
+            # Cancel again if the task ignored an earlier cancellation; the first reason is the one that is reported.
+            self.interruption_reason = self.interruption_reason or (code, message)
+            self.cancelled = True
             if self._event_loop is not None and self.task is _current_task():
-                # Asked for by the call's own task: were it cancelled on the spot, a call that ends without waiting
-                # again would leave the cancellation to its caller.
+                # The call interrupts itself. Cancelling its task now would only take effect at the next await: if the
+                # call ended without one, the cancellation would hit the caller instead.
                 self._event_loop.call_soon(self._cancel_task)
             else:
                 self._cancel_task()
@@ -263,18 +279,20 @@ class Invocation:
             self.task.cancel()
 
     def elapsed_seconds(self) -> float:
-        """Seconds since the call began, or that it took."""
-        return self.latency_seconds or (
-            time.perf_counter() - self.started_perf_counter if self.started_perf_counter else 0.0
-        )
+        """Seconds that the call took, or has taken so far."""
+        if self.latency_seconds:
+            return self.latency_seconds
+        if not self.started_perf_counter:
+            return 0.0
+        return time.perf_counter() - self.started_perf_counter
 
     @property
     def started_at(self) -> float:
-        """Seconds since the epoch."""
+        """When the call started, in seconds since the epoch."""
         return _PERF_COUNTER_EPOCH + self.started_perf_counter
 
     def measure(self, outcome: Outcome) -> CallMeta:
-        """How the call went."""
+        """The metadata of the call and its outcome."""
         listing = self.__dict__.get("listing")
         characters = len(outcome.text)
         return CallMeta(
@@ -298,14 +316,14 @@ def _count_characters(raw_arguments: Any) -> int:
         return len(raw_arguments)
     try:
         return len(to_text(raw_arguments or {}))
-    except ValueError:  # arguments that were refused need not be JSON at all
+    except ValueError:  # rejected arguments need not be valid JSON
         return 0
 
 
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # from a thread without a loop
+    except RuntimeError:  # called from a thread without an event loop
         return None
 
 

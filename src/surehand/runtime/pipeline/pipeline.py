@@ -1,4 +1,7 @@
-"""Pipeline: the stages in order, and how one listing's own stack is folded from those that apply to it."""
+"""The types of the pipeline, and how the stack of one listing is built from its stages.
+
+A stage is a function that wraps the rest of the pipeline, or returns it unchanged where it does not apply.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +18,37 @@ if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
 Proceed: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
-"""The rest of the pipeline, from one stage's point of view."""
+"""The rest of the pipeline, as one stage sees it."""
 
 
 @dataclass(slots=True)
 class StackPlan:
-    """What a stack is built for. A stage that does not apply returns `proceed` as it is, and costs nothing."""
+    """What a stack is built for, passed to each stage from the innermost to the outermost.
+
+    A stage that does not apply returns `proceed` unchanged, and costs nothing at call time.
+    """
 
     listing: Listing
     services: RuntimeServices
     is_recallable: bool
-    """For calls whose id was given, or that waited for somebody."""
+    """Whether the stack serves calls with a given id, and calls that were pending."""
     has_budget: bool
-    """For calls of a turn that has a budget."""
+    """Whether the stack serves calls of a turn with a budget."""
     has_space: bool
-    """For calls in a space."""
+    """Whether the stack serves calls in a space."""
     can_fold_into_invoke: bool = True
-    """Whether nothing between `invoke` and the stage that is being built changes or shares outcomes."""
+    """Whether no stage between `invoke` and the one being built changes or shares outcomes."""
     outcome_filters: list[OutcomeFilter] = field(default_factory=list)
-    """What stages that act only on the way out do; while `bare`, `invoke` does it, and no layer is added."""
+    """What stages that only look at outcomes do; `invoke` applies it, so that they need no coroutine of their own."""
     may_suspend: bool = False
-    """Whether any stage so far may wait. Stages are built from the innermost outwards, so the outer ones know."""
+    """Whether any stage built so far, which means any inner stage, may await."""
 
 
 Stage: TypeAlias = Callable[[StackPlan, Proceed], Proceed]
 
 
 def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> Proceed:
-    """The stack of one listing, built once, outermost stage first."""
+    """Build the stack of one listing from the stages, which are given outermost first."""
     proceed: Proceed = _no_next_stage
     for stage in reversed(stages):
         proceed = stage(plan, proceed)
@@ -50,7 +56,7 @@ def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> Proceed:
 
 
 def add_outcome_filter(plan: StackPlan, proceed: Proceed, outcome_filter: OutcomeFilter) -> Proceed:
-    """A stage that acts only on outcomes: part of `invoke` where nothing forbids it, else a layer of its own."""
+    """Add a stage that only looks at outcomes: inside `invoke` where that is possible, else as a layer of its own."""
     if plan.can_fold_into_invoke:
         plan.outcome_filters.append(outcome_filter)
         return proceed

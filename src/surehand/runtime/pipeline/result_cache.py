@@ -1,4 +1,4 @@
-"""Results: cached outcomes, each for as long as its tool says."""
+"""Result cache: outcomes that the stage `cache` may return again, each for the time that its tool allows."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ MAX_CACHED_RESULTS = 10_000
 
 
 class ResultCache:
-    """Outcomes by key, at most ten thousand."""
+    """Outcomes by key, at most `MAX_CACHED_RESULTS`, and the keys that are being computed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[str, tuple[float, Done]] = {}
         self.in_flight: dict[str, asyncio.Future[None]] = {}
-        """Keys whose answer is on its way."""
+        """Keys that a call is computing now; equal calls await the future."""
 
     def get_fresh(self, key: str) -> Done | None:
-        """The outcome, if it is still fresh."""
-        until, outcome = self._entries.get(key, (0.0, None))
-        if outcome is None or until > self._clock.now():
+        """A copy of the cached outcome, unless it has expired."""
+        expires_at, outcome = self._entries.get(key, (0.0, None))
+        if outcome is None or expires_at > self._clock.now():
             return outcome and outcome.with_copied_data()
         del self._entries[key]
         return None
 
     def put(self, key: str, outcome: Done, ttl_seconds: float) -> None:
-        """Keep an outcome; the oldest makes room."""
+        """Store a copy of an outcome; the oldest entry is evicted."""
         self._entries.pop(key, None)
         self._entries[key] = (self._clock.now() + ttl_seconds, outcome.with_copied_data())
         while len(self._entries) > MAX_CACHED_RESULTS:

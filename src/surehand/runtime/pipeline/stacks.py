@@ -1,4 +1,4 @@
-"""Stacks: one per listing, folded from the stages that apply to it when it is first called."""
+"""Stacks: the built pipelines of a runtime's tools, each built when its tool is first called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("surehand")
 
 
 class Stacks(dict[str, Proceed]):
-    """Stacks by every name that was called; a name that is not there resolves to the answer that says so."""
+    """Stacks by every name that was called; an unknown name gets the stack that refuses it."""
 
     def __init__(
         self,
@@ -34,15 +34,18 @@ class Stacks(dict[str, Proceed]):
         has_space: bool,
     ) -> None:
         super().__init__()
-        self._services, self._own_catalogue = services, own_catalogue
-        self._is_recallable, self._has_budget, self._has_space = is_recallable, has_budget, has_space
+        self._services = services
+        self._own_catalogue = own_catalogue
+        self._is_recallable = is_recallable
+        self._has_budget = has_budget
+        self._has_space = has_space
 
     def __missing__(self, name: str) -> Proceed:
         if not self._services.is_open:
             return _refuse_closed_runtime
-        if isinstance(name, Tool):  # a tool stands for its name
+        if isinstance(name, Tool):  # callers may pass the tool itself
             return self[name.name]
-        listing = self._resolve_listing(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send anything
+        listing = self._resolve_listing(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send values of any type
         if listing is None:
             return self.refuse_unknown_tool
         if listing.name != name and listing.name in self:
@@ -51,63 +54,64 @@ class Stacks(dict[str, Proceed]):
             try:
                 stack = self.build_for(listing)
             except Exception as error:
-                log.exception("%s cannot be called", listing.name)
+                log.exception("The pipeline of %s could not be built", listing.name)
                 return _build_refusal(f"{listing.name} cannot be called: {error}")
         self[listing.name] = stack
-        if self._find_listing(name) is listing:  # misspellings are without number, and are not kept
+        if self._find_listing(name) is listing:  # do not cache misspelt names: there is no end of them
             self[name] = stack
         return stack
 
     def _find_listing(self, name: str) -> Listing | None:
-        """A scope's own tools come first."""
-        return (
-            self._own_catalogue.find(name) if self._own_catalogue is not None else None
-        ) or self._services.catalogue.find(name)
+        """Find an exact name; the scope's own tools come first."""
+        own = self._own_catalogue.find(name) if self._own_catalogue is not None else None
+        return own or self._services.catalogue.find(name)
 
     def _resolve_listing(self, name: str) -> Listing | None:
         own = self._own_catalogue.resolve(name) if self._own_catalogue is not None else None
         return self._find_listing(name) or own or self._services.catalogue.resolve(name)
 
     def build_for(self, listing: Listing) -> Proceed:
-        """A stack of its own for a listing."""
-        from surehand.runtime.pipeline.stages import STAGES
+        """Build a new stack for a listing."""
+        from surehand.runtime.pipeline.stages import STAGES  # loads all stages, which no import of a runtime needs
 
         if not self._services.is_open:
             return _refuse_closed_runtime
-        return build_stack(
-            StackPlan(listing, self._services, self._is_recallable, self._has_budget, self._has_space), STAGES
-        )
+        plan = StackPlan(listing, self._services, self._is_recallable, self._has_budget, self._has_space)
+        return build_stack(plan, STAGES)
 
     async def refuse_unknown_tool(self, invocation: Invocation) -> Outcome:
-        """The answer to a name that is not there, not even for the user who calls."""
-        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure
+        """Fail an unknown name, after asking unavailable providers in the name of the calling user."""
+        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure  # loaded by the first unknown name
 
-        parts, name = self._services, invocation.requested_name
-        if parts.unavailable_providers and isinstance(name, str):
+        services = self._services
+        name = invocation.requested_name
+        if services.unavailable_providers and isinstance(name, str):
             try:
-                await parts.provider_table.refresh_for_tool(name, invocation.principal)
+                await services.provider_table.refresh_for_tool(name, invocation.principal)
             except Unavailable as error:
-                return unknown_tool_failure(parts, invocation, str(error))
+                return unknown_tool_failure(services, invocation, str(error))
             if self._resolve_listing(name) is not None:
                 return await self[name](invocation)
-        return unknown_tool_failure(parts, invocation)
+        return unknown_tool_failure(services, invocation)
 
 
 class StackTable:
-    """The stacks for calls that are recallable or not, in turns with a budget or without, in a space or in none."""
+    """Eight sets of stacks: for calls that are recallable or not, have a budget or not, and are in a space or not."""
 
     def __init__(self, services: RuntimeServices, own_catalogue: Catalogue | None = None) -> None:
         self._stacks = {
-            (r, b, s): Stacks(services, own_catalogue, is_recallable=r, has_budget=b, has_space=s)
-            for r, b, s in product((False, True), repeat=3)
+            (recallable, budget, space): Stacks(
+                services, own_catalogue, is_recallable=recallable, has_budget=budget, has_space=space
+            )
+            for recallable, budget, space in product((False, True), repeat=3)
         }
 
     def get(self, scope: Scope, *, is_recallable: bool) -> Stacks:
-        """The stacks for one sort of call."""
+        """The stacks for the calls of a scope."""
         return self._stacks[is_recallable, scope.budget is not None, scope.principal.space is not None]
 
     def clear(self) -> None:
-        """Build them anew when next needed."""
+        """Drop all stacks; each is built again on its next call."""
         for stacks in self._stacks.values():
             stacks.clear()
 

@@ -1,4 +1,4 @@
-"""Unknown tools: what a caller is told who asks for a tool that is not there."""
+"""The failure of a call whose tool does not exist, counted and reported like any other call."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
 UNKNOWN_TOOL_NAME = "(unknown)"
-"""Calls of tools that are not there are counted together: their names are without number."""
+"""Name under which all calls of unknown tools are counted: counting each name would grow without limit."""
 
 
 def unknown_tool_failure(
     services: RuntimeServices, invocation: Invocation, provider_problem: str | None = None
 ) -> Failed:
-    """The failure, counted and told like any other call.
+    """Count the call, emit its events and return the failure.
 
     Args:
-        why: what keeps the caller from the tool's provider, where that is known better than by all others.
+        provider_problem: why the tool's provider does not serve this caller, if that is known.
     """
     name = str(invocation.requested_name)
     invocation.started_perf_counter = perf_counter()
@@ -41,9 +41,15 @@ def unknown_tool_failure(
 
 
 def _hint(invocation: Invocation, name: str, provider_problem: str | None) -> str:
-    parts = invocation.scope.services
-    namespace, mark, _ = name.partition(NAMESPACE_SEPARATOR)
-    if mark and (reason := provider_problem or parts.unavailable_providers.get(namespace)) is not None:
-        return f"{namespace} could not be started: {(parts.redact(reason) if parts.redact else reason)[:500]}"
-    near = [each for each in parts.catalogue.suggest(name[:200]) if each not in invocation.scope.hidden_tool_names()]
-    return f"Did you mean {' or '.join(near)}?" if near else "Copy the exact name, with its namespace, from the list."
+    """Why the provider is unavailable, or the nearest tool names."""
+    services = invocation.scope.services
+    namespace, separator, _ = name.partition(NAMESPACE_SEPARATOR)
+    if separator and (reason := provider_problem or services.unavailable_providers.get(namespace)) is not None:
+        return f"{namespace} could not be started: {(services.redact(reason) if services.redact else reason)[:500]}"
+    hidden = invocation.scope.hidden_tool_names()
+    suggestions = [known for known in services.catalogue.suggest(name[:200]) if known not in hidden]
+    return (
+        f"Did you mean {' or '.join(suggestions)}?"
+        if suggestions
+        else "Copy the exact name, with its namespace, from the list."
+    )

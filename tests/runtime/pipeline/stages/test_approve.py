@@ -1,4 +1,4 @@
-"""Approval: a person's yes is for one call, with the arguments that were shown, and is used once."""
+"""The stage `approve`: an approval is for one call, with the arguments that were shown, and is used once."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def asking(confirm: Any = True, **options: Any) -> Tool[..., Any]:
 # Asking
 
 
-async def test_a_tool_that_asks_is_pending_until_somebody_says_yes() -> None:
+async def test_a_tool_with_confirm_is_pending_until_it_is_approved() -> None:
     bank = Bank()
     async with Runtime(bank) as runtime:
         asked = pending(await runtime.call("transfer", {"amount": 5}))
@@ -217,7 +217,7 @@ def changed(arguments: Any) -> None:
     arguments["lines"].append("more")
 
 
-async def test_changing_what_the_person_was_shown_does_not_change_what_runs() -> None:
+async def test_changing_the_shown_arguments_does_not_change_the_call() -> None:
     @tool(confirm=True)
     async def write(lines: list[str]) -> list[str]:
         """Write lines."""
@@ -279,7 +279,7 @@ async def test_an_approval_is_for_one_call_and_the_next_one_asks_again() -> None
     assert bank.transfers == [(5, "ann")]
 
 
-async def test_an_approver_who_leaves_does_not_stop_the_call() -> None:
+async def test_cancelling_the_task_that_approves_does_not_cancel_the_call() -> None:
     bank = Bank()
     async with Runtime(bank) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 5}))
@@ -394,7 +394,7 @@ async def test_a_no_needs_no_reason_and_repeating_it_changes_nothing() -> None:
 # Editing
 
 
-async def test_edited_arguments_are_what_runs() -> None:
+async def test_the_handler_runs_with_the_edited_arguments() -> None:
     bank = Bank()
     async with Runtime(bank) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 500, "to": "eve"}))
@@ -576,7 +576,7 @@ async def test_an_unknown_id_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("verb", ["reject", "cancel", "expire"])
-async def test_a_no_counts_even_where_nobody_would_be_asked_any_more(verb: str) -> None:
+async def test_a_rejection_counts_even_if_the_policy_no_longer_asks(verb: str) -> None:
     clock, ran = ManualClock(), []
 
     @tool(effects={"write"})
@@ -802,7 +802,7 @@ async def test_an_approver_that_fails_or_answers_nonsense_leaves_the_wait_for_a_
 # Waiting
 
 
-async def test_a_waiting_call_holds_no_slot_and_blocks_nobody() -> None:
+async def test_a_pending_call_holds_no_slot_and_blocks_no_other_call() -> None:
     @tool(queue="bank")
     async def balance() -> int:
         """The balance."""
@@ -819,7 +819,7 @@ async def test_a_waiting_call_holds_no_slot_and_blocks_nobody() -> None:
     assert approved.unwrap() == 1
 
 
-async def test_calls_beside_a_question_go_on_while_the_approver_thinks() -> None:
+async def test_other_calls_run_while_the_approver_decides() -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def approver(wait: Any) -> bool:
@@ -853,7 +853,7 @@ async def test_the_time_limit_of_a_tool_does_not_count_while_it_waits() -> None:
         assert (await runtime.approve(asked)).unwrap() == 5
 
 
-async def test_nobody_answers_in_time_and_the_call_expires() -> None:
+async def test_a_call_that_is_not_answered_in_time_expires() -> None:
     clock, bank, ended = ManualClock(), Bank(), []
     async with Runtime(bank, clock=clock, defaults={"pending_ttl": 60.0}) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 5}))

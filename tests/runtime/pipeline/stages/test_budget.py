@@ -1,3 +1,5 @@
+"""The stage `budget`: calls and tokens of a turn."""
+
 import asyncio
 import json
 
@@ -54,7 +56,7 @@ async def test_internal_tools_do_not_count_as_calls():
         assert (await turn.call("say", {"text": "hi"})).code == "limit_exceeded"
 
 
-async def test_an_output_that_does_not_fit_is_kept_and_must_not_be_repeated():
+async def test_an_output_that_does_not_fit_is_stored_and_must_not_be_repeated():
     ran = []
 
     @tool
@@ -82,7 +84,7 @@ async def test_an_output_that_does_not_fit_is_kept_and_must_not_be_repeated():
         assert read.text == "1\tline of text\n2\tline of text"
 
 
-async def test_what_was_kept_can_be_read_even_when_every_token_is_spent():
+async def test_a_stored_output_can_be_read_without_any_tokens_left():
     async with Runtime(say) as runtime:
         turn = runtime.scope(max_tokens=100)
         assert (await turn.call("say", {"text": "x" * 396})).ok
@@ -165,7 +167,7 @@ async def test_nested_calls_are_part_of_the_turn():
         assert (await runtime.scope(max_calls=3).call("twice")).data == ["ok", "ok", "limit_exceeded"]
 
 
-async def test_a_failure_that_does_not_fit_is_still_told():
+async def test_a_failure_that_does_not_fit_is_still_returned():
     @tool
     async def fail() -> None:
         """Fail at length."""

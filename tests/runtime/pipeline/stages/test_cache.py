@@ -1,3 +1,5 @@
+"""The stage `cache`: cached results and concurrent equal calls."""
+
 import asyncio
 import json
 
@@ -65,7 +67,7 @@ async def test_each_user_has_answers_of_their_own():
         assert (await runtime.call("look")).data == 3
 
 
-async def test_a_shared_answer_is_everybodys():
+async def test_a_shared_result_is_cached_for_all_users():
     async with Runtime(counted([], cache=Cache(60, shared=True))) as runtime:
         assert (await runtime.scope(user="ann").call("look")).data == 1
         assert (await runtime.scope(user="bob").call("look")).data == 1
@@ -112,7 +114,7 @@ async def test_equal_calls_at_the_same_time_run_once():
 
 
 @pytest.mark.parametrize("ending", ["fails", "crashes", "cancelled by id", "cancelled with its task", "times out"])
-async def test_when_the_one_who_runs_does_not_succeed_the_next_in_line_runs(ending):
+async def test_if_the_running_call_fails_the_next_waiting_one_runs(ending):
     clock, ran = ManualClock(), []
 
     @tool(effects={"read"}, cache=60, timeout=5)
@@ -147,7 +149,7 @@ async def test_when_the_one_who_runs_does_not_succeed_the_next_in_line_runs(endi
     assert len(ran) == 2
 
 
-async def test_failures_are_not_kept():
+async def test_failures_are_not_cached():
     ran = []
 
     @tool(effects={"read"}, cache=60)
@@ -165,7 +167,7 @@ async def test_failures_are_not_kept():
     assert len(ran) == 3
 
 
-async def test_pending_calls_are_not_kept():
+async def test_pending_outcomes_are_not_cached():
     @tool(effects={"read"}, cache=60)
     async def ask() -> Pending:
         """Ask somebody."""
@@ -176,7 +178,7 @@ async def test_pending_calls_are_not_kept():
         assert first.call_id != second.call_id
 
 
-async def test_a_cancelled_waiter_does_not_disturb_the_one_who_runs():
+async def test_cancelling_a_waiting_call_does_not_affect_the_running_one():
     release, ran = asyncio.Event(), []
 
     @tool(effects={"read"}, cache=60)
@@ -269,12 +271,12 @@ async def test_the_time_to_live_is_written_as_people_write_it(written, seconds):
         assert (await runtime.call("look")).data == 2
 
 
-async def test_off_is_no_cache():
+async def test_a_ttl_of_off_means_no_cache():
     async with Runtime(counted([], cache="off")) as runtime:
         assert [(await runtime.call("look")).data for _ in range(2)] == [1, 2]
 
 
-async def test_a_caller_that_changes_its_result_changes_nobody_elses():
+async def test_changing_a_result_does_not_change_the_results_of_other_callers():
     @tool(cache=60)
     async def numbers() -> list[int]:
         return [1]

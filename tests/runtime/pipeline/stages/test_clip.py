@@ -1,3 +1,5 @@
+"""The stage `clip`: outputs that are too large, and the tool that reads them."""
+
 import json
 from time import process_time
 
@@ -58,7 +60,7 @@ async def test_the_data_stays_whole():
 
 
 @pytest.mark.parametrize("value", ["x" * 1_000, ["y" * 100] * 9, "é" * 500, {"a": 1}])
-async def test_what_fits_is_shown_as_it_is(value, defaults):
+async def test_an_output_within_the_limit_is_not_changed(value, defaults):
     async with Runtime(giving(value), defaults=defaults) as runtime:
         outcome = await runtime.call("give")
 
@@ -146,7 +148,7 @@ async def test_any_amount_of_context_is_quick(context):
 @pytest.mark.parametrize(
     "how", [{"lines": "all"}, {"lines": "-"}, {"lines": "1-2-3"}, {"grep": "("}, {"grep": "[z-a]"}]
 )
-async def test_what_the_reader_cannot_do_is_told_and_not_guessed(how):
+async def test_invalid_arguments_of_the_reader_are_rejected(how):
     async with Runtime(big) as runtime:
         outcome = await runtime.call("big")
         answer = await runtime.call("tool_output", {"handle": handle_of(outcome)["handle"], **how})
@@ -173,7 +175,7 @@ async def test_a_pattern_that_would_take_forever_elsewhere_is_quick_here():
     assert process_time() - began < 2
 
 
-async def test_what_the_reader_gives_is_limited_and_says_how_to_go_on():
+async def test_an_excerpt_is_limited_and_says_how_to_read_the_rest():
     async with Runtime(big, defaults={"max_output": 2_000}) as runtime:
         outcome = await runtime.call("big")
         shown = await read(runtime, outcome)
@@ -240,7 +242,7 @@ async def test_structured_data_is_clipped_by_its_json(defaults):
     assert shown.startswith('1\t[{"id":0')
 
 
-async def test_clipped_outputs_are_kept_apart(defaults):
+async def test_clipped_outputs_of_different_calls_have_different_handles(defaults):
     async with Runtime(giving("one" * 1_000), defaults=defaults) as runtime:
         first, second = await runtime.call("give"), await runtime.call("give")
         assert handle_of(first)["handle"] != handle_of(second)["handle"]

@@ -1,3 +1,5 @@
+"""The stage `deadline`: time limits of tools, providers and callers."""
+
 import asyncio
 import logging
 import threading
@@ -351,7 +353,7 @@ async def test_too_many_abandoned_threads_make_a_sync_tool_unavailable_until_the
         assert (await runtime.call("block")).data == "done"
 
 
-async def test_a_sync_handler_can_see_that_nobody_waits_any_more():
+async def test_a_sync_handler_can_see_that_its_call_was_cancelled():
     clock, seen, entered = ManualClock(), threading.Event(), threading.Event()
 
     @tool(timeout=1)
@@ -458,7 +460,7 @@ async def test_a_call_can_be_cancelled_by_its_id():
         assert not await runtime.cancel("nobody")
 
 
-async def test_the_task_goes_on_after_its_call_was_cancelled_by_id():
+async def test_the_callers_task_continues_after_its_call_was_cancelled_by_id():
     entered = asyncio.Event()
 
     @tool
@@ -525,7 +527,7 @@ async def test_cancelling_an_outer_call_cancels_the_inner_one():
         assert runtime.stats().running == 0
 
 
-async def test_closing_the_runtime_cancels_what_runs():
+async def test_closing_the_runtime_cancels_running_calls():
     async with Runtime(hanging()) as runtime:
         calls = [asyncio.create_task(runtime.call("hang")) for _ in range(3)]
         await settle()

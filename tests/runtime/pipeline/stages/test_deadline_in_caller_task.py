@@ -1,4 +1,4 @@
-"""A provider that ends at once when cancelled runs in its caller's task; for its caller nothing is different."""
+"""A provider that cancels promptly runs in the caller's task; the caller sees no difference."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ def remote(request: pytest.FixtureRequest) -> Remote:
     return Remote(request.param)
 
 
-async def test_it_runs_in_its_callers_task_only_if_it_lets_go(remote):
+async def test_a_provider_runs_in_its_callers_task_only_if_it_cancels_promptly(remote):
     remote.answer.set()
 
     async with Runtime(remote) as runtime:
@@ -51,7 +51,7 @@ async def test_it_runs_in_its_callers_task_only_if_it_lets_go(remote):
     assert (remote.tasks == [asyncio.current_task()]) is remote.cancels_promptly
 
 
-async def test_when_the_time_is_up_the_caller_is_told_and_goes_on(remote):
+async def test_after_a_timeout_the_caller_gets_an_outcome_and_continues(remote):
     clock = ManualClock()
 
     async def call_and_go_on():
@@ -72,7 +72,7 @@ async def test_when_the_time_is_up_the_caller_is_told_and_goes_on(remote):
     assert remote.cancelled == [True]
 
 
-async def test_a_cancelled_caller_is_cancelled_and_the_provider_told(remote):
+async def test_a_cancelled_caller_is_cancelled_and_the_provider_notified(remote):
     async with Runtime(remote) as runtime:
         calling = asyncio.create_task(runtime.call("remote__work"))
         await remote.entered.wait()
@@ -83,7 +83,7 @@ async def test_a_cancelled_caller_is_cancelled_and_the_provider_told(remote):
     assert remote.told == ["cancelled"]
 
 
-async def test_whoever_is_cancelled_in_the_moment_the_time_is_up_is_cancelled(remote):
+async def test_a_caller_that_is_cancelled_at_the_moment_of_the_timeout_is_cancelled(remote):
     clock = ManualClock()
 
     async with Runtime(remote, clock=clock) as runtime:
@@ -116,7 +116,7 @@ async def test_an_answer_in_the_moment_the_time_is_up_leaves_no_cancellation_beh
     assert cancelling == 0
 
 
-async def test_a_call_can_be_cancelled_by_its_id_and_its_task_goes_on(remote):
+async def test_a_call_can_be_cancelled_by_its_id_and_its_task_continues(remote):
     async with Runtime(remote) as runtime:
         calling = asyncio.create_task(runtime.call("remote__work", call_id="one"))
         await remote.entered.wait()

@@ -1,4 +1,4 @@
-"""Visible calls show in the active space as one message, amended at each step."""
+"""The stage `publish`: a visible call is one message in the active space, amended as the call proceeds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_failed_call_shows_as_error():
     assert "no luck" in wall.messages[0][1]["result"]
 
 
-async def test_a_call_that_waits_amends_the_same_message_when_it_goes_on():
+async def test_a_resumed_call_amends_the_same_message():
     wall = Wall()
     async with Runtime(pay, spaces=wall) as runtime:
         pending = await runtime.scope(space="lobby").call("pay", {"amount": 5})

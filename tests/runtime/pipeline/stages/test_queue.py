@@ -1,3 +1,5 @@
+"""The stage `queue`: slots, rates, order and nested calls."""
+
 import asyncio
 
 import pytest
@@ -75,7 +77,7 @@ async def test_the_first_to_come_is_the_first_to_run():
     assert gate.order == list(range(10))
 
 
-async def test_a_newcomer_does_not_overtake_those_who_wait():
+async def test_a_new_call_does_not_overtake_waiting_calls():
     gates = [Gate(), Gate(), Gate()]
 
     @tool(queue="bank")
@@ -385,7 +387,7 @@ async def test_nested_calls_through_two_queues_and_back_do_not_deadlock():
         assert (await runtime.call("ping", {"n": 5})).data == 5
 
 
-async def test_a_slot_of_one_runtime_is_no_slot_in_another_runtimes_queue_of_the_same_name():
+async def test_queues_of_the_same_name_in_two_runtimes_are_independent():
     gate = Gate()
 
     @tool(queue="bank")
@@ -426,7 +428,7 @@ async def test_max_concurrent_limits_the_tools_that_name_no_queue():
         await asyncio.gather(*calls)
 
 
-async def test_a_queue_named_default_is_everybodys_where_none_is_named():
+async def test_a_queue_named_default_applies_to_all_tools_without_a_queue():
     gate = Gate()
     work = gated(gate).evolve(limits=gated(gate).limits.__class__())
 
@@ -517,7 +519,7 @@ async def test_the_time_in_the_queue_is_in_the_measurements_of_the_outcome():
     assert 0 < outcomes[1].meta.queued_ms <= outcomes[1].meta.latency_ms
 
 
-async def test_those_who_wait_are_told_to_listeners_with_their_position():
+async def test_listeners_get_the_position_of_waiting_calls():
     gate, heard = Gate(), []
 
     async with Runtime(gated(gate), queues={"bank": Queue(concurrent=1)}) as runtime:
@@ -530,7 +532,7 @@ async def test_those_who_wait_are_told_to_listeners_with_their_position():
     assert [(event.queue, event.position) for event in heard] == [("bank", 1), ("bank", 2)]
 
 
-async def test_closing_the_runtime_ends_those_who_wait_in_line():
+async def test_closing_the_runtime_ends_the_waiting_calls():
     gate = Gate()
 
     async with Runtime(gated(gate), queues={"bank": Queue(concurrent=1)}) as runtime:

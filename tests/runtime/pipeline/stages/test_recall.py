@@ -1,4 +1,4 @@
-"""Recall: a call id given by the caller never runs twice, and never tells of somebody else's call."""
+"""The stage `recall`: a given call id never runs twice, and reveals nothing about the calls of other users."""
 
 import asyncio
 from typing import Any
@@ -124,7 +124,7 @@ async def test_a_stranger_cannot_take_over_the_id_of_an_open_wait() -> None:
     assert outcome.code == "conflict"
 
 
-async def test_an_open_wait_is_returned_again_and_nobody_is_asked_twice() -> None:
+async def test_a_pending_call_is_returned_again_without_a_second_question() -> None:
     asked: list[Any] = []
 
     @tool(confirm=True)
@@ -171,7 +171,7 @@ async def test_a_rejected_call_stays_rejected_under_its_id() -> None:
     assert ran == []
 
 
-async def test_of_two_at_the_same_time_one_runs_and_the_other_is_told_to_wait() -> None:
+async def test_of_two_concurrent_calls_with_one_id_one_runs_and_the_other_is_pending() -> None:
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank) as runtime:

@@ -1,3 +1,5 @@
+"""The stages `retry` and `breaker`: back-off, and providers that are down."""
+
 import asyncio
 from itertools import pairwise
 
@@ -115,7 +117,7 @@ async def test_two_callers_do_not_return_as_one():
 
 
 @pytest.mark.parametrize("seconds", [0, 3, 77.5])
-async def test_what_the_other_side_asks_for_is_waited_exactly(seconds):
+async def test_a_retry_waits_exactly_for_retry_after(seconds):
     clock, tries = ManualClock(), []
 
     @tool(effects={"read"}, retries=1)
@@ -252,7 +254,7 @@ async def test_an_answer_is_a_sign_of_life_even_if_it_is_a_failure(code):
     assert len(server.calls) == 6
 
 
-async def test_other_providers_and_functions_go_on():
+async def test_other_providers_and_functions_are_not_affected():
     clock, down, up = ManualClock(), Server("down"), Server("up")
 
     @tool
@@ -266,7 +268,7 @@ async def test_other_providers_and_functions_go_on():
         assert (await runtime.call("local")).data == "here"
 
 
-async def test_nobody_waits_in_line_for_a_provider_that_is_down():
+async def test_no_call_waits_in_the_queue_of_a_provider_that_is_down():
     clock, server = ManualClock(), Server(queue="one")
 
     async with Runtime(server, queues={"one": Queue(concurrent=1)}, defaults=DEFAULTS, clock=clock) as runtime:

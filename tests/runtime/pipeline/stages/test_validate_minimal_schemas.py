@@ -1,4 +1,4 @@
-"""Raw schemas that leave out what most have."""
+"""The stage `validate` with raw schemas that lack the usual keywords."""
 
 from surehand import Done, Runtime, tool
 

@@ -1,3 +1,5 @@
+"""The stage `validate`: invalid arguments are rejected, and repaired only if they can mean one thing."""
+
 import asyncio
 import json
 import logging
@@ -115,12 +117,12 @@ async def test_nothing_means_no_arguments(nothing):
         "{",
     ],
 )
-async def test_what_is_no_object_is_refused(arguments):
+async def test_arguments_that_are_not_an_object_are_rejected(arguments):
     await refused("add", arguments)
 
 
 @pytest.mark.parametrize("arguments", [{1: 2}, {None: 1}, {("a",): 1}, {b"a": 1}, {"a": 1, 2: 3}])
-async def test_names_that_are_no_text_are_refused(arguments):
+async def test_argument_names_that_are_not_strings_are_rejected(arguments):
     await refused("add", arguments)
 
 
@@ -151,7 +153,7 @@ async def test_an_unknown_tool_is_a_failure_that_does_not_repeat_everything(name
 
 
 @pytest.mark.parametrize("name", [None, 5, b"add", ("add",)])
-async def test_a_name_that_is_no_text_is_an_unknown_tool(name):
+async def test_a_tool_name_that_is_not_a_string_is_an_unknown_tool(name):
     assert (await called(name, {"a": 1})).code == "not_found"
 
 
@@ -175,7 +177,7 @@ async def test_a_name_that_is_no_text_is_an_unknown_tool(name):
         b"{'a': 1, 'b': 2}",
     ],
 )
-async def test_a_slip_of_the_pen_is_mended_or_refused_but_never_changes_the_meaning(text):
+async def test_malformed_json_is_repaired_or_rejected_but_never_changes_its_meaning(text):
     outcome = await called("add", text)
 
     assert outcome == Done(3) or outcome.code == "invalid_arguments"
@@ -184,7 +186,7 @@ async def test_a_slip_of_the_pen_is_mended_or_refused_but_never_changes_the_mean
 @pytest.mark.parametrize(
     "text", ["{'a': 1, 'b': 2}", '{"a": 1, "b": 2,}', '```json\n{"a": 1, "b": 2}\n```', "{a: 1, b: 2}"]
 )
-async def test_the_usual_slips_are_mended(text):
+async def test_the_usual_json_mistakes_are_repaired(text):
     assert await called("add", text) == Done(3)
 
 
@@ -241,12 +243,12 @@ async def test_a_key_given_twice_is_refused_at_any_depth(name, text):
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "nan", "inf"])
 @pytest.mark.parametrize("form", ['{{"value": {}}}', '{{"value": [[{{"k": {}}}]]}}', '{{"value": [1, {}, 2]}}'])
-async def test_what_is_no_number_is_refused_at_any_depth(literal, form):
+async def test_nan_and_infinity_are_rejected_at_any_depth(literal, form):
     await refused("anything", form.format(literal))
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e999", '"NaN"', '"inf"', '"-Infinity"', '"1e999"'])
-async def test_what_is_no_number_is_no_float_either(literal):
+async def test_nan_and_infinity_are_rejected_for_a_float_parameter(literal):
     await refused("number", f'{{"x": {literal}}}')
     await refused("number", {"x": json.loads(literal)})
 
@@ -339,7 +341,7 @@ async def test_a_lone_surrogate_in_a_text_parameter_is_refused():
 @pytest.mark.parametrize(
     "value", ["\x00", "a\x00b", "\x00" * 1_000, "\u2028\u2029", "\U0001f600", "e\u0301", "\x7f\x1b[31m"]
 )
-async def test_strange_characters_are_kept_or_refused(value):
+async def test_unusual_characters_are_preserved_or_rejected(value):
     for arguments in (json.dumps({"text": value}), json.dumps({"text": value}, ensure_ascii=False), {"text": value}):
         outcome = await called("say", arguments)
         assert outcome.code == "invalid_arguments" if isinstance(outcome, Failed) else outcome.data["text"] == value
@@ -352,7 +354,7 @@ async def test_text_as_bytes_is_read_as_utf8():
 @pytest.mark.parametrize(
     "data", [b'{"text": "\xff"}', b'{"text": "\xc3"}', b'\xff\xfe{"text": "a"}', b"\x80", b'{"text": "\xed\xa0\x80"}']
 )
-async def test_bytes_that_are_no_utf8_are_refused(data):
+async def test_bytes_that_are_not_utf8_are_rejected(data):
     await refused("say", data)
 
 

@@ -1,4 +1,4 @@
-"""The stages, in the order in which a call meets them. This list is the pipeline."""
+"""The stages of the pipeline, outermost first: a call passes them in this order."""
 
 from surehand.runtime.pipeline.pipeline import Stage
 from surehand.runtime.pipeline.stages.approve import approve
@@ -22,23 +22,23 @@ from surehand.runtime.pipeline.stages.retry import retry
 from surehand.runtime.pipeline.stages.validate import validate
 
 STAGES: tuple[Stage, ...] = (
-    record,  # every call ends in journal and statistics once; cancelled by its id, or a bug of ours: still an outcome
-    audience,  # a tool for people is not there for models
-    mount,  # a tool with a lifespan has been entered
-    validate,  # arguments against the schema, mended first where plain parsing fails
-    recall,  # an id that is known already: the stored outcome, the same open wait, or a conflict
-    budget,  # the turn's calls and tokens
-    publish,  # visible and a space is active: one message, amended at each step
-    park,  # Pending becomes a wait; the only stage that knows how waits are kept
+    record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
+    audience,  # models cannot call a tool that is only for people
+    mount,  # enter the lifespan of a tool that was added late
+    validate,  # arguments against the schema, repaired where plain parsing fails
+    recall,  # a given id that is known: the stored outcome, the same Pending, or a conflict
+    budget,  # the calls and tokens of a turn
+    publish,  # show a visible call as a message in the active space
+    park,  # store a pending call; the only stage that knows that pending calls are stored
     approve,  # policy and confirmation: allow, ask, or deny
-    ledger,  # the outcome, once
-    clip,  # too large: kept under a handle, with how to read on
+    ledger,  # record the outcome, once
+    clip,  # store an output that is too large under a handle
     middleware,  # global, then per tool
-    cache,  # a hit returns; one flight per key
-    retry,  # repeatable and worth another try: again after a back-off that holds no slot
-    breaker,  # a provider known to be down is not waited for
-    queue,  # waiting is not running: outside `deadline`
-    intent,  # not repeatable: claim this call, after the queue
+    cache,  # return a cached result; equal concurrent calls run once
+    retry,  # retry repeatable calls after a back-off that holds no slot
+    breaker,  # do not call a provider that is known to be down
+    queue,  # wait for a slot; outside `deadline`, because waiting is not running
+    intent,  # claim a call that is not repeatable, once it has its slot
     deadline,  # the time limit of one attempt
-    invoke,  # the only place where foreign code runs
+    invoke,  # run the handler or the provider; the only place where foreign code runs
 )

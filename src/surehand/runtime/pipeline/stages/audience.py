@@ -1,4 +1,4 @@
-"""Audience: a tool for people is not there for models."""
+"""Stage `audience`: hide tools that are only for people from models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 
 def audience(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Only `dispatch` reaches a tool whose audience is the user."""
+    """Let only `dispatch` reach a tool whose audience is `user`."""
     if plan.listing.tool.audience != "user":
         return proceed
     name = plan.listing.name

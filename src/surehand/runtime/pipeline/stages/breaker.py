@@ -1,4 +1,4 @@
-"""Breaker: nobody waits in line for a provider that is known to be down."""
+"""Stage `breaker`: fail at once if the provider is known to be down, instead of waiting for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Count failures per provider; after a pause, one call is let through to try."""
+    """Count failures per provider; after a pause, let one call through as a probe."""
     provider = plan.listing.provider
     if provider is None or provider.tracks_own_health:
         return proceed
@@ -22,36 +22,39 @@ def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
     name = provider.namespace or plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
-        if (wait := state.admit()) is not None:
-            return _provider_down_failure(name, wait)
-        ended = False
+        retry_seconds = state.admit()
+        if retry_seconds is not None:
+            return _provider_down_failure(name, retry_seconds)
+        has_reached_provider = False
         try:
             outcome = await proceed(invocation)
-            ended = invocation.may_have_run or outcome.ok  # else it never got as far as the provider
+            has_reached_provider = invocation.may_have_run or outcome.ok
         finally:
-            if not ended:
+            if not has_reached_provider:
                 state.release_probe()
-        if ended:
+        if has_reached_provider:
             state.record_outcome(outcome)
         return outcome
 
-    if (shared := plan.services.shared_breakers.get(provider.namespace)) is None:
+    shared = plan.services.shared_breakers.get(provider.namespace)
+    if shared is None:
         return stage
     plan.may_suspend = True
     return _claim_probe_first(shared, name, stage)
 
 
 def _claim_probe_first(shared_breaker: SharedBreaker, name: str, proceed: Proceed) -> Proceed:
-    """Of all processes on the store one call at a time tries; while the provider is well, nobody is asked."""
+    """Claim the probe in the store when one is due; while the provider is up, the store is not asked."""
 
-    async def asked(invocation: Invocation) -> Outcome:
+    async def claim_and_proceed(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
-        if (wait := await shared_breaker.claim_probe()) is not None:
-            return _provider_down_failure(name, wait)
+        retry_seconds = await shared_breaker.claim_probe()
+        if retry_seconds is not None:
+            return _provider_down_failure(name, retry_seconds)
         return await proceed(invocation)
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        return asked(invocation) if shared_breaker.is_probe_due() else proceed(invocation)
+        return claim_and_proceed(invocation) if shared_breaker.is_probe_due() else proceed(invocation)
 
     return stage
 

@@ -1,4 +1,4 @@
-"""Budget: what a turn may spend in calls and tokens, shared by all the calls of the turn."""
+"""Stage `budget`: limit the calls and tokens of a turn, over all its calls."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 
 def budget(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Refuse what the turn can no longer afford; keep what ran but does not fit."""
-    if not plan.has_budget or plan.listing.kind == "internal":  # those help to get out of trouble, and always may
+    """Refuse calls beyond the budget; store the output of a call that ran but does not fit."""
+    if not plan.has_budget or plan.listing.kind == "internal":  # internal tools, such as tool_output, always run
         return proceed
     outputs = plan.services.outputs
 
     async def stage(invocation: Invocation) -> Outcome:
         turn = invocation.scope.budget
-        if turn is None or invocation.is_resumed:  # an answer that comes later is no expense of the turn that asked
+        if turn is None or invocation.is_resumed:  # a late result does not count against the turn that asked
             return await proceed(invocation)
-        if refusal := turn.admit():
+        refusal = turn.admit()
+        if refusal is not None:
             return refusal
         outcome = await proceed(invocation)
         if turn.reserve_tokens(outcome.text) or not isinstance(outcome, Done):
             return outcome
-        kept = await outputs.store_text(outcome.text, invocation, reason="token_budget")
+        stored = await outputs.store_text(outcome.text, invocation, reason="token_budget")
         return Failed(
             "over_budget",
             f"context window budget exceeded. {plan.listing.name} ran and must not be repeated; its output of "
-            f"{kept.byte_count} bytes is kept. Read parts of it with tool_output(handle={kept.handle!r}, lines='1-40')",
+            f"{stored.byte_count} bytes is kept. Read parts of it with "
+            f"tool_output(handle={stored.handle!r}, lines='1-40')",
             executed=True,
-            data={"tool_output": kept.summary()},
+            data={"tool_output": stored.summary()},
         )
 
     return stage

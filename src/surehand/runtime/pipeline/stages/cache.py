@@ -1,4 +1,4 @@
-"""Cache: an answer that is still fresh is given again, and equal calls at the same time run once."""
+"""Stage `cache`: return a cached result, and run equal concurrent calls only once."""
 
 from __future__ import annotations
 
@@ -12,46 +12,56 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 
 def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Only Done is shared; when the one who runs fails or is cancelled, the next in line runs."""
-    rule = _cache_settings(plan)
-    if rule is None:
+    """Only Done is cached and shared; if the running call fails or is cancelled, the next waiting one runs."""
+    settings = _cache_settings(plan)
+    if settings is None:
         return proceed
-    plan.may_suspend, plan.can_fold_into_invoke = True, False
-    results, tool, name = plan.services.result_cache, plan.listing.tool, plan.listing.name
+    plan.may_suspend = True
+    plan.can_fold_into_invoke = False
+    results = plan.services.result_cache
+    tool = plan.listing.tool
+    name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer_value is not None:
             return await proceed(invocation)
-        who = None if rule.shared else invocation.principal.user
+        user = None if settings.shared else invocation.principal.user
         key = json_digest(
-            {"v": 1, "name": name, "tool": tool.definition_digest, "parameters": invocation.arguments, "user": who}
+            {"v": 1, "name": name, "tool": tool.definition_digest, "parameters": invocation.arguments, "user": user}
         )
         while True:
-            if (found := results.get_fresh(key)) is not None:
+            cached = results.get_fresh(key)
+            if cached is not None:
                 invocation.is_cached = True
-                return found
-            if (flight := results.in_flight.get(key)) is None:
-                return await _fly(invocation, key)
+                return cached
+            running = results.in_flight.get(key)
+            if running is None:
+                return await run_and_cache(invocation, key)
             invocation.make_interruptible()
-            await asyncio.shield(flight)
+            await asyncio.shield(running)
 
-    async def _fly(invocation: Invocation, key: str) -> Outcome:
-        flight = results.in_flight[key] = asyncio.get_running_loop().create_future()
+    async def run_and_cache(invocation: Invocation, key: str) -> Outcome:
+        """Run the call while equal calls wait for it, and cache a Done."""
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        results.in_flight[key] = finished
         try:
             outcome = await proceed(invocation)
             if isinstance(outcome, Done):
-                results.put(key, outcome, rule.ttl)
+                results.put(key, outcome, settings.ttl)
             return outcome
         finally:
             del results.in_flight[key]
-            flight.set_result(None)
+            finished.set_result(None)
 
     return stage
 
 
 def _cache_settings(plan: StackPlan) -> Cache | None:
-    tool, provider = plan.listing.tool, plan.listing.provider
-    if (own := tool.limits.cache) is not None:
+    """The tool's own cache settings, or those of its provider if the tool only reads."""
+    tool = plan.listing.tool
+    provider = plan.listing.provider
+    own = tool.limits.cache
+    if own is not None:
         return own if own.ttl > 0 else None
-    reads = bool(tool.effects) and tool.effects <= {"read", "network"}
-    return Cache(provider.cache) if provider and provider.cache and reads else None
+    only_reads = bool(tool.effects) and tool.effects <= {"read", "network"}
+    return Cache(provider.cache) if provider and provider.cache and only_reads else None

@@ -1,4 +1,4 @@
-"""Clip: what is too large for a model is kept under a handle, and the model is told how to read it."""
+"""Stage `clip`: store an output that is too large for a model under a handle, and tell the model how to read it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_f
 
 
 def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Text and content change; the data stays whole."""
-    outputs, limit = plan.services.outputs, max_output_bytes(plan)
+    """Replace the text and content of large outcomes; `data` stays complete."""
+    outputs = plan.services.outputs
+    limit = max_output_bytes(plan)
 
-    async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def clip_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done) and outcome.text_size_bytes() > limit:
             text = outcome.text
-            kept = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
-            return outcome.with_clipped_text(kept.placeholder_message(text, limit))
+            stored = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
+            return outcome.with_clipped_text(stored.placeholder_message(text, limit))
         if isinstance(outcome, Failed) and len(outcome.message) > limit:
-            kept = await outputs.store_text(outcome.message, invocation, reason="size_limit_exceeded")
-            return outcome.evolve(message=kept.placeholder_message(outcome.message, limit))
+            stored = await outputs.store_text(outcome.message, invocation, reason="size_limit_exceeded")
+            return outcome.evolve(message=stored.placeholder_message(outcome.message, limit))
         return outcome
 
-    return add_outcome_filter(plan, proceed, way_out)
+    return add_outcome_filter(plan, proceed, clip_outcome)
 
 
 def max_output_bytes(plan: StackPlan) -> int:
-    """Bytes of text that a model may be shown."""
+    """Bytes of text that a model is shown of one outcome."""
     return plan.listing.tool.limits.max_bytes or plan.services.defaults.max_output

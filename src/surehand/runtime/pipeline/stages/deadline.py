@@ -1,4 +1,4 @@
-"""Deadline: the time limit of one attempt, from the moment a slot is held."""
+"""Stage `deadline`: the time limit of one attempt, counted from the moment it has its slot."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
 log = logging.getLogger("surehand")
 TimeLimit: TypeAlias = float | Callable[[dict[str, Any]], float | None] | None
 KINDS_WITHOUT_DEADLINE = frozenset({"client", "external", "hosted", "agent"})
-"""Kinds without a limit of their own: they wait for people, or work for as long as their work takes."""
+"""Kinds without a time limit: they wait for people or for other agents."""
 
 
 def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Whoever may not end when cancelled runs in a task of its own, so that its caller is answered in time.
+    """Run a handler in a task of its own, so that its caller gets an answer in time even if it ignores cancellation.
 
-    A handler that never awaits needs none: nothing could interrupt it, and it pays for no task.
+    A handler that never awaits cannot be interrupted: the stage is left out, which saves the task.
     """
-    listing, parts = plan.listing, plan.services
-    handler, provider = listing.tool.handler, listing.provider
+    listing = plan.listing
+    services = plan.services
+    handler = listing.tool.handler
+    provider = listing.provider
     if listing.kind == "hosted" or (handler is not None and not handler.can_suspend):
         return proceed
     plan.may_suspend = True
-    limit, attempt = (
-        _time_limit(plan),
-        _run_in_caller_task
-        if handler is None and provider is not None and provider.cancels_promptly
-        else _run_in_own_task,
-    )
+    limit = _time_limit(plan)
+    cancels_promptly = handler is None and provider is not None and provider.cancels_promptly
+    attempt = _run_in_caller_task if cancels_promptly else _run_in_own_task
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
         try:
             seconds = _seconds_for_call(limit, invocation)
-        except Exception as error:  # noqa: BLE001 - the tool's own function of its arguments
+        except Exception as error:  # noqa: BLE001 - the timeout may be the tool's own function, which may raise anything
             return failed_from_crash(
-                listing.name, error, redact=parts.redact, crash_details=parts.crash_details
+                listing.name, error, redact=services.redact, crash_details=services.crash_details
             ).evolve(executed=False)
         invocation.may_have_run = True
         outcome = await attempt(proceed, invocation, seconds)
@@ -57,17 +56,18 @@ def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 async def _run_in_caller_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
-    """Run in the caller's task, which is cancelled when the time is up; None if it was."""
+    """Run in the caller's task, and cancel that when the time is up; returns None then."""
     expiry = _DeadlineExpiry(invocation)
     timer = _start_timer(invocation, seconds, expiry)
     try:
         outcome = await proceed(invocation)
-        expiry.take_back_cancellation()  # it ended all the same
+        expiry.take_back_cancellation()  # the call ended although its time was up
         return outcome
     except asyncio.CancelledError:
         if timer is not None:
             timer.cancel()
-        expired, invocation.cancelled = expiry.take_back_cancellation(), True
+        expired = expiry.take_back_cancellation()
+        invocation.cancelled = True
         await _notify_provider(invocation, "timed_out" if expired else "cancelled")
         if not expired:
             raise
@@ -78,31 +78,30 @@ async def _run_in_caller_task(proceed: Proceed, invocation: Invocation, seconds:
 
 
 class _DeadlineExpiry:
-    """Cancels the task that a call runs in, and can tell that from a cancellation by anybody else."""
+    """Cancels the task of a call when its time is up, and tells that from other cancellations of the task."""
 
     __slots__ = ("_cancelling_before", "_has_expired", "_invocation", "_task")
 
     def __init__(self, invocation: Invocation) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._invocation, self._task, self._cancelling_before, self._has_expired = (
-            invocation,
-            task,
-            task.cancelling(),
-            False,
-        )
+        self._invocation = invocation
+        self._task = task
+        self._cancelling_before = task.cancelling()
+        self._has_expired = False
 
     def __call__(self) -> None:
-        self._has_expired = self._invocation.cancelled = True
+        self._has_expired = True
+        self._invocation.cancelled = True
         self._task.cancel()
 
     def take_back_cancellation(self) -> bool:
-        """Whether the time was up, and nobody else had a reason to cancel."""
+        """Undo the cancellation; True if the time was up and the task was not cancelled from elsewhere too."""
         return self._has_expired and self._task.uncancel() <= self._cancelling_before
 
 
 async def _run_in_own_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
-    """Run in a task of its own, which is left behind if it does not end; None if the time was up."""
+    """Run in a new task, which the reaper keeps if it does not end; returns None if the time was up."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     name = invocation.listing.name
@@ -116,7 +115,7 @@ async def _run_in_own_task(proceed: Proceed, invocation: Invocation, seconds: fl
     finally:
         if timer is not None:
             timer.cancel()
-    if task.cancelled():  # by itself: nobody else has had a reason to
+    if task.cancelled():  # by the handler itself: nothing else cancels this task
         return Failed("cancelled", f"{name} cancelled itself.", executed=True)
     if task.done():
         return task.result()
@@ -128,42 +127,47 @@ async def _run_and_wake(proceed: Proceed, invocation: Invocation, ended_future: 
     try:
         return await proceed(invocation)
     finally:
-        wake(ended_future)  # here and not in a callback of the task: one turn of the loop less for every call
+        wake(ended_future)  # not in a done callback of the task: that would cost one more iteration of the loop
 
 
 async def _stop_task(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
     invocation.cancelled = True
     try:
         await invocation.scope.services.reaper.stop(task)
-    finally:  # whoever is cancelled once more has waited for the task all the same
+    finally:  # also if this task was cancelled again while it waited
         await _notify_provider(invocation, reason)
 
 
 async def _notify_provider(invocation: Invocation, reason: str) -> None:
-    """The other side should know, but its answer is not waited for long."""
+    """Tell the provider that a call was cancelled, and wait for at most the grace period."""
     listing = invocation.listing
-    if (provider := listing.provider) is None:
+    provider = listing.provider
+    if provider is None:
         return
     try:
         async with asyncio.timeout(CANCELLATION_GRACE_SECONDS):
             await provider.cancel(invocation.call_as(listing.tool.name), reason)
     except Exception:
-        log.exception("%s could not be told that a call was %s", provider.namespace, reason)
+        log.exception("Provider %s raised when its call was cancelled (%s)", provider.namespace, reason)
 
 
 def _start_timer(invocation: Invocation, seconds: float | None, on_expiry: Callable[[], object]) -> Deadline | None:
-    return invocation.scope.services.deadlines.start(seconds, on_expiry) if seconds and seconds != inf else None
+    if not seconds or seconds == inf:
+        return None
+    return invocation.scope.services.deadlines.start(seconds, on_expiry)
 
 
 def _seconds_for_call(limit: TimeLimit, invocation: Invocation) -> float | None:
     seconds = limit(invocation.effective_arguments()) if callable(limit) else limit
-    if seconds is not None and seconds != seconds:  # not a number, and no timer's either
+    if seconds is not None and seconds != seconds:  # NaN, which no timer accepts
         raise ValueError("the time limit is not a number")
     return seconds
 
 
 def _time_limit(plan: StackPlan) -> TimeLimit:
-    tool, provider = plan.listing.tool, plan.listing.provider
+    """The limit of the tool, of its provider, or the default one."""
+    tool = plan.listing.tool
+    provider = plan.listing.provider
     if plan.listing.kind in KINDS_WITHOUT_DEADLINE:
         return None
     if tool.limits.timeout is not None:

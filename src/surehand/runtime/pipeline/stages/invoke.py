@@ -1,4 +1,4 @@
-"""Invoke: the tool's own handler, or its provider. The only place where foreign code runs."""
+"""Stage `invoke`: run the tool's handler or its provider. The only place where foreign code runs."""
 
 from __future__ import annotations
 
@@ -9,63 +9,71 @@ from surehand.core.context import Context, RunningCall
 from surehand.core.errors import Unavailable
 from surehand.core.handler import StartHandler
 from surehand.core.invoke import build_invoker, outcome_from_value
-from surehand.core.outcome import Done, Failed, Outcome
+from surehand.core.outcome import Done, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.runtime.pipeline.stages.clip import max_output_bytes
 
 
 def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Errors become outcomes here; a call that waited goes on with its answer."""
-    listing, parts = plan.listing, plan.services
+    """Turn results and errors into outcomes; a resumed call continues with its answer."""
+    listing = plan.listing
+    services = plan.services
     start = _build_start(plan)
-    ways_out, short = plan.outcome_filters, max_output_bytes(plan) // 4  # so few characters fit whatever they are
+    outcome_filters = plan.outcome_filters
+    max_plain_chars = max_output_bytes(plan) // 4  # at most four bytes per character: such a text always fits
     run = build_invoker(
         listing.name,
         start,
-        redact=parts.redact,
-        crash_details=parts.crash_details,
-        max_plain_chars=short,
-        outcome_filters=ways_out,
+        redact=services.redact,
+        crash_details=services.crash_details,
+        max_plain_chars=max_plain_chars,
+        outcome_filters=outcome_filters,
     )
-    # A provider's call may wait for input while its caller waits too; it goes on then, and does not begin again.
+    # A provider's call may become pending while its caller waits: it is then resumed, not started again.
     if listing.kind not in ("client", "external") and listing.provider is None and not plan.is_recallable:
         return cast(Proceed, run)
 
     resume = build_invoker(
         listing.name,
         _resume_provider,
-        redact=parts.redact,
-        crash_details=parts.crash_details,
-        max_plain_chars=short,
-        outcome_filters=ways_out,
+        redact=services.redact,
+        crash_details=services.crash_details,
+        max_plain_chars=max_plain_chars,
+        outcome_filters=outcome_filters,
     )
 
-    plain_wait = listing.kind in ("client", "external")
+    has_no_handler = listing.kind in ("client", "external")
 
     async def stage(invocation: Invocation) -> Outcome:
-        if (answer := invocation.answer_value) is None:
+        answer = invocation.answer_value
+        if answer is None:
             return await run(invocation)
         if isinstance(answer, Done) and invocation.waited_for == "input" and listing.provider is not None:
             return await resume(invocation)
-        # Where there is a handler, it has run: it asked for the answer.
-        ran = answer.evolve(executed=True) if isinstance(answer, Failed) and not plain_wait else answer
-        outcome = outcome_from_value(listing.name, ran) if isinstance(ran, Done) else ran
-        for way_out in ways_out:
-            outcome = await way_out(invocation, outcome)
+        outcome: Outcome
+        if isinstance(answer, Done):
+            outcome = outcome_from_value(listing.name, answer)
+        else:
+            # A handler has run before it asked for the answer.
+            outcome = answer if has_no_handler else answer.evolve(executed=True)
+        for outcome_filter in outcome_filters:
+            outcome = await outcome_filter(invocation, outcome)
         return outcome
 
     return stage
 
 
 def _build_start(plan: StackPlan) -> StartHandler:
-    tool, provider = plan.listing.tool, plan.listing.provider
+    """The function that starts the handler or the provider's call."""
+    tool = plan.listing.tool
+    provider = plan.listing.provider
     start = tool.compile()
     if start is not None:
         return start
     if provider is not None:
-        own_name = tool.name
-        return lambda running: provider.invoke(cast(Invocation, running).call_as(own_name), Context(running))
+        provider_name = tool.name
+        return lambda call: provider.invoke(cast(Invocation, call).call_as(provider_name), Context(call))
     return _refuse_hosted
 
 
@@ -75,7 +83,8 @@ async def _refuse_hosted(running_call: RunningCall) -> Any:
 
 def _resume_provider(running_call: RunningCall) -> Awaitable[Any]:
     invocation = cast(Invocation, running_call)
-    provider, answer = invocation.listing.provider, invocation.answer_value
+    provider = invocation.listing.provider
+    answer = invocation.answer_value
     assert provider is not None
     assert isinstance(answer, Done)
     invocation.answer_value = None

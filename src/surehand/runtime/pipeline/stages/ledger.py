@@ -1,4 +1,4 @@
-"""Ledger: the outcome of a call is written once, and never changes."""
+"""Stage `ledger`: record the outcome of a call once. A Pending is not an outcome, and is never recorded."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from surehand.store.errors import StoreUnavailable
 
 
 def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Never a Pending; and what did not happen may be tried again under the same id."""
+    """Record what may have happened; a call that had no effect may be tried again under the same id."""
     if not plan.is_recallable and not needs_claim(plan):
         return proceed
     plan.can_fold_into_invoke = False
-    kept, name = plan.services.ledger, plan.listing.name
+    ledger_service = plan.services.ledger
+    name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         try:
@@ -26,7 +27,7 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
             if invocation.may_have_run and invocation.answer_value is None:
                 await end(invocation, _interruption_failure(invocation))
             elif invocation.has_given_id and not invocation.round:
-                await kept.release(invocation)
+                await ledger_service.release(invocation)
             raise
         except Exception as bug:
             if not invocation.may_have_run:
@@ -37,24 +38,20 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
         if isinstance(outcome, Pending):
             return outcome
         if invocation.handler_outcome is not None:
-            invocation.handler_outcome = (
-                CALL_ENDED_FAILURE  # an outcome knows its call: a call that knew its outcome would be litter to collect
-            )
-        if (
-            may_have_executed(outcome)
-            or not (invocation.has_given_id or invocation.round)
-            or invocation.round_answer is not None
-        ):
+            # The outcome references its invocation: drop the reference back, which would make a cycle for the GC.
+            invocation.handler_outcome = CALL_ENDED_FAILURE
+        can_be_tried_again = invocation.has_given_id or invocation.round
+        if may_have_executed(outcome) or not can_be_tried_again or invocation.round_answer is not None:
             return await end(invocation, outcome)
         if not invocation.round:
-            await kept.release(invocation)
+            await ledger_service.release(invocation)
         return outcome
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Pending) or (invocation.fence is None and not _is_remembered(invocation)):
-            return outcome  # nobody claimed it, so nothing of it is kept
+            return outcome  # the call was not claimed, so the ledger has no row of it
         try:
-            return await kept.record_outcome(invocation, outcome)
+            return await ledger_service.record_outcome(invocation, outcome)
         except StoreUnavailable as error:
             return _write_failure(name, error, invocation)
 
@@ -62,12 +59,11 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 def _interruption_failure(invocation: Invocation) -> Failed:
-    """What its caller is told, where it is told anything."""
-    code, message = invocation.interruption_reason or (
-        "cancelled",
-        f"{invocation.tool_name} was cancelled while it ran.",
-    )
-    return Failed(code, message, executed=True)
+    """The outcome of a call that was cancelled while its handler ran."""
+    if invocation.interruption_reason is not None:
+        code, message = invocation.interruption_reason
+        return Failed(code, message, executed=True)
+    return Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
 
 
 def _is_remembered(invocation: Invocation) -> bool:
@@ -75,10 +71,10 @@ def _is_remembered(invocation: Invocation) -> bool:
 
 
 def _write_failure(name: str, error: Exception, invocation: Invocation) -> Failed:
-    """What cannot be acknowledged: it ran, and nobody would know after a restart."""
+    """The outcome of a call that ran, but whose outcome could not be stored."""
     if invocation.round_answer is not None:
         return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
-    if invocation.fence is None:  # repeatable, so nobody had to claim it
+    if invocation.fence is None:  # a repeatable call, which needs no claim
         problem = f"{name} ran, but its outcome could not be written down: {error} It may be called again."
         return Failed("unavailable", problem, executed=True)
     return Failed(

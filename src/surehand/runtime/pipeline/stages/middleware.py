@@ -1,4 +1,4 @@
-"""Middleware: the user's own code around every call, global first, then the tool's own."""
+"""Stage `middleware`: the user's own code around every call, first the runtime's, then the tool's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
+"""Gets the invocation and the rest of the pipeline, and returns an outcome."""
 
 
 def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Fold the middleware around the rest, outermost first."""
+    """Wrap the rest of the pipeline in the middleware, the first one outermost."""
     wrappers = (*plan.services.middleware, *plan.listing.tool.lifecycle.middleware)
     if wrappers:
-        plan.may_suspend, plan.can_fold_into_invoke = True, False
+        plan.may_suspend = True
+        plan.can_fold_into_invoke = False
         proceed = _track_execution(proceed)
     for wrapper in reversed(wrappers):
         proceed = _wrap(wrapper, proceed, plan)
@@ -27,7 +29,7 @@ def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 def _track_execution(proceed: Proceed) -> Proceed:
-    """Whatever middleware does afterwards, that the handler ran stays true."""
+    """Note that the handler ran, whatever outcome middleware makes of it."""
 
     async def stage(invocation: Invocation) -> Outcome:
         outcome = await proceed(invocation)
@@ -38,6 +40,7 @@ def _track_execution(proceed: Proceed) -> Proceed:
 
 
 def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
+    """One middleware around the rest of the pipeline; its exceptions become outcomes."""
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -48,7 +51,7 @@ def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
             return failed_from_error(error).evolve(executed=invocation.may_have_run)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises is an outcome
+        except BaseException as error:  # noqa: BLE001 - foreign code: every exception becomes an outcome
             return failed_from_crash(
                 name, error, redact=plan.services.redact, crash_details=plan.services.crash_details
             )

@@ -1,4 +1,4 @@
-"""Mount: a tool with a lifespan that came after the start is mounted before its first call."""
+"""Stage `mount`: enter the lifespan of a tool before its first call, if it was added while the runtime ran."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 def mount(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Left out for tools without a lifespan."""
-    tool, mounts = plan.listing.tool, plan.services.lifespans
+    tool = plan.listing.tool
+    lifespans = plan.services.lifespans
     if tool.lifecycle.lifespan is None:
         return proceed
     plan.may_suspend = True
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
-        await mounts.enter(tool)
+        await lifespans.enter(tool)
         return await proceed(invocation)
 
     return stage

@@ -1,4 +1,4 @@
-"""Park: Pending becomes a wait that somebody can answer. The only stage that knows how waits are kept."""
+"""Stage `park`: store a pending call, so that it can be answered later and from any process."""
 
 from __future__ import annotations
 
@@ -20,78 +20,79 @@ _TOO_MANY_PENDING_MESSAGE = (
 
 
 def sanitize_pending(pending: Pending) -> Pending:
-    """A handler may put anything into a Pending; what means nothing is left out."""
-    given = pending.__dict__
-    wrong: dict[str, Any] = {}
-    if given["waiting_for"] not in ("approval", "result", "input"):
-        wrong["waiting_for"] = "result"
+    """Replace invalid values in a Pending: a handler may put anything into it."""
+    fields = pending.__dict__
+    corrections: dict[str, Any] = {}
+    if fields["waiting_for"] not in ("approval", "result", "input"):
+        corrections["waiting_for"] = "result"
     for name in ("call_id", "message"):
-        if not isinstance(given[name], str):
-            wrong[name] = ""
-    if (until := given["expires_at"]) is not None and not (isinstance(until, (int, float)) and isfinite(until)):
-        wrong["expires_at"] = None
-    return pending.evolve(**wrong) if wrong else pending
+        if not isinstance(fields[name], str):
+            corrections[name] = ""
+    expires_at = fields["expires_at"]
+    if expires_at is not None and not (isinstance(expires_at, (int, float)) and isfinite(expires_at)):
+        corrections["expires_at"] = None
+    return pending.evolve(**corrections) if corrections else pending
 
 
 def park(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Keep a pending call; a caller with patience waits here, holding no slot and no deadline."""
-    parts, durable = plan.services, plan.services.is_durable
-    patient = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
-    plan.may_suspend = plan.may_suspend or patient or durable
+    """Store pending calls; a caller that waits for the answer waits here, without a slot and without a deadline."""
+    services = plan.services
+    is_durable = services.is_durable
+    may_wait = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
+    plan.may_suspend = plan.may_suspend or may_wait or is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
-        return await way_out(invocation, await proceed(invocation))
+        return await park_outcome(invocation, await proceed(invocation))
 
-    async def way_out(invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def park_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
+        """Store a Pending; any other outcome passes."""
         if not isinstance(outcome, Pending):
-            # A call that has waited ends here, whatever it ends with; what happened is in the ledger already.
-            waited = invocation.round and not invocation.is_outcome_recorded
-            return await parts.ledger.record_outcome(invocation, outcome) if waited else outcome
-        if durable:
+            # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
+            is_unrecorded = invocation.round and not invocation.is_outcome_recorded
+            return await services.ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
+        if is_durable:
             invocation.make_interruptible()
         outcome = sanitize_pending(outcome)
-        if (ended := await parts.pending_calls.ended_outcome(outcome.call_id, invocation.principal)) is not None:
+        ended = await services.pending_calls.ended_outcome(outcome.call_id, invocation.principal)
+        if ended is not None:
             return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
         try:
-            wait = await parts.pending_calls.park(invocation, outcome)
+            pending_call = await services.pending_calls.park(invocation, outcome)
         except UnstorableValue as error:
             problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
             return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.may_have_run))
         except TooManyPendingCalls:
             problem = f"{invocation.tool_name} was not let wait: {_TOO_MANY_PENDING_MESSAGE}"
             return await end(invocation, Failed("limit_exceeded", problem, executed=invocation.may_have_run))
-        if not isinstance(wait, PendingCall):  # somebody else was first, and has told the journal
+        if not isinstance(pending_call, PendingCall):  # another invocation was first, and has its journal entry
             invocation.is_journalled = True
-            return wait
-        if (
-            patient
-            and outcome.reply_timeout
-            and await parts.pending_calls.wait_for_answer(invocation, outcome.reply_timeout)
-        ):
-            if invocation.has_lost_race:  # answered and ended by another process
+            return pending_call
+        if may_wait and outcome.reply_timeout:
+            is_answered = await services.pending_calls.wait_for_answer(invocation, outcome.reply_timeout)
+            if is_answered and invocation.has_lost_race:  # answered and ended by another process
                 invocation.is_journalled = True
-                return await parts.pending_calls.current_outcome(invocation.id, Principal()) or wait.to_outcome()
-            return await go_on(invocation)
-        parts.pending_calls.drop_arguments(invocation)
-        return wait.to_outcome()
+                stored = await services.pending_calls.current_outcome(invocation.id, Principal())
+                return stored or pending_call.to_outcome()
+            if is_answered:
+                return await resume(invocation)
+        services.pending_calls.drop_arguments(invocation)
+        return pending_call.to_outcome()
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
-        """The ledger has let it pass as pending, but it will not wait."""
-        kept = invocation.fence is not None or invocation.has_given_id
-        return (
-            await parts.ledger.record_outcome(invocation, outcome)
-            if kept and not isinstance(outcome, Pending)
-            else outcome
-        )
+        """Record the outcome of a call that cannot become pending; `ledger` let it pass as Pending."""
+        has_row = invocation.fence is not None or invocation.has_given_id
+        if not has_row or isinstance(outcome, Pending):
+            return outcome
+        return await services.ledger.record_outcome(invocation, outcome)
 
-    async def go_on(invocation: Invocation) -> Outcome:
+    async def resume(invocation: Invocation) -> Outcome:
         try:
             return await stage(invocation)
         except asyncio.CancelledError:
-            # Its caller left after the answer was used: it cannot be used again, so that is how the call ends.
+            # The caller was cancelled after the answer was used. It cannot be used again, so the call ends here.
             if invocation.may_have_run and invocation.answer_value is None and not invocation.is_outcome_recorded:
-                left = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
-                await parts.ledger.record_outcome(invocation, left)
+                cancelled = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
+                await services.ledger.record_outcome(invocation, cancelled)
             raise
 
-    return stage if patient or plan.is_recallable else add_outcome_filter(plan, proceed, way_out)
+    return stage if may_wait or plan.is_recallable else add_outcome_filter(plan, proceed, park_outcome)

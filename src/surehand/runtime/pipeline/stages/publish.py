@@ -1,4 +1,4 @@
-"""Publish: a visible call shows in the active space as one message, amended at each step."""
+"""Stage `publish`: show a visible call in the active space as one message, and amend it as the call proceeds."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ log = logging.getLogger("surehand")
 
 
 def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Left out where nobody keeps spaces, and for tools that are not visible."""
-    spaces, name = plan.services.visible_calls.spaces, plan.listing.name
+    """Left out without spaces, and for tools that are not visible."""
+    spaces = plan.services.visible_calls.spaces
+    name = plan.listing.name
     if spaces is None or not plan.listing.tool.visible:
         return proceed
     if not plan.has_space:
         return _warn_without_space(plan, proceed)
-    plan.may_suspend, plan.can_fold_into_invoke = True, False
-    from surehand.runtime.call_messages import build_call_message  # loaded by those alone who have spaces
+    plan.may_suspend = True
+    plan.can_fold_into_invoke = False
+    from surehand.runtime.call_messages import build_call_message  # keeps the store tables off the import path
 
     async def stage(invocation: Invocation) -> Outcome:
         space = invocation.principal.space or ""
         invocation.make_interruptible()
         if invocation.message_id is None:
             invocation.message_id = await post(invocation, space)
-        elif invocation.round_answer is None:  # else it ends with the answer, and is shown with that
+        elif invocation.round_answer is None:  # an answer that ends the call amends the message itself
             await show(invocation, space, "running")
         try:
             outcome = await proceed(invocation)
         except BaseException:
-            if not invocation.round or invocation.is_outcome_recorded:  # else its caller has left, and it still waits
+            if (
+                not invocation.round or invocation.is_outcome_recorded
+            ):  # else only the caller was cancelled: the call stays pending
                 await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
             raise
-        if not (invocation.has_lost_race or invocation.runs_elsewhere):  # else another shows how it stands
+        if not (invocation.has_lost_race or invocation.runs_elsewhere):  # else the other invocation amends the message
             await show(invocation, space, to_message_status(outcome), outcome)
         return outcome
 
     async def post(invocation: Invocation, space: str) -> str | None:
-        """Whether it can be shown decides nothing: the call runs."""
+        """Post the message; the call runs even if that fails."""
         try:
             return await spaces.post(space, build_call_message(invocation, "running"))
-        except Exception as error:  # noqa: BLE001 - a host's spaces may raise anything
-            log.warning("%s is shown nowhere: it could not be posted to space %r: %s", name, space, error)
+        except Exception as error:  # noqa: BLE001 - the spaces of a host application may raise anything
+            log.warning("The call of %s could not be posted to space %r: %s", name, space, error)
             return None
 
     async def show(invocation: Invocation, space: str, status: str, outcome: Outcome | None = None) -> None:
-        """What happened has happened, even where it cannot be shown."""
+        """Amend the message; a failure does not change the outcome."""
         if invocation.message_id is None or invocation.message_status == status:
             return
         invocation.message_status = status
@@ -63,12 +67,13 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 def _warn_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """No space is active; worth a word where there are spaces at all."""
-    shown, name = plan.services.visible_calls, plan.listing.name
+    """Warn that a visible call is not shown because no space is active, if there are any spaces."""
+    visible_calls = plan.services.visible_calls
+    name = plan.listing.name
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        if shown.has_spaces:
-            log.warning("%s is visible, but no space is active: its result is shown nowhere.", name)
+        if visible_calls.has_spaces:
+            log.warning("The visible call of %s is not shown: no space is active.", name)
         return proceed(invocation)
 
     return stage

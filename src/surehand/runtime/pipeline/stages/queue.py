@@ -1,4 +1,4 @@
-"""Queue: wait for a slot, first come, first served. Waiting is not running, so no deadline counts here."""
+"""Stage `queue`: wait for a slot of the tool's queue. The time in the queue does not count against the deadline."""
 
 from __future__ import annotations
 
@@ -14,51 +14,56 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.store.errors import StoreError
 
 KINDS_WITHOUT_QUEUE = frozenset({"internal", "agent", "client", "external", "hosted"})
-"""Kinds that never hold a slot: they wait for others, and could wait for themselves."""
+"""Kinds that never hold a slot: they wait for other calls, and could deadlock."""
 
 
 def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """None unless the tool, its provider or the default limit names one."""
-    line = None if plan.listing.kind in KINDS_WITHOUT_QUEUE else plan.services.queues.queue_for(plan.listing)
-    if line is None:
+    """Left out unless the tool, its provider or the default limit names a queue."""
+    if plan.listing.kind in KINDS_WITHOUT_QUEUE:
+        return proceed
+    active_queue = plan.services.queues.queue_for(plan.listing)
+    if active_queue is None:
         return proceed
     plan.may_suspend = True
-    nests = plan.listing.tool.handler is None or plan.listing.tool.handler.can_suspend
+    may_nest = plan.listing.tool.handler is None or plan.listing.tool.handler.can_suspend
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer_value is not None:
             return await proceed(invocation)
-        if (slot := find_held_slot(line)) is not None:
-            return await _inside(invocation, slot)
-        if not line.try_acquire():
-            began, granted = perf_counter(), _enqueue(invocation, line)
+        slot = find_held_slot(active_queue)
+        if slot is not None:
+            return await run_nested(invocation, slot)
+        if not active_queue.try_acquire():
+            queued_at = perf_counter()
+            slot_future = _enqueue(invocation, active_queue)
             try:
-                error = await granted
+                error = await slot_future
             except asyncio.CancelledError:
-                line.abandon(granted)
+                active_queue.abandon(slot_future)
                 raise
-            invocation.queued_seconds += perf_counter() - began
+            invocation.queued_seconds += perf_counter() - queued_at
             if error is not None:
-                return _queue_unreachable(invocation, line, error)
-        if not nests:
+                return _queue_unreachable(invocation, active_queue, error)
+        if not may_nest:
             try:
                 return await proceed(invocation)
             finally:
-                line.release()
-        token = enter_slot(line)
+                active_queue.release()
+        token = enter_slot(active_queue)
         try:
             return await proceed(invocation)
         finally:
             leave_slot(token)
-            line.release()
+            active_queue.release()
 
-    async def _inside(invocation: Invocation, slot: QueueSlot) -> Outcome:
-        """A nested call runs in its ancestor's slot: taking another could wait for the ancestor itself."""
+    async def run_nested(invocation: Invocation, slot: QueueSlot) -> Outcome:
+        """Run a nested call in the slot of its outer call: waiting for another slot could deadlock."""
         invocation.make_interruptible()
         async with slot.nested_lock:
-            if line.has_rate and (error := await line.wait_for_rate()) is not None:
-                return _queue_unreachable(invocation, line, error)
-            token = enter_slot(line)
+            error = await active_queue.wait_for_rate() if active_queue.has_rate else None
+            if error is not None:
+                return _queue_unreachable(invocation, active_queue, error)
+            token = enter_slot(active_queue)
             try:
                 return await proceed(invocation)
             finally:
@@ -68,29 +73,31 @@ def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
 
 
 def _enqueue(invocation: Invocation, active_queue: ActiveQueue) -> SlotFuture:
-    tell = (
-        partial(_emit_queued, invocation, active_queue.name) if invocation.scope.services.listeners.callbacks else None
-    )
+    has_listeners = bool(invocation.scope.services.listeners.callbacks)
+    on_position = partial(_emit_queued, invocation, active_queue.name) if has_listeners else None
     invocation.make_interruptible()
-    return active_queue.enqueue(tell)
+    return active_queue.enqueue(on_position)
 
 
 def _emit_queued(invocation: Invocation, queue_name: str, position: int) -> None:
-    parts = invocation.scope.services
-    parts.listeners.emit(CallQueued(invocation.id, invocation.listing.name, queue_name, position, parts.clock.time()))
+    services = invocation.scope.services
+    services.listeners.emit(
+        CallQueued(invocation.id, invocation.listing.name, queue_name, position, services.clock.time())
+    )
 
 
 def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error: StoreError) -> Outcome:
-    """The limit would not hold if the call ran all the same."""
+    """The outcome of a call that was not run because its shared queue is unavailable."""
     name = invocation.listing.name
     if not invocation.is_resumed or invocation.is_claimed or invocation.fence is None:
         return Failed(
             "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
         )
-    from surehand.store.tables.ledger import return_to_ready_statement  # loaded by those alone who have a store
+    from surehand.store.tables.ledger import return_to_ready_statement  # keeps the store tables off the import path
 
-    parts, invocation.runs_elsewhere = invocation.scope.services, True  # somebody said yes, and that holds
-    parts.ledger.write_retry.retry_later(
-        invocation.id, [return_to_ready_statement(invocation.id, parts.owner_id, invocation.fence)]
-    )
+    # The call was approved, and stays so: return the claim, so that a runtime resumes it later.
+    services = invocation.scope.services
+    invocation.runs_elsewhere = True
+    give_back = return_to_ready_statement(invocation.id, services.owner_id, invocation.fence)
+    services.ledger.write_retry.retry_later(invocation.id, [give_back])
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -1,4 +1,4 @@
-"""Recall: a call id that is known already gives what is stored; the same id never runs twice."""
+"""Stage `recall`: a given call id that is known returns what is stored; the same id never runs twice."""
 
 from __future__ import annotations
 
@@ -17,39 +17,41 @@ MAX_CALL_ID_LENGTH = 200
 
 
 def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """The stored outcome, the same open Pending, or a conflict that reveals nothing."""
+    """Return the stored outcome, the same Pending, or a conflict that reveals nothing about the other call."""
     if not plan.is_recallable:
         return proceed
-    parts = plan.services
-    plan.may_suspend = plan.may_suspend or parts.is_durable
+    services = plan.services
+    plan.may_suspend = plan.may_suspend or services.is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.is_resumed or not invocation.has_given_id:
             return await proceed(invocation)
-        if not isinstance(invocation.id, str):  # callers give anything
+        if not isinstance(invocation.id, str):  # callers pass values of any type
             invocation.assigned_id = None  # type: ignore[unreachable]
         if invocation.assigned_id is None or not 0 < len(invocation.assigned_id) <= MAX_CALL_ID_LENGTH:
             return Failed("invalid_arguments", f"A call id is a text of 1 to {MAX_CALL_ID_LENGTH} characters.")
-        if parts.is_durable:
+        if services.is_durable:
             invocation.make_interruptible()
         try:
-            call = await parts.ledger.open_call(invocation)
+            call = await services.ledger.open_call(invocation)
         except UnstorableValue as error:
             return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
-        if not parts.ledger.is_same_call(call, invocation):
+        if not services.ledger.is_same_call(call, invocation):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
-        if call.owner is not None and call.owner != parts.owner_id and await parts.recover_dead_runtimes():
-            call = await parts.ledger.find(call.call_id) or call  # its runtime had died
-        if (known := await told(call)) is not None:
-            invocation.is_journalled = True  # it is in the journal already, once
-            return known
-        return await proceed(invocation)
+        if call.owner is not None and call.owner != services.owner_id and await services.recover_dead_runtimes():
+            call = await services.ledger.find(call.call_id) or call  # the runtime that owned it was dead
+        outcome = await known_outcome(call)
+        if outcome is None:
+            return await proceed(invocation)
+        invocation.is_journalled = True  # the first call with this id has its entry
+        return outcome
 
-    async def told(call: LedgerRow) -> Outcome | None:
+    async def known_outcome(call: LedgerRow) -> Outcome | None:
+        """The outcome of a stored call; None if it has not run yet."""
         if call.state in ("ended", "unknown"):
-            return parts.ledger.stored_outcome(call)
+            return services.ledger.stored_outcome(call)
         if call.state == "waiting":
-            return await parts.pending_calls.current_outcome(call.call_id, Principal())
+            return await services.pending_calls.current_outcome(call.call_id, Principal())
         if call.state in ("ready", "taken"):
             return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
         if call.state == "running":

@@ -1,4 +1,4 @@
-"""Record: the outermost stage. Every call ends in the statistics, the journal and the ears of listeners once."""
+"""Stage `record`, the outermost: statistics, journal and events of every call, exactly once."""
 
 from __future__ import annotations
 
@@ -14,30 +14,37 @@ from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.store.errors import StoreError
 
 _new_tuple = tuple.__new__
-"""Makes an event in half the time that its own constructor takes; a heard call makes two."""
+"""Builds an event in half the time of its constructor; a call with listeners needs two."""
 
 
 def record(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Count, time and tell; and turn the runtime's own interruptions into outcomes."""
-    parts, listing = plan.services, plan.listing
-    name, listeners, journal = listing.name, parts.listeners, parts.memory_journal
-    counter, waits, again = parts.tool_stats(name), plan.may_suspend, plan.is_recallable
-    display, now = listing.tool.presentation.display, parts.clock.time
-    logbook = parts.journal_writer
-    attach = object.__setattr__  # what `outcome.attach` does, without the call
+    """Count, time and report calls; turn interruptions by the runtime, and its own bugs, into outcomes."""
+    services = plan.services
+    listing = plan.listing
+    name = listing.name
+    display = listing.tool.presentation.display
+    listeners = services.listeners
+    journal = services.memory_journal
+    journal_writer = services.journal_writer
+    counter = services.tool_stats(name)
+    now = services.clock.time
+    may_suspend = plan.may_suspend
+    is_recallable = plan.is_recallable
+    set_attribute = object.__setattr__  # `attach_origin` without the function call
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.listing = listing
-        invocation.started_perf_counter = started = perf_counter()
+        started = perf_counter()
+        invocation.started_perf_counter = started
         if listeners.callbacks:
-            tell_start(invocation)
+            emit_start(invocation)
         outcome: Outcome | None = None
         try:
-            if waits and invocation.caller_timeout is not None:
+            if may_suspend and invocation.caller_timeout is not None:
                 invocation.start_caller_timeout()
             outcome = await proceed(invocation)
         except asyncio.CancelledError:
-            if not (waits and invocation.take_back_cancellation()):
+            if not (may_suspend and invocation.take_back_cancellation()):
                 outcome = Failed(
                     "cancelled", f"{name} was cancelled with its caller.", executed=invocation.may_have_run
                 )
@@ -47,45 +54,48 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
             outcome = failed_from_error(refusal)
         except StoreError as problem:
             outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_run)
-        except Exception as bug:  # noqa: BLE001 - ours, not the handler's: the caller still gets an outcome
-            outcome = failed_from_crash(name, bug, redact=parts.redact, crash_details=parts.crash_details)
+        except Exception as bug:  # noqa: BLE001 - a bug of this package: the caller still gets an outcome
+            outcome = failed_from_crash(name, bug, redact=services.redact, crash_details=services.crash_details)
         finally:
-            if outcome is None:  # the interpreter is stopping, or the loop is gone
-                parts.running_calls.discard(invocation)
+            if outcome is None:  # the interpreter is shutting down, or the event loop was closed
+                services.running_calls.discard(invocation)
             else:
-                invocation.latency_seconds = latency = perf_counter() - started
+                latency = perf_counter() - started
+                invocation.latency_seconds = latency
                 counter.seconds += latency
-                if not again or not invocation.is_resumed:
+                if not is_recallable or not invocation.is_resumed:
                     counter.count += 1
                 if type(outcome) is not Done and not isinstance(outcome, Pending):
                     counter.failures += 1
-                attach(outcome, "origin", invocation)
-                if waits and invocation.task is not None:
+                set_attribute(outcome, "origin", invocation)
+                if may_suspend and invocation.task is not None:
                     invocation.finish(outcome)
-                if journal is not None or listeners.callbacks or logbook is not None:
-                    tell_end(invocation, outcome)
+                if journal is not None or listeners.callbacks or journal_writer is not None:
+                    report_end(invocation, outcome)
         return outcome
 
-    def tell_end(invocation: Invocation, outcome: Outcome) -> None:
+    def report_end(invocation: Invocation, outcome: Outcome) -> None:
+        """Write the journals and emit `CallEnded`."""
         call_id = invocation.assigned_id or invocation.id
         if journal is not None:
             status = "ok" if outcome.ok else _status_word(outcome)
             journal.append((call_id, name, invocation.started_perf_counter, invocation.latency_seconds, status))
-        waits_on = isinstance(outcome, Pending) or (invocation.round and not invocation.is_outcome_recorded)
-        if logbook is not None and not invocation.is_journalled and not waits_on:
-            logbook.add(parts.journal_statements(invocation, "ended", "ok" if outcome.ok else _status_word(outcome)))
-        unheard = (
-            invocation.has_lost_race and invocation.is_resumed
-        )  # another answer was first, and that one's end is told
-        if listeners.callbacks and parts.auto_complete and not unheard:
+        is_pending = isinstance(outcome, Pending) or (invocation.round and not invocation.is_outcome_recorded)
+        if journal_writer is not None and not invocation.is_journalled and not is_pending:
+            status = "ok" if outcome.ok else _status_word(outcome)
+            journal_writer.add(services.journal_statements(invocation, "ended", status))
+        # Of two answers to one call, only the first emits the end.
+        is_duplicate = invocation.has_lost_race and invocation.is_resumed
+        if listeners.callbacks and services.auto_complete and not is_duplicate:
             listeners.emit(_new_tuple(CallEnded, (call_id, name, outcome, now())))
 
-    def tell_start(invocation: Invocation) -> None:
-        if again and invocation.is_resumed:
-            if invocation.on_settled is None:  # else it is told once the answer is written
+    def emit_start(invocation: Invocation) -> None:
+        """Emit `CallStarted`, or `CallResumed` for a resumed call."""
+        if is_recallable and invocation.is_resumed:
+            if invocation.on_settled is None:  # else it is emitted once the answer is stored
                 listeners.emit(CallResumed(invocation.id, name, now()))
         else:
-            about = (
+            fields = (
                 invocation.assigned_id or invocation.id,
                 name,
                 invocation.raw_arguments,
@@ -93,7 +103,7 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
                 display,
                 now(),
             )
-            listeners.emit(_new_tuple(CallStarted, about))
+            listeners.emit(_new_tuple(CallStarted, fields))
 
     return stage
 

@@ -1,4 +1,4 @@
-"""Retry: a repeatable call that failed for a passing reason is tried again, after a back-off that holds no slot."""
+"""Stage `retry`: repeat a repeatable call after a temporary failure. The back-off holds no slot."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
 RETRYABLE_CODES = frozenset({"unavailable", "rate_limited", "timed_out"})
+"""Failure codes of temporary failures."""
 MAX_BACKOFF_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 300.0
+"""A call whose provider asks for a longer pause is not retried."""
 
 
 def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Doubling delays with some chance in them, so that many callers do not return as one."""
-    tool, parts = plan.listing.tool, plan.services
+    """Retry with doubling delays and jitter, so that many callers do not retry at the same moment."""
+    tool = plan.listing.tool
+    services = plan.services
     if not tool.limits.retries or not tool.repeatable:
         return proceed
     plan.may_suspend = True
-    first = parts.defaults.retry_delay
+    first_delay = services.defaults.retry_delay
 
     async def stage(invocation: Invocation) -> Outcome:
         while True:
             outcome = await proceed(invocation)
             invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
-            delay = _delay_seconds(outcome, first * 2 ** (invocation.attempt - 1))
-            # Who asks for longer than that is not waited for: the caller is told, and may come back.
-            if (
-                not _is_retryable(outcome)
-                or invocation.attempt > tool.limits.retries
-                or not delay <= MAX_RETRY_AFTER_SECONDS
-            ):
+            delay = _delay_seconds(outcome, first_delay * 2 ** (invocation.attempt - 1))
+            is_last_attempt = invocation.attempt > tool.limits.retries
+            if not _is_retryable(outcome) or is_last_attempt or not delay <= MAX_RETRY_AFTER_SECONDS:
                 return outcome
             invocation.make_interruptible()
-            await parts.clock.sleep(delay)
+            await services.clock.sleep(delay)
             invocation.attempt += 1
             invocation.cancelled = False
 

@@ -1,4 +1,4 @@
-"""Validate: arguments against the schema. Malformed tries are told to the model, never shown to people."""
+"""Stage `validate`: validate the arguments against the tool's schema, before any person is asked about the call."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ from surehand.runtime.pipeline.stages.repair import repair_arguments
 
 
 def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
-    """Plain parsing and checking are one step, so `repair` is tried only when that step fails."""
+    """Parse and validate in one step; `repair` is tried only when that fails."""
     tool = plan.listing.tool
-    read, check, limit = tool.parameters.validate_json, tool.validate_arguments, plan.services.defaults.max_input
+    validate_json = tool.parameters.validate_json
+    validate_arguments = tool.validate_arguments
+    limit = plan.services.defaults.max_input
 
-    # Not `async def`: it awaits nothing itself, and what is awaited is the rest of the stack.
+    # Not `async def`: it awaits nothing itself, and returns the coroutine of the rest of the stack.
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
         raw = invocation.raw_arguments
         try:
             if type(raw) is str and raw and len(raw) <= limit:
-                invocation.arguments = read(raw)
+                invocation.arguments = validate_json(raw)
             elif isinstance(raw, (str, bytes)) and len(raw) > limit:
                 return _return_outcome(
                     Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
                 )
             else:
-                invocation.arguments = check(raw)
+                invocation.arguments = validate_arguments(raw)
         except InvalidArguments as error:
             try:
-                invocation.arguments, invocation.is_repaired = repair_arguments(tool, raw, error), True
+                invocation.arguments = repair_arguments(tool, raw, error)
+                invocation.is_repaired = True
             except InvalidArguments as refusal:
                 return _return_outcome(failed_from_error(refusal).evolve(executed=False))
         return proceed(invocation)
