@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -11,7 +12,14 @@ from surehand.store.database import SqlValue, to_storable_name
 Moment: TypeAlias = float | datetime
 """Seconds since the epoch, or a datetime; one without a time zone is in local time."""
 
+FlushBuffers: TypeAlias = Callable[[], Awaitable[object]]
+"""Writes the rows that a runtime of this process has not written yet."""
+
 DEFAULT_LIMIT = 100
+
+
+async def no_buffers() -> None:
+    """Do nothing: no runtime of this process uses the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

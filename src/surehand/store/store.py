@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
@@ -41,11 +41,12 @@ class Store:
         self.address = address
         self.retention = retention or Retention()
         """By which a runtime on this store prunes it."""
+        self._flushes: list[Callable[[], Awaitable[object]]] = []
         self.pending = PendingTable(database)
         self.grants = GrantTable(database)
         self.inbox = InboxTable(database)
-        self.journal = JournalTable(database)
-        self.audit = AuditTable(database)
+        self.journal = JournalTable(database, self._flush_buffers)
+        self.audit = AuditTable(database, self._flush_buffers)
         self.runs = RunTable(database)
         self.artifacts = ArtifactTable(database)
         self.notes = NoteTable(database)
@@ -68,6 +69,23 @@ class Store:
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Execute statements in one transaction."""
         return self.database.write(statements)
+
+    def flush_before_reading(self, flush: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        """Call a function before the journal or the audit is listed; returns a function that undoes this.
+
+        A runtime writes some rows a moment later: a reader in its process should see them all the same.
+        """
+        self._flushes.append(flush)
+
+        def remove() -> None:
+            if flush in self._flushes:
+                self._flushes.remove(flush)
+
+        return remove
+
+    async def _flush_buffers(self) -> None:
+        for flush in [*self._flushes]:
+            await flush()
 
     async def info(self) -> dict[str, Any]:
         """Return the schema version, the size, and the number of rows in each table."""

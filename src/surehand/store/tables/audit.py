@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from surehand.store.database import INT64_LIMIT, Database, Row, SqlValue, Statement, to_storable_name
-from surehand.store.history_filter import DEFAULT_LIMIT, HistoryFilter, Moment
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-AuditKind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered", "granted", "revoked"]
+AuditKind: TypeAlias = Literal[
+    "intent", "outcome", "wait", "answer", "denied", "conflict", "refused", "recovered", "granted", "revoked"
+]  # fmt: skip
+"""What happened: `sql/schema.sql` lists them."""
 AuditPosition: TypeAlias = tuple[int, int]
 """Transaction and id of a row: rows are sealed and verified in this order."""
 
@@ -95,8 +98,9 @@ class _Seal:
 class AuditTable:
     """Writes audit rows, seals them and verifies the chain."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
         self._database = database
+        self._flush_buffers = flush_buffers
 
     def row_statement(
         self,
@@ -169,6 +173,7 @@ class AuditTable:
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[AuditRow]:
         """Read the rows that match every given filter, newest first."""
+        await self._flush_buffers()
         sql = _SQL["list_rows"] if call is None else _SQL["list_rows_of_call"]
         filter = HistoryFilter(call=call, tool=tool, user=user, session=session, since=since, until=until, limit=limit)
         return [_row_from_columns(row) for row in await self._database.read(sql, filter.params())]

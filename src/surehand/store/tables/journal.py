@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from surehand.store.database import Database, Row, SqlValue, Statement, to_storable_name
-from surehand.store.history_filter import DEFAULT_LIMIT, HistoryFilter, Moment
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
 
 JournalKind: TypeAlias = Literal["ended", "pending", "settled"]
@@ -37,8 +37,9 @@ class JournalRow:
 class JournalTable:
     """Entries in the order of their transactions; an entry is visible only when all earlier ones are."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
         self._database = database
+        self._flush_buffers = flush_buffers
 
     def entry_statement(
         self,
@@ -56,7 +57,7 @@ class JournalTable:
         params: dict[str, SqlValue] = {
             "kind": kind,
             "call_id": to_storable_name(call_id),
-            "tool": tool,
+            "tool": to_storable_name(tool),
             "status": status,
             "latency_ms": latency_ms,
             "user": to_storable_name(user),
@@ -96,6 +97,7 @@ class JournalTable:
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[JournalRow]:
         """Read the entries that match every given filter, newest first."""
+        await self._flush_buffers()
         sql = _SQL["list_rows"] if call is None else _SQL["list_rows_of_call"]
         filter = HistoryFilter(call=call, tool=tool, user=user, session=session, since=since, until=until, limit=limit)
         return _rows_from_columns(await self._database.read(sql, filter.params()))
