@@ -227,13 +227,13 @@ def test_an_example_that_awaits_outside_of_a_function_fails(page, tmp_path, caps
 
 def test_an_example_needs_its_own_imports_but_finds_the_files_of_its_page(page, tmp_path, capsys, monkeypatch):
     first, second, third = page("""\
-        ```python file=shop.py
+        ```python file=price_list.py
         import json
         price = 3
         ```
         ```python
-        import shop
-        print(shop.price)
+        import price_list
+        print(price_list.price)
         ```
         ```text output
         3

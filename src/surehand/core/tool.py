@@ -191,6 +191,8 @@ class StandaloneCall:
     cancelled = False
     is_standalone = True
     workspace = ""
+    memory_dir: str | None = None
+    session_dir: str | None = None
 
     def __init__(self, tool_name: str, arguments: dict[str, Any], kind: str = "") -> None:
         self.tool_name = tool_name
@@ -225,3 +227,6 @@ class StandaloneCall:
 
     async def open_store(self) -> Any:
         raise Unavailable(f"{self.tool_name} needs a store, and so a runtime: use `await runtime.call(...)`.")
+
+    def set_active_space(self, space: str | None) -> None:
+        raise Unavailable(f"{self.tool_name} enters a space, which needs a runtime: use `await runtime.call(...)`.")

@@ -16,6 +16,7 @@ from surehand.core.facets import (
     Intent,
     Lifecycle,
     Lifespan,
+    Overflow,
     Presentation,
     Safety,
     ToolKind,
@@ -46,6 +47,7 @@ class ToolOptions(TypedDict, total=False):
     cache: float | str | Cache
     queue: str
     max_bytes: int | str
+    overflow: Overflow
     middleware: Sequence[Callable[..., Any]]
     use: Mapping[str, type]
     display: Mapping[str, Any]
@@ -108,7 +110,7 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    fields = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
+    fields = _pick_options(options, "timeout", "retries", "queue", "max_bytes", "overflow")
     cache = options.get("cache")
     try:
         if isinstance(fields.get("timeout"), str):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, Principal
+from surehand.core.call import Arguments, Call, Principal, ScopeFolders
 from surehand.core.durations import parse_duration
 from surehand.core.events import CallEnded, Event, Listener
 from surehand.core.outcome import Failed, Outcome
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _new_object = object.__new__
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
+_NO_FOLDERS = ScopeFolders()
 
 
 class Scope:
@@ -49,12 +52,18 @@ class Scope:
         budget: Budget | None = None,
         state: dict[str, Any] | None = None,
         own_catalogue: Catalogue | None = None,
+        folders: ScopeFolders = _NO_FOLDERS,
     ) -> None:
         self.services = services
         self.principal = principal
         self.budget = budget
         self._offered_values = values
         self._own_catalogue = own_catalogue
+        self.folders = folders
+        self.host_space = principal.space
+        """The space that the host made active; `principal.space` differs from it where the agent entered another."""
+        self.scope_in_entered_space: Scope | None = None
+        """The same scope in the space that its agent entered, once a call was made there."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
         self.record_templates: dict[Listing, RecordTemplate] = {}
@@ -331,12 +340,15 @@ class Scope:
         tools: Iterable[Tool[..., Any]] = (),
         max_tokens: int | None = None,
         max_calls: int | None = None,
+        memory_dir: str | PathLike[str] | None = None,
+        session_dir: str | PathLike[str] | None = None,
         **principal_fields: Any,
     ) -> Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
 
         `values` are offered to `use(...)`, `tools` come before the runtime's, and `max_tokens` and `max_calls` set a
         budget for the turn.
+        `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -346,6 +358,13 @@ class Scope:
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
+        if principal_fields.get("space") is not None:
+            self.services.visible_calls.warn_without_store(principal_fields["space"])
+        folders = self.folders
+        if memory_dir is not None:
+            folders = replace(folders, memory_dir=_absolute_path(memory_dir))
+        if session_dir is not None:
+            folders = replace(folders, session_dir=_absolute_path(session_dir))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
         return Scope(
             self.services,
@@ -354,6 +373,7 @@ class Scope:
             budget=budget,
             state=state,
             own_catalogue=self._catalogue_with(tools),
+            folders=folders,
         )
 
     def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
@@ -383,6 +403,11 @@ async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocati
         return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
     finally:
         next_event.cancel()
+
+
+def _absolute_path(folder: str | PathLike[str]) -> str:
+    """A folder independent of the working directory: a call may go on in another process."""
+    return str(Path(fspath(folder)).expanduser().absolute())
 
 
 async def invalid_call(problem: str) -> Outcome:

@@ -144,6 +144,8 @@ def _serialize_context(invocation: Invocation) -> str:
         "model_id": invocation.model_id,
         "depth": invocation.nesting_depth,
         "given": invocation.has_given_id,
+        "memory_dir": invocation.memory_dir,
+        "session_dir": invocation.session_dir,
     }
     if not any(fields.values()):
         return "{}"

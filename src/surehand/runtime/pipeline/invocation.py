@@ -147,6 +147,14 @@ class Invocation:
         return self.scope.services.workspace
 
     @property
+    def memory_dir(self) -> str | None:
+        return self.scope.folders.memory_dir
+
+    @property
+    def session_dir(self) -> str | None:
+        return self.scope.folders.session_dir
+
+    @property
     def threads(self) -> HandlerThreads:
         return self.scope.services.threads
 
@@ -186,6 +194,10 @@ class Invocation:
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""
         return await self.scope.services.open_store()
+
+    def set_active_space(self, space: str | None) -> None:
+        """Show the later visible calls of this agent and session in another space, or in none."""
+        self.scope.services.visible_calls.set_active_space(self.scope, space)
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""

@@ -1,6 +1,7 @@
 """The stages of the pipeline, outermost first: a call passes them in this order."""
 
 from surehand.runtime.pipeline.pipeline import Stage
+from surehand.runtime.pipeline.stages.active_space import active_space
 from surehand.runtime.pipeline.stages.approve import approve
 from surehand.runtime.pipeline.stages.audience import audience
 from surehand.runtime.pipeline.stages.breaker import breaker
@@ -22,6 +23,7 @@ from surehand.runtime.pipeline.stages.retry import retry
 from surehand.runtime.pipeline.stages.validate import validate
 
 STAGES: tuple[Stage, ...] = (
+    active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
     outer_middleware,  # middleware that sees refused calls too, such as `logging`
     audience,  # models cannot call a tool that is only for people
