@@ -1,4 +1,4 @@
-"""The command line as people use it: in a terminal of its own, in a pipe, or, where that is enough, in this process."""
+"""Fixtures that run the command line in a terminal of its own, in a pipe, or in this process."""
 
 import codecs
 import io

@@ -1,4 +1,4 @@
-"""`surehand describe`: what a model is shown of the tools."""
+"""`surehand describe`: the tools as model APIs receive them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
 @toolset_option
 @with_tools
 def command(options: RuntimeOptions, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
-    """Show the tools as a model API wants them. Those that it would refuse are named on stderr."""
+    """Show the tools in the format of a model API. Tools that the API would refuse are reported on stderr."""
     run_coroutine(_describe(options.build_runtime(), names, format_, toolsets))
 
 
 async def _describe(runtime: Runtime, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
     async with start_runtime(runtime):
         named = [_find_listing(runtime, name) for name in names]
-        chosen = [listing for name in toolsets for listing in _listings_of_toolset(runtime, name)]
-        listings = dict.fromkeys([*named, *chosen] if names or toolsets else runtime.catalogue)
+        in_toolsets = [listing for name in toolsets for listing in _listings_of_toolset(runtime, name)]
+        listings = dict.fromkeys([*named, *in_toolsets] if names or toolsets else runtime.catalogue)
         shown = [listing for listing in listings if listing.is_shown_to_model]
         sys.stderr.writelines(_hidden_reason(listing) for listing in named if listing not in shown)
-        described = describe_listings(
-            shown, format_, workspace=runtime.services.workspace
-        )  # says itself what is left out
+        # Logs a warning for each tool that the API would refuse.
+        described = describe_listings(shown, format_, workspace=runtime.services.workspace)
         if is_terminal(sys.stdout):
             create_console().print(pretty_json(described), soft_wrap=True)
         else:
@@ -44,22 +43,23 @@ async def _describe(runtime: Runtime, names: tuple[str, ...], format_: str, tool
 
 
 def _hidden_reason(listing: Listing) -> str:
-    """Why no model is shown a tool that was asked for."""
+    """Why models do not see a tool that was named."""
     if listing.tool.audience == "user":
-        return f"{listing.name} is for people: no model is shown it.\n"
-    return f"{listing.name} is not listed: no model is shown it, but it can be called by its name.\n"
+        return f"{listing.name} is for users: models do not see it.\n"
+    return f"{listing.name} is not listed: models do not see it, but it can be called by its name.\n"
 
 
 def _listings_of_toolset(runtime: Runtime, toolset: str) -> list[Listing]:
-    found = listings_in_toolset(runtime.catalogue, toolset)
-    if not found:
-        raise CommandExit(EXIT_NOT_FOUND, f"No tool is in a toolset {toolset!r}, or has a name that matches it.")
-    return found
+    listings = listings_in_toolset(runtime.catalogue, toolset)
+    if not listings:
+        raise CommandExit(EXIT_NOT_FOUND, f"No tool is in the toolset {toolset!r}, or has a name that matches it.")
+    return listings
 
 
 def _find_listing(runtime: Runtime, name: str) -> Listing:
     listing = runtime.catalogue.resolve(name)
     if listing is None:
-        near = runtime.catalogue.suggest(name)
-        raise CommandExit(EXIT_NOT_FOUND, f"Unknown tool: {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+        similar = runtime.catalogue.suggest(name)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise CommandExit(EXIT_NOT_FOUND, f"Unknown tool: {name!r}.{hint}")
     return listing
