@@ -17,8 +17,8 @@ from surehand import __version__
 from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, YELLOW, CommandExit, print_problem
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "show", "cancel", "grants", "revoke",
-    "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
+    "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
 )  # fmt: skip
 
 
