@@ -22,7 +22,7 @@ def find_call_id(options: RuntimeOptions, prefix: str, *, pending_first: bool = 
     Args:
         pending_first: if calls that wait for an answer begin so, the others do not count.
     """
-    if _WHOLE_ID.fullmatch(prefix):
+    if not prefix or _WHOLE_ID.fullmatch(prefix):
         return prefix
     return run_coroutine(_find_in_store(options.require_store_address(), prefix, pending_first))
 

@@ -47,7 +47,7 @@ def command(options: RuntimeOptions, call_id: str | None, as_json: bool) -> None
     """List the pending calls, or show everything about CALL_ID."""
     pending_calls = run_coroutine(_load_pending_calls(options.require_store_address()))
     if call_id is not None:
-        candidates = {each.call_id: each.tool for each in pending_calls if each.call_id.startswith(call_id)}
+        candidates = {each.call_id: each.tool for each in pending_calls if call_id and each.call_id.startswith(call_id)}
         chosen = choose_candidate(call_id, candidates)
         pending_calls = [each for each in pending_calls if each.call_id == chosen]
         if not pending_calls:
