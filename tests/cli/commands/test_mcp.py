@@ -19,7 +19,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from surehand.cli.commands.mcp import NO_STORE_WARNING
-from surehand.cli.http_endpoint import HttpEndpoint
+from surehand.cli.serve_address import ServeAddress
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.http_peer import call_request, request
 from tests.gateway.mcp.processes import PROCESS_TIMEOUT_SECONDS, PROCESS_TOOLS, http_process, stdio_process
@@ -416,8 +416,8 @@ async def test_web_pages_of_an_allowed_origin_may_connect(surehand):
 
 
 def test_a_server_on_all_addresses_is_reached_by_the_name_of_the_machine():
-    assert HttpEndpoint("0.0.0.0", 8765, "/mcp", None).client_url(8765) == f"http://{socket.gethostname()}:8765/mcp"
-    assert HttpEndpoint("127.0.0.1", 8765, "/mcp", None).client_url(8765) == "http://127.0.0.1:8765/mcp"
+    assert ServeAddress("0.0.0.0", 8765, "/mcp", None).client_url(8765) == f"http://{socket.gethostname()}:8765/mcp"
+    assert ServeAddress("127.0.0.1", 8765, "/mcp", None).client_url(8765) == "http://127.0.0.1:8765/mcp"
 
 
 def test_a_request_of_ours_is_well_formed():

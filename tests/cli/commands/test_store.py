@@ -79,7 +79,7 @@ def test_an_invalid_address_is_refused(run, address):
     ran = run("store", "info", "--store", address)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "A store is a file, or a postgresql:// address." in ran.err
+    assert "A store must be a file or a postgresql:// address." in ran.err
 
 
 @pytest.mark.parametrize("address", ["postgresql://me:hunter%2@127.0.0.1:1/x", "postgresql://me:hunter2@127.0.0.1:1/x"])

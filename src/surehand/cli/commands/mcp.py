@@ -21,7 +21,7 @@ from surehand.catalogue.listing import Listing
 from surehand.cli.elicitation_form import is_yes_no_form
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, YELLOW, CommandExit, print_problem
 from surehand.cli.formatting import is_terminal, to_one_line
-from surehand.cli.http_endpoint import DEFAULT_HOST, DEFAULT_PATH, DEFAULT_PORT, HttpEndpoint
+from surehand.cli.serve_address import DEFAULT_HOST, DEFAULT_PATH, DEFAULT_PORT, ServeAddress
 from surehand.cli.lifecycle import exit_on_store_error, fastest_loop_factory, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.cli.outcome_output import question_arguments
@@ -42,7 +42,7 @@ _SILENCED_LOGGERS = ("mcp", "uvicorn", "sse_starlette", "starlette")
     "--host", metavar="ADDRESS", help=f"The address to listen on [{DEFAULT_HOST}]. Other machines need a token."
 )
 @click.option("--port", type=click.IntRange(0, 65535), help=f"The port [{DEFAULT_PORT}]; 0 picks a free one.")
-@click.option("--path", metavar="PATH", help=f"The path of the endpoint [{DEFAULT_PATH}].")
+@click.option("--path", metavar="PATH", help=f"The path of the address [{DEFAULT_PATH}].")
 @click.option("--token-env", metavar="NAME", help="The environment variable with the bearer token for clients.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A further host name that clients may use.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="An origin whose web pages may connect.")
@@ -76,7 +76,7 @@ def command(
     given_http_options = [name for name, value in http_options.items() if value is not None]
     if given_http_options and not over_http:
         raise CommandExit(EXIT_USAGE, f"{', '.join(given_http_options)} can be used with --http only.")
-    endpoint = HttpEndpoint(
+    address = ServeAddress(
         DEFAULT_HOST if host is None else host,
         DEFAULT_PORT if port is None else port,
         path or DEFAULT_PATH,
@@ -85,11 +85,11 @@ def command(
         origins,
     )
     with _exit_on_serve_error(), _silence_library_logs(), log_crashes():
-        token = endpoint.token if over_http else None
+        token = address.token if over_http else None
         runtime = runtime_options.build_runtime_with_store()
         serve_options = {**tool_options, "on_wait": partial(_announce_pending, runtime_options, runtime)}
         if over_http:
-            run_coroutine(_serve_http(runtime, endpoint, token, serve_options), fastest_loop_factory())
+            run_coroutine(_serve_http(runtime, address, token, serve_options), fastest_loop_factory())
         else:
             run_coroutine(_serve_stdio(runtime_options, runtime, tool_options, serve_options))
 
@@ -113,21 +113,21 @@ async def _serve_stdio(
 
 
 async def _serve_http(
-    runtime: Runtime, endpoint: HttpEndpoint, token: str | None, serve_options: dict[str, Any]
+    runtime: Runtime, address: ServeAddress, token: str | None, serve_options: dict[str, Any]
 ) -> None:
     # Imported here: they bring the MCP SDK and uvicorn; a missing extra is reported by `_exit_on_serve_error`.
     from surehand.gateway.mcp.http.app import app
     from surehand.gateway.mcp.http.server import listen
 
-    sockets = endpoint.bind_sockets()
+    sockets = address.bind_sockets()
     port = sockets[0].getsockname()[1]
 
     def ready() -> None:
         count = _count_served_tools(runtime, serve_options["toolset"])
         tools = "1 tool" if count == 1 else f"{count} tools"
-        _print_stderr(f"Serving {tools} over MCP at {endpoint.url(port)} until Ctrl-C.")
-        header = f' --header "Authorization: Bearer ${endpoint.token_env}"' if token else ""
-        client_command = f"claude mcp add --transport http surehand {endpoint.client_url(port)}{header}"
+        _print_stderr(f"Serving {tools} over MCP at {address.url(port)} until Ctrl-C.")
+        header = f' --header "Authorization: Bearer ${address.token_env}"' if token else ""
+        client_command = f"claude mcp add --transport http surehand {address.client_url(port)}{header}"
         _print_stderr(f"Connect a client, for example: {client_command}")
         _warn_without_store(runtime)
 
@@ -136,10 +136,10 @@ async def _serve_http(
             closing.enter_context(each)
         application = app(
             runtime,
-            path=endpoint.path,
+            path=address.path,
             token=token,
-            hosts=endpoint.allowed_hosts,
-            origins=endpoint.allowed_origins,
+            hosts=address.allowed_hosts,
+            origins=address.allowed_origins,
             **serve_options,
         )
         await listen(application, sockets, ready=ready)

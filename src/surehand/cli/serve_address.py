@@ -1,4 +1,4 @@
-"""HttpEndpoint: the address, token and allowed hosts of `surehand mcp --http`, from its options."""
+"""ServeAddress: the address, token and allowed hosts of `surehand mcp --http`, from its options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_PATH = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class HttpEndpoint:
+class ServeAddress:
     """Where the server listens, and who may connect."""
 
     host: str
