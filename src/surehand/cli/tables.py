@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: columns that no row needs are left out, and wide texts are cut."""
+"""Tables that fit the terminal: wide texts are cut, and columns that no row needs, or that do not fit, are left out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from rich.text import Text
 
 COLUMN_GAP = "  "
 MIN_FLEXIBLE_WIDTH = 8
+MIN_COLUMNS = 3
+"""Columns that are shown however narrow the terminal is; of the others, the last ones are left out first."""
 
 
 def print_rows(
@@ -20,9 +22,13 @@ def print_rows(
         flexible: the columns whose texts are cut where the table would be too wide.
     """
     needed = [column for column in range(len(header)) if any(row[column].plain not in ("", "-") for row in rows)]
-    names = [header[column] for column in needed]
-    cells = [[row[column] for column in needed] for row in rows]
-    widths = fit_widths(names, cells, console.width, flexible)
+    while True:
+        names = [header[column] for column in needed]
+        cells = [[row[column] for column in needed] for row in rows]
+        widths = fit_widths(names, cells, console.width, flexible)
+        if table_width(widths) <= console.width or len(needed) <= MIN_COLUMNS:
+            break
+        needed.pop()
     print_row(console, [Text(name, style="bold") for name in names], widths)
     for row in cells:
         print_row(console, row, widths)
@@ -33,7 +39,7 @@ def fit_widths(
 ) -> list[int]:
     """The width of each column; the widest flexible columns are narrowed until the table fits."""
     widths = [max(len(header[column]), *(row[column].cell_len for row in rows)) for column in range(len(header))]
-    excess = sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) - max_width
+    excess = table_width(widths) - max_width
     while excess > 0:
         candidates = [
             column
@@ -46,6 +52,11 @@ def fit_widths(
         widths[widest] -= 1
         excess -= 1
     return widths
+
+
+def table_width(widths: Sequence[int]) -> int:
+    """The width of a row with its gaps."""
+    return sum(widths) + len(COLUMN_GAP) * (len(widths) - 1)
 
 
 def print_row(console: Console, cells: Sequence[Text], widths: Sequence[int]) -> None:
