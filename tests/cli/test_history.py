@@ -222,3 +222,16 @@ def test_the_time_of_a_filter_may_be_how_long_ago(run, history):
 
     assert all(line["at"] > begun for line in run("calls", "--since", "1m").lines)
     assert re.search(r"--since TIME", run("calls", "--help").out)
+
+
+def test_every_table_fits_80_columns(terminal, run, configured):
+    long_name = "somebody.with.a.rather.long.name@example.com"
+    run("call", "pay", "amount=3", "to=Bob", "--user", long_name, "--session", "a-session-with-a-long-name")
+    first = run("call", "pay", "amount=4", "to=Ada", "--user", long_name).lines[0]["call_id"]
+    run("approve", first, "--always", "--by", long_name)
+
+    for command in (["tools"], ["pending"], ["grants"], ["calls"], ["audit"], ["store", "info"], ["show", first]):
+        screen = terminal(*command, COLUMNS="80")
+
+        assert screen.ends() == 0, command
+        assert max(map(len, screen.text.splitlines())) <= 80, (command, screen.text)
