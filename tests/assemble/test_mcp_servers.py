@@ -10,7 +10,7 @@ from surehand.assemble import assemble
 from surehand.config.config import read_config
 
 pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
-SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[1] / "providers/mcp/peers/environment_server.py"
 
 
 @pytest.fixture
