@@ -1,6 +1,7 @@
 """Reading what happened: `calls` and `audit` list, filter and show; ids are given by any unique prefix."""
 
 import asyncio
+import getpass
 import re
 import time
 
@@ -222,6 +223,15 @@ def test_the_time_of_a_filter_may_be_how_long_ago(run, history):
 
     assert all(line["at"] > begun for line in run("calls", "--since", "1m").lines)
     assert re.search(r"--since TIME", run("calls", "--help").out)
+
+
+def test_the_audit_names_the_person_who_approved_a_call_at_once(run, configured):
+    run("call", "pay", "amount=3", "to=Bob", "--yes")
+    run("call", "pay", "amount=4", "to=Bob", "--no")
+
+    rows = run("audit", "--tool", "pay").lines
+    answers = [(row["detail"]["answer"], row["by"]) for row in rows if row["kind"] == "answer"]
+    assert answers == [("reject", getpass.getuser()), ("approve", getpass.getuser())]
 
 
 def test_every_table_fits_80_columns(terminal, run, configured):
