@@ -3,6 +3,8 @@
 import asyncio
 import getpass
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -94,6 +96,31 @@ def test_each_call_is_listed_once_with_how_it_stands(run, history):
     assert (unknown["tool"], unknown["status"]) == ("nonesuch", "not_found")
     run("reject", "c3", "too much")
     assert run("calls", "--call", "c3").lines[0]["status"] == "rejected"
+
+
+def test_a_call_whose_process_died_is_listed_as_unknown(run, history):
+    program = """
+import asyncio, os
+from surehand import Runtime, tool
+
+@tool(effects={"write"})
+async def die() -> str:
+    "Die."
+    os._exit(9)
+
+async def main():
+    async with Runtime(die, store="calls.db") as runtime:
+        await runtime.scope(user="ada").call("die")
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=history, check=False)
+
+    newest = run("calls").lines[0]
+
+    assert (newest["tool"], newest["kind"], newest["status"], newest["user"]) == ("die", "unknown", "unknown", "ada")
+    assert [line["tool"] for line in run("calls", "--tool", "die").lines] == ["die"]
+    assert run("calls", "--user", "bob", "--tool", "die").lines == []
 
 
 def test_a_call_is_shown_by_a_prefix_of_its_id(run, history):
