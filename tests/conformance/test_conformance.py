@@ -11,11 +11,12 @@ from tests.conformance.results_page import PAGE, suite_version
 from tests.conformance.suite_runs import BACKWARD_COMPATIBILITY, EXTENSIONS, run_client_part
 from tests.requirements import needs
 
-pytestmark = [needs("node servers"), pytest.mark.timeout(180)]
 MIN_SCENARIOS = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BACKWARD_COMPATIBILITY: 2}
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
+@needs("node servers")
 @pytest.mark.parametrize("revision", MIN_SCENARIOS)
 async def test_every_scenario_passes_or_is_an_expected_failure(revision, caplog):
     caplog.set_level(logging.ERROR)  # many scenarios use an untrusted server on purpose

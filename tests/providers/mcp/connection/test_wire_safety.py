@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp_types import HEADER_MISMATCH
 
 from surehand import Done, Failed, Runtime, mcp
-from surehand.cli.command_group import log_on_stderr
+from surehand.cli.log_switch import log_on_stderr
 from surehand.core.errors import ToolError
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
 from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
