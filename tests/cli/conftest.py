@@ -111,7 +111,7 @@ class Terminal:
         self._screen, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         # With PYTHONUNBUFFERED, an interrupted write (such as by SIGSTOP) loses the rest of its bytes.
-        removed = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
+        removed = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED", "EDITOR", "VISUAL")
         inherited = {key: value for key, value in os.environ.items() if key not in removed}
         self.process = subprocess.Popen(
             command, stdin=child, stdout=child, stderr=child, cwd=folder, start_new_session=True,

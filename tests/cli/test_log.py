@@ -91,6 +91,11 @@ def test_every_command_takes_the_option(run, name):
     assert "--log LEVEL" in run(*words, "--help").out
 
 
+def test_a_group_that_lists_by_itself_takes_the_option(run):
+    assert "--log LEVEL" in run("audit", "--help").out
+    assert "--log LEVEL" not in run("store", "--help").out
+
+
 def test_an_unknown_level_is_refused(run, folder):
     assert run("call", "-t", "tools.py", "add", "--log", "loud").code == 2
     (folder / "surehand.yaml").write_text("tools: [tools.py]\nlog: hunter2\n")

@@ -30,7 +30,7 @@ def test_unlisted_tools_are_counted_and_marked_with_all(terminal, shop):
 
 
 def test_no_color_is_honoured(terminal, shop):
-    screen = terminal("describe", "add", "-t", shop, NO_COLOR="1")
+    screen = terminal("describe", "add", "-t", shop, "-f", "openai", NO_COLOR="1")
 
     assert screen.ends() == 0
     assert '"name": "add",\n' in screen.text

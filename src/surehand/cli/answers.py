@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import click
 
@@ -68,23 +68,35 @@ def give_answer(
 async def _answer_for_person(
     options: RuntimeOptions, runtime: Runtime, question: QuestionId, send_answer: SendAnswer, is_rejection: bool
 ) -> int:
-    progress = ProgressDisplay()
     async with start_runtime(runtime):
-        if is_terminal(sys.stderr):
-            progress.follow(runtime)
-        try:
-            outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
-        finally:
-            progress.close()
-        code = _exit_code(outcome, is_rejection) if is_known else EXIT_NOT_FOUND
-        if isinstance(outcome, Failed) and outcome.code == "rejected":
-            print_problem("the call did not run, and has ended.", prefix="rejected", ansi_colour=YELLOW)
-        elif isinstance(outcome, Failed) and is_rejection and code == EXIT_REFUSED:
-            print_problem(escape_unprintable(outcome.message), prefix="rejected", ansi_colour=YELLOW)
-        else:
-            outcome, round = await find_current_question(runtime, outcome)
-            hint = await _next_step_hint(options, runtime, question, outcome, round)
-            await print_outcome(outcome, runtime.services.outputs, hint)
+        return await answer_and_print(options, runtime, question, send_answer, is_rejection=is_rejection)
+
+
+async def answer_and_print(
+    options: RuntimeOptions,
+    runtime: Runtime,
+    question: QuestionId,
+    send_answer: SendAnswer,
+    *,
+    is_rejection: bool = False,
+) -> int:
+    """Answer a question in a runtime that is open, print the outcome for a person, and return the exit code."""
+    progress = ProgressDisplay()
+    if is_terminal(sys.stderr):
+        progress.follow(runtime)
+    try:
+        outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
+    finally:
+        progress.close()
+    code = _exit_code(outcome, is_rejection) if is_known else EXIT_NOT_FOUND
+    if isinstance(outcome, Failed) and outcome.code == "rejected":
+        print_problem("the call did not run, and has ended.", prefix="rejected", ansi_colour=YELLOW)
+    elif isinstance(outcome, Failed) and is_rejection and code == EXIT_REFUSED:
+        print_problem(escape_unprintable(outcome.message), prefix="rejected", ansi_colour=YELLOW)
+    else:
+        outcome, round = await find_current_question(runtime, outcome)
+        hint = await _next_step_hint(options, runtime, question, outcome, round)
+        await print_outcome(outcome, runtime.services.outputs, hint)
     return code
 
 
@@ -94,11 +106,18 @@ async def _answer_for_program(
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):  # keep the prints of handlers out of the JSON on stdout
         async with start_runtime(runtime):
-            outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
-            current_question, round = await find_current_question(runtime, outcome)
-            record = outcome_to_json(outcome, current_question, round)
-            stdout.write(json_line(record | {"call_id": record["call_id"] or question.call_id}))
-            stdout.flush()
+            return await answer_and_write(runtime, question, send_answer, stdout, is_rejection=is_rejection)
+
+
+async def answer_and_write(
+    runtime: Runtime, question: QuestionId, send_answer: SendAnswer, stdout: IO[str], *, is_rejection: bool = False
+) -> int:
+    """Answer a question in a runtime that is open, write the outcome as a JSON line, and return the exit code."""
+    outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
+    current_question, round = await find_current_question(runtime, outcome)
+    record = outcome_to_json(outcome, current_question, round)
+    stdout.write(json_line(record | {"call_id": record["call_id"] or question.call_id}))
+    stdout.flush()
     return _exit_code(outcome, is_rejection) if is_known else EXIT_NOT_FOUND
 
 

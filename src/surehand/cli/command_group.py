@@ -16,8 +16,8 @@ from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, YE
 from surehand.cli.log_switch import add_log_option, escape_message, log_on_stderr
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "show", "cancel", "grants", "revoke",
-    "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
+    "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -68,6 +69,11 @@ def format_duration(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
+
+
+def format_age(timestamp: float) -> str:
+    """How long ago a time was."""
+    return f"{format_duration(time.time() - timestamp)} ago"
 
 
 def format_size(byte_count: int) -> str:

@@ -105,11 +105,12 @@ def _status(outcome: Any) -> str:
 
 
 def add_log_option(command: click.Command) -> click.Command:
-    """Give a command, or every command of a group, the option `--log`."""
+    """Give a command the option `--log`; a group, if it runs without a subcommand, and all its commands."""
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
             add_log_option(subcommand)
-    elif not any(parameter.name == "log" for parameter in command.params):
+    runs_itself = not isinstance(command, click.Group) or command.invoke_without_command
+    if runs_itself and not any(parameter.name == "log" for parameter in command.params):
         command.params.append(
             click.Option(
                 ["--log"],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+import click
 from rich.text import Text
 
 from surehand.catalogue.catalogue import Catalogue
@@ -27,14 +29,34 @@ except ImportError:  # Windows has neither: an answer cannot be edited there
     readline = termios = None  # type: ignore[assignment]
 
 APPROVAL_QUESTION = "Run it? [y]es, [n]o, [e]dit: "
+REVIEW_QUESTION = "Run it? [y]es, [n]o, [e]dit, [s]kip: "
+EDITOR_VARIABLES = ("VISUAL", "EDITOR")
+
+
+class EndOfAnswers(Exception):
+    """The person has closed the input: no further question can be asked."""
 
 
 def ask_for_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
     """Show what the call would do and ask for approval; None if the person gives no answer."""
     discard_typed_input()
+    try:
+        return _ask_for_approval(pending_call, catalogue, policy, APPROVAL_QUESTION)
+    except EndOfAnswers:
+        return None
+
+
+def review_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
+    """The same for one of several calls: None if the person skips it; raises `EndOfAnswers` at the end of input."""
+    return _ask_for_approval(pending_call, catalogue, policy, REVIEW_QUESTION)
+
+
+def _ask_for_approval(
+    pending_call: PendingCall, catalogue: Catalogue, policy: Policy, question: str
+) -> Approval | None:
     _print_approval_request(pending_call)
     edited: Mapping[str, Any] | None = None
-    while (answer := read_answer(APPROVAL_QUESTION)) is not None:
+    while (answer := read_answer(question)) is not None:
         match answer.strip().lower():
             case "y" | "yes":
                 return Approval(True, arguments=edited)
@@ -44,9 +66,12 @@ def ask_for_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Po
                 current = pending_call.arguments if edited is None else edited
                 edited = _edit_arguments(pending_call.tool, current, catalogue, policy)
                 _print_arguments(edited)
+            case "s" | "skip" if question is REVIEW_QUESTION:
+                return None
             case _:
-                print_notice("Answer y, n or e.", "yellow")
-    return None
+                choices = "y, n, e or s" if question is REVIEW_QUESTION else "y, n or e"
+                print_notice(f"Answer {choices}.", "yellow")
+    raise EndOfAnswers
 
 
 def ask_for_answer(pending_call: PendingCall, catalogue: Catalogue) -> tuple[Any] | None:
@@ -86,17 +111,35 @@ def _print_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def _edit_arguments(tool: str, arguments: Mapping[str, Any], catalogue: Catalogue, policy: Policy) -> Mapping[str, Any]:
-    """Ask for other arguments until they are valid; an empty line keeps the current ones."""
-    text = json.dumps(arguments, ensure_ascii=True)
-    print_notice("Change the arguments and press Enter; an empty line keeps them.")
+    """Ask for other arguments until they are valid; nothing, or what was there before, keeps the current ones."""
+    editor = next((os.environ[name] for name in EDITOR_VARIABLES if os.environ.get(name)), None)
+    text = json.dumps(arguments, indent=None if editor is None else 2, ensure_ascii=True)
+    if editor is None:
+        print_notice("Change the arguments and press Enter; an empty line keeps them. $EDITOR would be opened here.")
     while True:
-        text = read_answer("Arguments: ", initial_text=text) or ""
-        if not text.strip():
+        changed = _edit_in_line(text) if editor is None else _edit_in_editor(text, editor)
+        if not changed.strip():
             return arguments
-        problem = _argument_problem(tool, text, catalogue, policy)
+        problem = _argument_problem(tool, changed, catalogue, policy)
         if not problem:
-            return dict(parse_json(text))
+            return dict(parse_json(changed))
         print_notice(problem, "red")
+        if editor is not None and (read_answer("Edit again? [Y]es, [n]o: ") or "").strip().lower() in ("n", "no"):
+            return arguments
+        text = changed
+
+
+def _edit_in_line(text: str) -> str:
+    return read_answer("Arguments: ", initial_text=text) or ""
+
+
+def _edit_in_editor(text: str, editor: str) -> str:
+    """Open the text in an editor; empty if the person does not save it, or the editor cannot be started."""
+    try:
+        return click.edit(text, editor=editor, extension=".json") or ""
+    except click.ClickException as error:
+        print_notice(error.format_message(), "red")
+        return ""
 
 
 def _argument_problem(tool: str, text: str, catalogue: Catalogue, policy: Policy) -> str:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from time import time
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from surehand.core.call import Arguments, Principal
+from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
@@ -17,7 +18,7 @@ from surehand.core.handler import FunctionHandler, Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
 from surehand.core.names import is_legal_name, sanitize_name
-from surehand.core.outcome import Outcome
+from surehand.core.outcome import CallMeta, Outcome, attach_origin
 from surehand.core.schema import Parameters
 from surehand.core.strict_json import decode_utf8
 from surehand.core.threads import HandlerThreads
@@ -165,11 +166,16 @@ class Tool(Generic[P, R]):
         start = self.compile()
         if start is None:
             raise DefinitionError(f"{self.name} has no handler of its own.", fix="call it through a Runtime.")
+        call = StandaloneCall(self.name, {}, self.kind)
+        outcome: Outcome
         try:
-            values = self.validate_arguments(arguments)
+            call.arguments = self.validate_arguments(arguments)
         except InvalidArguments as error:
-            return failed_from_error(error).evolve(executed=False)
-        return await build_invoker(self.name, start)(StandaloneCall(self.name, values))
+            outcome = failed_from_error(error).evolve(executed=False)
+        else:
+            outcome = await build_invoker(self.name, start)(call)
+        attach_origin(outcome, call)
+        return outcome
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.function is None:
@@ -243,11 +249,21 @@ class StandaloneCall:
     memory_dir: str | None = None
     session_dir: str | None = None
 
-    def __init__(self, tool_name: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, tool_name: str, arguments: dict[str, Any], kind: str = "") -> None:
         self.tool_name = tool_name
         self.arguments = arguments
+        self.kind = kind
         self.state: dict[str, Any] = {}
         self.id = new_id()
+        self._started_at = time()
+
+    @property
+    def call(self) -> Call:
+        return Call(self.tool_name, self.arguments, id=self.id)
+
+    def measure(self, outcome: Outcome) -> CallMeta:
+        """Name the call; without a runtime nothing else is measured."""
+        return CallMeta(self.id, self.tool_name, self.kind, started_at=self._started_at)
 
     @property
     def threads(self) -> HandlerThreads:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 AnswerCoroutine: TypeAlias = Coroutine[Any, Any, Outcome]
 Approver: TypeAlias = "Callable[[PendingCall], Awaitable[Any]]"
+MAX_UNKNOWN_NAME_LENGTH = 200
+"""Characters of the name of an unknown tool in the journal: a model may invent a name of any length."""
 MAX_SESSION_STATES = 10_000
 """Limit on sessions whose `Context.state` is kept; the least recently used one is dropped."""
 log = logging.getLogger("surehand")
@@ -247,7 +249,8 @@ class RuntimeServices:
         assert self.store is not None
         principal = invocation.principal
         call_id = invocation.id
-        tool = invocation.tool_name
+        is_known = "listing" in invocation.__dict__
+        tool = invocation.tool_name if is_known else str(invocation.requested_name)[:MAX_UNKNOWN_NAME_LENGTH]
         latency_ms = invocation.elapsed_seconds() * 1000
         entry = self.store.journal.entry_statement(
             kind,

@@ -8,6 +8,8 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
+from surehand.store.migrations import MIGRATION_FILES
+
 SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
 BROKEN = """\
 import os, sys
@@ -92,7 +94,7 @@ def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
     run("call", "sign")
     mark, text, _ = told(doctor()[1], "store")
     assert mark == "ok"
-    assert text.startswith("calls.db, version 2, ")
+    assert text.startswith(f"calls.db, version {len(MIGRATION_FILES)}, ")
     assert text.endswith(" 1 waiting, 0 unknown")
 
 

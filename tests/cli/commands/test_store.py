@@ -8,7 +8,9 @@ import pytest
 from surehand import Retention
 from surehand.cli.commands.store import DEFAULT_AGES, RETENTION_LABELS
 from surehand.cli.options import DurationParam
+from surehand.store.migrations import MIGRATION_FILES
 
+NEWEST = len(MIGRATION_FILES)
 EVERY = [["store", "info"], ["store", "prune"], ["audit", "verify"]]
 
 
@@ -31,7 +33,7 @@ def test_info_counts_everything(run, used):
     [info] = run("store", "info").lines
 
     assert info["store"] == str(used / "calls.db")
-    assert (info["version"], info["newest_version"], info["waiting"]) == (2, 2, 1)
+    assert (info["version"], info["newest_version"], info["waiting"]) == (NEWEST, NEWEST, 1)
     assert info["calls"] == {"ended": 1, "waiting": 1}
     assert (info["rows"]["ledger"], info["rows"]["pending"], info["rows"]["owners"]) == (2, 1, 0)
     assert info["bytes"] == (used / "calls.db").stat().st_size
@@ -93,7 +95,8 @@ def test_a_password_is_never_shown(run, address):
 
 
 def test_migrate_creates_the_store_and_then_has_nothing_to_do(run, configured):
-    assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 2, "applied": 2}]
+    made = {"store": str(configured / "calls.db"), "version": NEWEST, "applied": NEWEST}
+    assert run("store", "migrate").lines == [made]
     assert run("store", "migrate").lines[0]["applied"] == 0
     assert run("store", "info").lines[0]["calls"] == {}
 
@@ -160,12 +163,12 @@ def test_a_noted_head_must_be_in_the_chain(run, used):
 
 def test_a_person_gets_readable_output(terminal, used):
     screen = terminal("store", "info")
-    screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\npending calls +1 *\n")
+    screen.sees(rf"store +calls\.db *\nversion +{NEWEST}, the newest *\nsize +\d+\.\d kB *\npending calls +1 *\n")
     screen.sees(r"calls by state *\n +1  waiting *\n +1  ended *\nrows by table *\n +2  ledger *\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "migrate")
-    screen.sees(r"calls\.db has version 2, the newest \(nothing to do\)\.\n")
+    screen.sees(rf"calls\.db has version {NEWEST}, the newest \(nothing to do\)\.\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "prune", "--calls", "0s")

@@ -7,6 +7,7 @@ import sys
 import click
 
 from surehand.cli.answers import by_option, login_name
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import is_terminal, json_line, to_one_line
 from surehand.cli.lifecycle import run_coroutine, start_runtime
@@ -29,6 +30,7 @@ def command(options: RuntimeOptions, call_id: str, by: str | None, as_json: bool
 
     Exit codes: 0 cancelled, 1 it runs, has ended or may have happened, 2 the store cannot be used, 5 no such call.
     """
+    call_id = find_call_id(options, call_id, pending_first=True)
     status = run_coroutine(_cancel(options, call_id, by or login_name()))
     if status is None:
         raise CommandExit(EXIT_NOT_FOUND, f"The store has no call {call_id[:80]}.")

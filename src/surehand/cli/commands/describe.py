@@ -1,4 +1,4 @@
-"""`surehand describe`: the tools as model APIs receive them."""
+"""`surehand describe`: a page about each tool for people, and the tools as model APIs receive them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import create_console, is_terminal, json_line, pretty_json
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, listings_in_toolset, toolset_option, with_tools
+from surehand.cli.tool_page import print_tool_page
 from surehand.runtime.runtime import Runtime
 
 FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
@@ -19,27 +20,49 @@ FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
 
 @click.command("describe")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-f", "--format", "format_", type=click.Choice(FORMATS), default="openai", show_default=True)
+@click.option(
+    "-f", "--format", "format_", type=click.Choice(FORMATS), help="JSON for this model API [openai, in a pipe]."
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @toolset_option
 @with_tools
-def command(options: RuntimeOptions, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
-    """Show the tools in the format of a model API. Tools that the API would refuse are reported on stderr."""
-    run_coroutine(_describe(options.build_runtime(), names, format_, toolsets))
+def command(
+    options: RuntimeOptions, names: tuple[str, ...], format_: str | None, as_json: bool, toolsets: tuple[str, ...]
+) -> None:
+    """Describe the tools: a page about each in a terminal, the JSON for a model API in a pipe or with --format.
+
+    Tools that the API would refuse are reported on stderr.
+    """
+    run_coroutine(_describe(options.build_runtime(), names, format_, toolsets, as_json=as_json))
 
 
-async def _describe(runtime: Runtime, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
+async def _describe(
+    runtime: Runtime, names: tuple[str, ...], format_: str | None, toolsets: tuple[str, ...], *, as_json: bool
+) -> None:
+    for_person = is_terminal(sys.stdout) and not as_json
     async with start_runtime(runtime):
         named = [_find_listing(runtime, name) for name in names]
         in_toolsets = [listing for name in toolsets for listing in _listings_of_toolset(runtime, name)]
         listings = dict.fromkeys([*named, *in_toolsets] if names or toolsets else runtime.catalogue)
+        if for_person and format_ is None:
+            _print_pages([listing for listing in listings if listing in named or listing.tool.presentation.listed])
+            return
         shown = [listing for listing in listings if listing.is_shown_to_model]
         sys.stderr.writelines(_hidden_reason(listing) for listing in named if listing not in shown)
         # Logs a warning for each tool that the API would refuse.
-        described = describe_listings(shown, format_, workspace=runtime.services.workspace)
-        if is_terminal(sys.stdout):
+        described = describe_listings(shown, format_ or FORMATS[0], workspace=runtime.services.workspace)
+        if for_person:
             create_console().print(pretty_json(described), soft_wrap=True)
         else:
             sys.stdout.writelines(map(json_line, described))
+
+
+def _print_pages(listings: list[Listing]) -> None:
+    console = create_console()
+    for number, listing in enumerate(listings):
+        if number:
+            console.print()
+        print_tool_page(console, listing)
 
 
 def _hidden_reason(listing: Listing) -> str:

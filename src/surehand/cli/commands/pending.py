@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from surehand.cli.call_ids import choose_candidate, shorten_ids
 from surehand.cli.elicitation_form import render_form
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import (
@@ -28,6 +29,7 @@ from surehand.cli.formatting import (
 from surehand.cli.lifecycle import open_store, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.outcome_output import question_arguments
+from surehand.cli.tables import fit_widths, print_row
 from surehand.core.sanitize import escape_unprintable
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import pending_call_from_row
@@ -45,7 +47,9 @@ def command(options: RuntimeOptions, call_id: str | None, as_json: bool) -> None
     """List the pending calls, or show everything about CALL_ID."""
     pending_calls = run_coroutine(_load_pending_calls(options.require_store_address()))
     if call_id is not None:
-        pending_calls = [each for each in pending_calls if each.call_id == call_id]
+        candidates = {each.call_id: each.tool for each in pending_calls if call_id and each.call_id.startswith(call_id)}
+        chosen = choose_candidate(call_id, candidates)
+        pending_calls = [each for each in pending_calls if each.call_id == chosen]
         if not pending_calls:
             raise CommandExit(EXIT_NOT_FOUND, f"No call {call_id[:80]} is pending.")
     if as_json or not is_terminal(sys.stdout):
@@ -69,15 +73,14 @@ def _print_table(pending_calls: list[PendingCall], options: RuntimeOptions) -> N
     """A row for each call, and below it the message and the arguments, as wide as the terminal."""
     has_users = any(each.user is not None for each in pending_calls)
     header = (*TABLE_HEADER, "User") if has_users else TABLE_HEADER
-    rows = [_table_row(each)[: len(header)] for each in pending_calls]
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    short_ids = shorten_ids(each.call_id for each in pending_calls)
+    rows = [_table_row(each, short_ids[each.call_id])[: len(header)] for each in pending_calls]
     console = create_console()
+    widths = fit_widths(header, rows, console.width, ("Tool", "User"))
     show_command = options.follow_up_command("pending", "CALL_ID")
-    console.print(Text(_align_cells(header, widths), style="bold"), soft_wrap=True)
-    for pending_call, (call_id, tool, *others) in zip(pending_calls, rows, strict=True):
-        line = Text.assemble((call_id.ljust(widths[0]), "cyan"), "   ", (tool.ljust(widths[1]), "bold"), "   ")
-        line.append(_align_cells(others, widths[2:]))
-        console.print(line, soft_wrap=True)
+    print_row(console, [Text(name, style="bold") for name in header], widths)
+    for pending_call, row in zip(pending_calls, rows, strict=True):
+        print_row(console, row, widths)
         how_to_see_rest = f"`{show_command.replace('CALL_ID', pending_call.call_id)}` shows all"
         message = truncate_text(pending_call.message, MAX_SHOWN_LENGTH, how_to_see_rest)
         for message_line in message.split("\n"):
@@ -86,21 +89,17 @@ def _print_table(pending_calls: list[PendingCall], options: RuntimeOptions) -> N
         console.print(highlight_json(f"  {arguments}"), soft_wrap=True)
 
 
-def _table_row(pending_call: PendingCall) -> tuple[str, ...]:
+def _table_row(pending_call: PendingCall, short_id: str) -> tuple[Text, ...]:
     since, expires = _relative_times(pending_call)
-    question = " ".join(question_arguments(pending_call.call_id, pending_call.round))
+    question = " ".join(question_arguments(short_id, pending_call.round))
     return (
-        to_one_line(question),
-        to_one_line(pending_call.tool),
-        pending_call.waiting_for,
-        since,
-        expires,
-        to_one_line(pending_call.user or "-"),
+        Text(to_one_line(question), style="cyan"),
+        Text(to_one_line(pending_call.tool), style="bold"),
+        Text(pending_call.waiting_for),
+        Text(since),
+        Text(expires),
+        Text(to_one_line(pending_call.user or "-")),
     )
-
-
-def _align_cells(cells: tuple[str, ...] | list[str], widths: list[int]) -> str:
-    return "   ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _relative_times(pending_call: PendingCall) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from surehand.cli.answers import (
     login_name,
     round_option,
 )
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.elicitation_form import DECLINE_ANSWER
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.outcome import Outcome
@@ -37,6 +38,7 @@ def command(
     Exit codes are those of `call`: 4 the call is rejected, 1 it already had another answer, 5 no such call.
     """
     name = by or login_name()
+    call_id = find_call_id(options, call_id, pending_first=True)
 
     async def reject(runtime: Runtime) -> Outcome:
         if await find_yes_no_form(runtime, call_id) is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from surehand.cli.answers import QuestionId, by_option, give_answer, json_option, login_name, round_option
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Done, Failed, Outcome
@@ -44,6 +45,7 @@ def command(
         raise click.UsageError("Give an answer or --failed, not both.")
     value = Failed("failed", failed) if failed is not None else Done(_parse_answer(answer))
     name = by or login_name()
+    call_id = find_call_id(options, call_id, pending_first=True)
 
     async def settle(runtime: Runtime) -> Outcome:
         return await runtime.settle(call_id, value, by=name, round=round)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from surehand.cli.answers import find_open_question
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
-from surehand.cli.formatting import create_console, format_duration, is_terminal, json_line, pretty_json, to_one_line
+from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, pretty_json, to_one_line
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.outcome_output import answer_hint, outcome_to_json, print_outcome
@@ -38,10 +38,11 @@ def command(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
 
     Exit codes: 0 shown, 2 the store cannot be used, 5 no such call.
     """
-    run_coroutine(_show_call(options, call_id, as_json=as_json))
+    run_coroutine(show_call(options, find_call_id(options, call_id), as_json=as_json))
 
 
-async def _show_call(options: RuntimeOptions, call_id: str, *, as_json: bool) -> None:
+async def show_call(options: RuntimeOptions, call_id: str, *, as_json: bool) -> None:
+    """Print everything about a call, for a person or as JSON."""
     without_tools = Runtime(store=options.require_store_address())  # so it resumes no answered calls
     async with start_runtime(without_tools) as runtime:
         status, entries = await _load_call(runtime, call_id)
@@ -126,7 +127,7 @@ def _print_summary(
     for index, entry in enumerate(entries):
         answerer = answerers.get(entry.cursor)
         who = f" by {to_one_line(answerer)}" if answerer else ""
-        line = f"{_format_age(entry.at)}: {entry.kind} ({to_one_line(entry.status)}){who}"
+        line = f"{format_age(entry.at)}: {entry.kind} ({to_one_line(entry.status)}){who}"
         table.add_row(Text("" if index else "journal", style="bold"), Text(line, overflow="fold"))
     create_console().print(table)
     if status is not None:
@@ -142,13 +143,9 @@ def _summary_fields(call_id: str, status: CallStatus | None, entries: list[Journ
         "user": status.user,
         "state": status.state,
         "round": str(status.round) if status.round else None,
-        "started": _format_age(status.created_at),
-        "changed": _format_age(status.changed_at),
+        "started": format_age(status.created_at),
+        "changed": format_age(status.changed_at),
     }
-
-
-def _format_age(timestamp: float) -> str:
-    return f"{format_duration(time.time() - timestamp)} ago"
 
 
 async def _print_call_outcome(options: RuntimeOptions, runtime: Runtime, status: CallStatus) -> None:

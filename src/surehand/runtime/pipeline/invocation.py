@@ -59,6 +59,8 @@ class Invocation:
     answer_value: Done | Failed | None = None
     """The answer to the pending call; it replaces running the handler."""
     waited_for: WaitingFor | None = None
+    refused_by: str | None = None
+    """Who rejected the call, if the runtime's approver did."""
     handler_outcome: Outcome | None = None
     """The outcome of the single run of a call that is not repeatable."""
     provider_state: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -83,18 +84,28 @@ class Stacks(dict[str, Proceed]):
 
     async def refuse_unknown_tool(self, invocation: Invocation) -> Outcome:
         """Fail an unknown name, after asking the provider of its namespace, which may have gained the tool."""
-        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure  # loaded by the first unknown name
-
         services = self._services
         name = invocation.requested_name
+        provider_problem: str | None = None
         if services.active_providers and isinstance(name, str):
             try:
                 await services.provider_table.refresh_for_tool(name, invocation.principal)
             except Unavailable as error:
-                return unknown_tool_failure(services, invocation, str(error))
-            if self._resolve_listing(name) is not None:
-                return await self[name](invocation)
-        return unknown_tool_failure(services, invocation)
+                provider_problem = str(error)
+            else:
+                if self._resolve_listing(name) is not None:
+                    return await self[name](invocation)
+        # Loaded by the first unknown name.
+        from surehand.runtime.pipeline.stages.middleware import OuterMiddleware
+        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure
+
+        async def proceed(invocation: Invocation) -> Outcome:
+            return unknown_tool_failure(services, invocation, provider_problem)
+
+        for wrapper in reversed(services.middleware):
+            if isinstance(wrapper, OuterMiddleware):
+                proceed = partial(wrapper, proceed=proceed)
+        return await proceed(invocation)
 
 
 class StackTable:

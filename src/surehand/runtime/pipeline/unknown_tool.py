@@ -32,6 +32,8 @@ def unknown_tool_failure(
     counter.failures += 1
     outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {_hint(invocation, name, provider_problem)}")
     attach_origin(outcome, invocation)
+    if services.journal_writer is not None:
+        services.journal_writer.add(services.journal_statements(invocation, "ended", "not_found"))
     if services.listeners.callbacks:
         at = services.clock.time()
         services.listeners.emit(CallStarted(invocation.id, name, invocation.raw_arguments, invocation.parent, at=at))

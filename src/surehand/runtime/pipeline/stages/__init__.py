@@ -12,7 +12,7 @@ from surehand.runtime.pipeline.stages.deadline import deadline
 from surehand.runtime.pipeline.stages.intent import intent
 from surehand.runtime.pipeline.stages.invoke import invoke
 from surehand.runtime.pipeline.stages.ledger import ledger
-from surehand.runtime.pipeline.stages.middleware import middleware
+from surehand.runtime.pipeline.stages.middleware import middleware, outer_middleware
 from surehand.runtime.pipeline.stages.mount import mount
 from surehand.runtime.pipeline.stages.park import park
 from surehand.runtime.pipeline.stages.publish import publish
@@ -25,6 +25,7 @@ from surehand.runtime.pipeline.stages.validate import validate
 STAGES: tuple[Stage, ...] = (
     active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
+    outer_middleware,  # middleware that sees refused calls too, such as `logging`
     audience,  # models cannot call a tool that is only for people
     mount,  # enter the lifespan of a tool that was added late
     validate,  # arguments against the schema, repaired where plain parsing fails
