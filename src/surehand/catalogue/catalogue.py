@@ -14,6 +14,7 @@ from surehand.core.events import CatalogueChanged
 from surehand.core.facets import CATEGORIES
 from surehand.core.names import (
     NAMESPACE_SEPARATOR,
+    hashed_name,
     nearest_names,
     possible_names,
     qualified_name,
@@ -110,10 +111,16 @@ class Catalogue:
     ) -> dict[str, Listing]:
         added: dict[str, Listing] = {}
         changed_wire_names: set[str] = set()
+        tools = list(tools)
+        # A name that had to be changed gives way to the same name that somebody wrote, in whatever order they come.
+        written_names = {tool.name for tool in tools if not tool.has_changed_name}
         for tool in tools:
             if self._check:
                 self._check(tool)
-            name = self._free_name(qualified_name(namespace, tool.name), tool, added, on_conflict)
+            name = qualified_name(namespace, tool.name)
+            if tool.has_changed_name and (tool.name in written_names or self._is_other_tool(name, tool, added)):
+                name = qualified_name(namespace, hashed_name(tool.given_name))
+            name = self._free_name(name, tool, added, on_conflict)
             tool_wire_name = self._free_wire_name(name, added, changed_wire_names)
             added[name] = Listing(name, tool, provider, namespace, tool_wire_name)
             if tool_wire_name != name:
@@ -128,6 +135,11 @@ class Catalogue:
             self._delete(name)
         if removed:
             self._notify_changed(removed=removed)
+
+    def _is_other_tool(self, name: str, tool: Tool[..., Any], added: dict[str, Listing]) -> bool:
+        """Whether a tool of that name exists that a developer called otherwise."""
+        existing = added.get(name) or self._listings.get(name)
+        return existing is not None and existing.tool.given_name != tool.given_name
 
     def _free_name(self, name: str, tool: Tool[..., Any], added: dict[str, Listing], on_conflict: OnConflict) -> str:
         if name not in added and (name not in self._listings or on_conflict == "replace"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from surehand.core.provider import Provider
@@ -28,10 +28,21 @@ class Listing:
 
     @property
     def policy_effects(self) -> frozenset[str]:
-        """The effects that the policy looks at: `write` and `network` for a remote tool that declares none."""
+        """The effects that the policy looks at: `write` for a remote tool that declares none."""
         if self.tool.effects or self.kind not in ("mcp", "rest"):
             return self.tool.safety.policy_effects
-        return frozenset({"write", "network"})
+        return frozenset({"write"})
+
+    def without_annotations(self) -> Listing:
+        """The listing with the effects that hold if a remote server's annotations are not believed."""
+        safety = self.tool.safety
+        if safety.distrusted_effects is None:
+            return self
+        cautious = replace(safety, effects=safety.distrusted_effects, distrusted_effects=None, repeatable=False)
+        limits = replace(self.tool.limits, retries=0)
+        tool = self.tool.evolve(safety=cautious, limits=limits)
+        tool.keep_definition_digest(self.tool)  # approvals compare it with that of the tool in the catalogue
+        return replace(self, tool=tool)
 
     @property
     def is_shown_to_model(self) -> bool:

@@ -82,6 +82,9 @@ class WrappedProvider(Provider):
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         return self.inner.watch(watcher)
 
+    def trace_messages(self) -> None:
+        self.inner.trace_messages()
+
     def describe_missing_tools(self) -> str:
         return self.inner.describe_missing_tools()
 
@@ -97,7 +100,7 @@ class WrappedProvider(Provider):
 
 _COPIED_SETTINGS = (
     "kind", "namespace", "timeout", "queue", "cache", "required", "retries_start", "tracks_own_health", "is_per_user",
-    "cancels_promptly", "on_conflict",
+    "cancels_promptly", "may_gain_tools", "on_conflict",
 )  # fmt: skip
 
 

@@ -136,6 +136,8 @@ class _ServerCheck:
     async def _other_findings(self) -> AsyncIterator[Finding]:
         for note in self._entry.ignored_key_notes:
             yield self._finding("warn", note, "remove it.")
+        if problems := self._server.describe_cache_problems():
+            yield self._finding("warn", f"its cache has no effect on some tools. {problems}")
         try:
             if self._address.is_signed_in() is False:
                 fix = f"surehand login {self._server.namespace}"

@@ -35,15 +35,16 @@ DEFAULTS_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "breaker_failures": read_positive_integer,
     "breaker_pause": read_duration,
     "mcp_init_concurrency": or_off(read_positive_integer),
+    "trace_mcp": read_flag,
     "max_calls_per_turn": or_off(read_positive_integer),
 }
 _DEFAULTS_ALIASES = {
     "tool_response_max_bytes": "max_output",
     "max_concurrent_tools": "max_concurrent",
     "max_tool_calls_per_turn": "max_calls_per_turn",
+    "trace_tools": "trace_mcp",
 }
 _DEFAULTS_ALIASES |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
-_UNAVAILABLE_DEFAULTS = ("trace_mcp", "trace_tools")
 _DECISIONS = ("allow", "ask", "deny")
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error", "off"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
@@ -110,7 +111,7 @@ class StoreSetting:
 
 def parse_defaults(node: ConfigNode) -> dict[str, Any]:
     """Parse the limits of tools that set none themselves: values of `Defaults` by name."""
-    entries = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES, unavailable=_UNAVAILABLE_DEFAULTS)
+    entries = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES)
     return {name: DEFAULTS_PARSERS[name](entry) for name, entry in entries.items()}
 
 
@@ -156,8 +157,18 @@ def parse_store(node: ConfigNode) -> StoreSetting:
 
 
 def parse_policy(node: ConfigNode) -> Policy:
-    """Parse the rules of the policy, in order; the first match decides."""
-    return Policy([_parse_rule(item) for item in node.items("write - {effects: [write], decision: ask}.")])
+    """Parse the rules of the policy, in order; the first match decides. Or `{trust_annotations, rules}`."""
+    if not isinstance(node.value, Mapping):
+        return Policy(_parse_rules(node))
+    entries = known_entries(node, ("rules", "trust_annotations"))
+    trusts = read_flag(entries["trust_annotations"]) if "trust_annotations" in entries else True
+    if "rules" not in entries:
+        return Policy.default(trust_annotations=trusts)
+    return Policy(_parse_rules(entries["rules"]), trust_annotations=trusts)
+
+
+def _parse_rules(node: ConfigNode) -> list[Rule]:
+    return [_parse_rule(item) for item in node.items("write - {effects: [write], decision: ask}.")]
 
 
 def _parse_rule(node: ConfigNode) -> Rule:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
 from functools import partial
 from math import inf
 from os import PathLike
@@ -20,7 +21,7 @@ from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import ToolKind
 from surehand.core.handler import FunctionHandler, takes_single_argument
-from surehand.core.names import is_legal_name, sanitize_name
+from surehand.core.names import is_legal_name, sanitized_tool_name
 from surehand.core.raw_schema import RawParameters
 from surehand.core.schema import Parameters, TypedParameters, to_pydantic_typed_dict
 from surehand.core.signature import Signature, source_location
@@ -55,7 +56,9 @@ class LazyTool:
             problem = f"The factory of {self.name} failed: {type(error).__name__}: {first_line}".rstrip(": ")
             raise DefinitionError(problem, where=source_location(self.factory)) from error
         if isinstance(product, Tool):
-            return product if product.name == self.name else product.evolve(name=self.name)
+            name = sanitized_tool_name(self.name) or self.name
+            given_name = "" if name == self.name else self.name
+            return product if product.name == name else product.evolve(name=name, given_name=given_name)
         if callable(product):
             return tool(name=self.name)(product)
         raise DefinitionError(
@@ -91,7 +94,10 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **options: Unpack[ToolOptions],
     ) -> Any:
-        """Turn a function into a tool. Name, description and parameters are those of the function unless given."""
+        """Turn a function into a tool. Name, description and parameters are those of the function unless given.
+
+        With a name and `mcp_config` it is a tool without a function as well: the server's tool of that name runs.
+        """
         build = partial(
             _tool_from_function,
             name=name,
@@ -100,7 +106,11 @@ class _ToolDecorator:
             options=options,
             namespace=_local_namespace(),
         )
-        return build if function is None else build(function)
+        if function is not None:
+            return build(function)
+        if name is None or options.get("mcp_config") is None:
+            return build
+        return _server_tool(name, description, parameters, options, build)
 
     def client(
         self,
@@ -163,6 +173,39 @@ class _ToolDecorator:
         return LazyTool(name, factory)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ServerTool(Tool[..., Any]):
+    """A tool that the MCP server of its `mcp_config` runs. Called with a function, it decorates that function."""
+
+    decorate: Callable[[Callable[..., Any]], Tool[..., Any]] | None = None
+    has_description: bool = False
+    """Whether the developer gave a description; otherwise the server's is used."""
+    has_parameters: bool = False
+    """Whether the developer gave parameters; otherwise the server's are used."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.decorate is not None and len(args) == 1 and not kwargs and callable(args[0]):
+            return self.decorate(args[0])
+        return super().__call__(*args, **kwargs)
+
+
+def _server_tool(
+    name: str,
+    description: DescriptionLike | None,
+    parameters: ParametersLike,
+    options: ToolOptions,
+    decorate: Callable[[Callable[..., Any]], Tool[..., Any]],
+) -> ServerTool:
+    tool = _tool_without_function("mcp", name, description or name, parameters, options, None)
+    fields = {field.name: getattr(tool, field.name) for field in dataclass_fields(Tool)}
+    return ServerTool(
+        **fields,
+        decorate=decorate,
+        has_description=description is not None,
+        has_parameters=parameters is not None,
+    )
+
+
 tool = _ToolDecorator()
 
 
@@ -210,7 +253,7 @@ def _tool_from_function(
     if isinstance(function, type):
         return _tool_from_class(function, name=name, description=description, options=options, where=where)
     tool_name = name or str(getattr(function, "__name__", type(function).__name__))
-    _validate_name(tool_name, where)
+    _check_name(tool_name, where, is_given=bool(name))
     if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
         namespace = None  # only string annotations need it, and it keeps all local values of the frame alive
     signature = Signature(function, namespace=namespace, used_types=options.get("use"))
@@ -265,7 +308,7 @@ def _tool_from_class(
         )
     method = cls.__dict__[method_name]
     tool_name = name or cls.__name__
-    _validate_name(tool_name, where)
+    _check_name(tool_name, where)
     signature = Signature(method, used_types=options.get("use"))
     handler = FunctionHandler(method, signature, single_argument=True)
     docstring = inspect.cleandoc(cls.__doc__ or "")
@@ -287,7 +330,7 @@ def _tool_without_function(
     handler: Any,
 ) -> Tool[..., Any]:
     where = _caller_location()
-    _validate_name(name, where)
+    _check_name(name, where)
     tool_parameters = build_parameters({} if parameters is None else parameters, where)
     source = DescriptionSource(description, None, name)
     return _build_tool(kind, name, source, tool_parameters, handler, options, where)
@@ -308,13 +351,15 @@ def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
     )
 
 
-def _validate_name(name: str, where: str) -> None:
-    if not is_legal_name(str(name)):
-        raise DefinitionError(
-            f"{name!r} is not a legal tool name.",
-            fix=f"use letters, digits, `_` and `-`, for example name={sanitize_name(str(name))!r}.",
-            where=where,
-        )
+def _check_name(name: str, where: str, *, is_given: bool = True) -> None:
+    """Raise for a name of which no legal name can be made, and for that of a lambda, which says nothing."""
+    if is_legal_name(str(name)) or (is_given and sanitized_tool_name(str(name)) is not None):
+        return
+    raise DefinitionError(
+        f"{name!r} is not a tool name.",
+        fix="use letters, digits, `_` and `-`, for example name='read_file'.",
+        where=where,
+    )
 
 
 def _build_tool(
@@ -330,4 +375,7 @@ def _build_tool(
     rebind: Callable[..., Tool[..., Any]] | None = None,
 ) -> Tool[..., Any]:
     facets = build_facets(options, kind, where)
-    return Tool(name, description, parameters, handler, kind, function, *facets, where, rebind)
+    if is_legal_name(name):
+        return Tool(name, description, parameters, handler, kind, function, *facets, where, rebind)
+    legal_name = sanitized_tool_name(name) or name
+    return Tool(legal_name, description, parameters, handler, kind, function, *facets, where, rebind, name)

@@ -43,6 +43,8 @@ class Safety:
     preview: Any | FacetFunction | None = None
     verify: Callable[..., Any] | None = None
     """A function that finds out, after a crash, whether the effect has happened."""
+    distrusted_effects: frozenset[str] | None = None
+    """The effects under a policy that distrusts annotations; None if `effects` does not come from a remote server."""
 
     @property
     def policy_effects(self) -> frozenset[str]:
@@ -103,6 +105,8 @@ class Lifecycle:
     lifespan: Lifespan | None = None
     """A context manager that the runtime enters when it starts and exits when it closes; `use` finds its value."""
     hooks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    mcp_config: Mapping[str, Any] | None = None
+    """The MCP server that runs the tool if it has no handler, as an entry of a configuration file describes it."""
 
 
 def validate_facets(
@@ -122,8 +126,14 @@ def _find_problems(
         problems.append((f"Unknown effects: {', '.join(sorted(unknown))}.", f"use some of {known}."))
     if limits.cache and limits.cache.ttl > 0 and safety.effects - {"read"}:
         effects = ", ".join(sorted(safety.effects - {"read"}))
-        problems.append((f"A tool that declares {effects} cannot be cached.", "drop `cache`, or declare only `read`."))
+        fix = "drop `cache`, or declare only `read`."
+        if "network" in safety.effects:
+            fix += " A call to a host that you wrote down is not `network`: the model does not choose the address."
+        problems.append((f"A tool that declares {effects} cannot be cached.", fix))
     problems += _find_type_problems(safety, limits)
+    if not isinstance(lifecycle.mcp_config, Mapping | None):
+        fix = "give a mapping such as {'serverUrl': 'https://example.com/mcp'}."  # type: ignore[unreachable]  # callers without a type checker
+        problems.append((f"mcp_config={lifecycle.mcp_config!r} is not a mapping.", fix))
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
         problems.append((f"`timeout` must be above zero, got {limits.timeout}.", "give seconds, '30s' or 'off'."))
     if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:

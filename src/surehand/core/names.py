@@ -32,6 +32,19 @@ def sanitize_name(name: str) -> str:
     return cleaned or "tool_call"
 
 
+def sanitized_tool_name(name: str) -> str | None:
+    """A legal name for a tool: `read file` as `read_file`. None if the name holds neither a letter nor a digit."""
+    cleaned = sanitize_name(name)
+    return cleaned if any(map(str.isalnum, _ILLEGAL_CHARACTERS.sub("", name))) else None
+
+
+def hashed_name(name: str) -> str:
+    """The legal name with a hash of the original, for a name that would be the same as another."""
+    from hashlib import sha256  # imported on first use: few names have to be changed
+
+    return f"{sanitize_name(name)}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
 def possible_names(name: str) -> list[str]:
     """Names that a model may have meant: some put `functions.` before a name, or special tokens around it."""
     without_prefix = name.removeprefix("functions.")

@@ -35,6 +35,8 @@ class Provider:
     """Whether the provider itself retries a failed start, and calls `notify_changed` once it has tools."""
     tracks_own_health: bool = False
     """Whether the provider refuses calls itself while its service is down; the runtime then has no breaker for it."""
+    may_gain_tools: bool = False
+    """Whether the service may have tools by now that it had not; the runtime then asks it before a tool is unknown."""
     is_per_user: bool = False
     """Whether users may have different tools; the runtime then calls `refresh_for` and `load_tools_for`."""
     cancels_promptly: bool = False
@@ -81,6 +83,9 @@ class Provider:
         """Call the watchers, because `tools` now returns something else."""
         for watcher in list(self.__dict__.get("_watchers", {}).values()):
             watcher()
+
+    def trace_messages(self) -> None:
+        """Log every message that is exchanged with the service, if it exchanges messages."""
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Run a tool: `call.tool` is its name without the namespace, `call.arguments` the validated arguments."""

@@ -17,6 +17,7 @@ from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, To
 from surehand.core.handler import FunctionHandler, Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
+from surehand.core.names import is_legal_name, sanitize_name
 from surehand.core.outcome import CallMeta, Outcome, attach_origin
 from surehand.core.schema import Parameters
 from surehand.core.strict_json import decode_utf8
@@ -51,6 +52,13 @@ class Tool(Generic[P, R]):
     """File and line of the definition."""
     rebind: Callable[[Callable[..., Any]], Tool[..., Any]] | None = field(default=None, compare=False)
     """Defines the same tool for a bound method."""
+    given_name: str = ""
+    """The name as the developer wrote it, if it had characters that no name may have; else empty."""
+
+    @property
+    def has_changed_name(self) -> bool:
+        """Whether the name is the nearest legal one to what the developer wrote."""
+        return bool(self.given_name) and sanitize_name(self.given_name) == self.name
 
     @property
     def description(self) -> str:
@@ -123,6 +131,10 @@ class Tool(Generic[P, R]):
             )
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
+    def keep_definition_digest(self, original: Tool[..., Any]) -> None:
+        """Take over the digest of the tool that this one stands for."""
+        self.__dict__["_definition"] = original.definition_digest
+
     def require_runner(self) -> None:
         """Raise `DefinitionError` for a tool without a provider that has no handler either, so that no call can run.
 
@@ -191,6 +203,8 @@ class Tool(Generic[P, R]):
         """
         fields = {name: value for name, value in changes.items() if name in self.__dataclass_fields__}
         options = {name: value for name, value in changes.items() if name not in fields}
+        if "name" in fields and not is_legal_name(fields["name"]):
+            fields |= {"name": sanitize_name(fields["name"]), "given_name": fields["name"]}
         if use is not None:
             fields["handler"] = self._handler_with(use)
         if description is not None:

@@ -58,6 +58,7 @@ class ToolOptions(TypedDict, total=False):
     provider_options: Mapping[str, Any]
     lifespan: Lifespan
     hooks: Mapping[str, Callable[..., Any]]
+    mcp_config: Mapping[str, Any]
 
 
 G = TypeVar("G", Safety, CallLimits, Presentation, Lifecycle)
@@ -156,7 +157,7 @@ def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
 
 
 def _build_lifecycle(options: ToolOptions) -> Lifecycle:
-    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks"))
+    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks", "mcp_config"))
 
 
 _DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}

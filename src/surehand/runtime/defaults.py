@@ -42,6 +42,12 @@ def _validate_number(value: Any) -> float:
     return value
 
 
+def _parse_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A parser that also accepts None or `off`, for no limit."""
 
@@ -64,17 +70,24 @@ _FIELD_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "retry_delay": (_parse_seconds, "a number of seconds, or a text such as '500ms'"),
     "breaker_failures": (_parse_positive_integer, _COUNT_HINT),
     "breaker_pause": (_parse_seconds, "a number of seconds, or a text such as '30s'"),
+    "trace_mcp": (_parse_flag, "True or False"),
     "mcp_init_concurrency": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
     "max_calls_per_turn": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
 }
 """The parser of each field, and what it accepts."""
 
 
+class _UnsetSeconds(float):
+    """A default that is in force because nothing else was given."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """Limits for tools that set none themselves."""
 
-    tool_timeout: float | None = 30.0
+    tool_timeout: float | None = _UnsetSeconds(30.0)
     """Seconds per attempt; None for no limit."""
     max_output: int = 100_000
     """Bytes of text that a model is shown; a longer text is stored under a handle."""
@@ -92,17 +105,26 @@ class Defaults:
     """Seconds before a provider that is down is tried again."""
     mcp_init_concurrency: int | None = None
     """MCP servers that start at once when the runtime starts; None for all of them."""
+    trace_mcp: bool = False
+    """Whether every message to and from MCP servers is logged to `surehand.mcp.NAME` at DEBUG, with secrets masked."""
     max_calls_per_turn: int | None = None
     """Calls of one turn, for scopes with a turn that have no budget of their own."""
 
     def __post_init__(self) -> None:
         for name, (parse, expected) in _FIELD_PARSERS.items():
             value = getattr(self, name)
+            if isinstance(value, _UnsetSeconds):
+                continue
             try:
                 object.__setattr__(self, name, parse(value))
             except (TypeError, ValueError, OverflowError):
                 problem = f"The default {name} has an invalid value: {repr(value)[:80]}."
                 raise DefinitionError(problem, fix=f"use {expected}.") from None
+
+    @property
+    def given_tool_timeout(self) -> float | None:
+        """The `tool_timeout` that was given; None if it is off, or if it is the built-in one."""
+        return None if isinstance(self.tool_timeout, _UnsetSeconds) else self.tool_timeout
 
     @classmethod
     def from_mapping(cls, defaults: Defaults | Mapping[str, Any] | None) -> Defaults:

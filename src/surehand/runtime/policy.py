@@ -83,19 +83,27 @@ def _matches_value(value: Any, pattern: Any) -> bool:
 
 
 class Policy:
-    """Ordered rules: the first that matches decides; a call that none matches is allowed."""
+    """Ordered rules: the first that matches decides; a call that none matches is allowed.
 
-    def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = ()) -> None:
+    Args:
+        trust_annotations: whether a tool that its MCP server marks read-only counts as `read`, or as `write`.
+    """
+
+    def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = (), *, trust_annotations: bool = True) -> None:
         self.rules = tuple(Rule.from_mapping(rule) for rule in rules)
+        self.trust_annotations = trust_annotations
 
     @classmethod
-    def default(cls) -> Policy:
+    def default(cls, *, trust_annotations: bool = True) -> Policy:
         """The policy that asks before every call that writes, executes or uses the network."""
-        return cls([{"effects": ["write", "execute", "network"], "decision": "ask"}])
+        rules = [{"effects": ["write", "execute", "network"], "decision": "ask"}]
+        return cls(rules, trust_annotations=trust_annotations)
 
     def rules_for(self, listing: Listing) -> tuple[Rule, ...]:
         """The rules that can apply to a tool: up to the first one without a condition on arguments."""
         matching: list[Rule] = []
+        if not self.trust_annotations:
+            listing = listing.without_annotations()
         for rule in self.rules:
             if rule.matches_tool(listing):
                 matching.append(rule)

@@ -82,6 +82,8 @@ class ProviderTable:
             async with concurrency if concurrency is not None and provider.kind == "mcp" else nullcontext():
                 if provider.retries_start:
                     self._started.append(provider)
+                if self._services.defaults.trace_mcp:
+                    provider.trace_messages()
                 started_at = monotonic()
                 await provider.start()
                 if provider.kind == "mcp":
@@ -163,11 +165,20 @@ class ProviderTable:
                 raise error
 
     async def refresh_for_tool(self, tool_name: str, principal: Principal) -> None:
-        """Ask the tool's provider in the user's name, if it refuses anonymous callers. Raises if it is unavailable."""
-        namespace = tool_name.partition(NAMESPACE_SEPARATOR)[0]
-        per_user = {provider.namespace for provider in self._per_user_providers()}
-        if namespace in per_user & self._services.unavailable_providers.keys() and _is_identified(principal):
-            await self.refresh((namespace,), principal)
+        """Ask the tool's provider, which may have gained the tool. Raises if it is unavailable.
+
+        A provider that is down is asked only in the name of a user: it may refuse anonymous callers alone.
+        """
+        namespace, separator, _ = tool_name.partition(NAMESPACE_SEPARATOR)
+        asked = [
+            each for each in self._services.active_providers if each.may_gain_tools and each.namespace == namespace
+        ]
+        is_down = namespace in self._services.unavailable_providers
+        if not separator or not asked or (is_down and not _is_identified(principal)):
+            return
+        for provider in asked:
+            await provider.refresh_for(principal)
+            await self._update_tools(provider)
 
     async def load_user_tools(self, principal: Principal) -> dict[str, str]:
         """Load the tools that providers offer to one user; returns the namespaces that failed, with the reasons."""

@@ -22,7 +22,7 @@ from surehand.runtime.policy import Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
 from surehand.runtime.services import Approver, RuntimeServices
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.sources import flatten_sources, split_server_tools
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ class Runtime(Scope):
         self._add_sources(flatten_sources(sources))
 
     def _add_sources(self, sources: list[Tool[..., Any] | Provider | LazyTool]) -> None:
-        tools = [item for item in sources if isinstance(item, Tool)]
+        tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
         self._lazy_tools += [item for item in sources if isinstance(item, LazyTool)]
-        self.services.provider_table.unstarted += [item for item in sources if isinstance(item, Provider)]
+        providers += [item for item in sources if isinstance(item, Provider)]
+        self.services.provider_table.unstarted += providers
         if tools:
             self.catalogue.add(*tools)
 
@@ -101,7 +102,7 @@ class Runtime(Scope):
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:
-            self.catalogue.add(await self._lazy_tools[0].resolve())
+            self._add_sources([await self._lazy_tools[0].resolve()])
             del self._lazy_tools[0]
         await self.services.provider_table.start()
         self._compile_tools()
@@ -172,8 +173,11 @@ class Runtime(Scope):
         for source in flatten_sources(sources):
             if isinstance(source, Provider):
                 await self.services.provider_table.add(source)
-            else:
-                tool = await source.resolve() if isinstance(source, LazyTool) else source
+                continue
+            tools, providers = split_server_tools([await source.resolve() if isinstance(source, LazyTool) else source])
+            for provider in providers:
+                await self.services.provider_table.add(provider)
+            for tool in tools:
                 tool.require_runner()
                 self.catalogue.add(tool)
                 await self.services.lifespans.enter(tool)

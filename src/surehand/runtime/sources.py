@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from importlib import import_module
 from types import MethodType, ModuleType
 from typing import Any, cast
 
-from surehand.core.define import LazyTool, tool
+from surehand.core.define import LazyTool, ServerTool, tool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
@@ -19,6 +20,19 @@ def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | 
     for source in sources:
         item.extend(_expand_source(source))
     return item
+
+
+def split_server_tools(tools: Iterable[Tool[..., Any]]) -> tuple[list[Tool[..., Any]], list[Provider]]:
+    """The tools that have a handler, and providers for those that the MCP server of their `mcp_config` runs."""
+    others: list[Tool[..., Any]] = []
+    server_tools: list[ServerTool] = []
+    for each in tools:
+        server_tools.append(each) if isinstance(each, ServerTool) else others.append(each)
+    if not server_tools:
+        return others, []
+    # By name: the MCP provider is above this layer, and a runtime without such tools must not load it.
+    module = import_module("surehand.providers.mcp.declared_tools")
+    return others, module.build_providers(server_tools)
 
 
 def _expand_source(source: Any) -> list[Any]:

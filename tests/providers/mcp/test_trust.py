@@ -164,9 +164,10 @@ def test_a_frozen_lock_needs_a_file(fickle: Fickle) -> None:
 
 
 @pytest.mark.parametrize("wire", ["send ", "send.", "se nd", "send__", "__send", "Send!"])
-def test_an_illegal_name_never_becomes_the_local_name_of_a_legal_one(wire: str) -> None:
-    assert assign_local_names([described(wire)])[wire].startswith(("send_", "se_nd_", "Send_"))
-    assert assign_local_names([described(wire)])[wire] == assign_local_names([described(wire), described("send")])[wire]
+def test_an_illegal_name_never_becomes_the_local_name_of_a_legal_one_beside_it(wire: str) -> None:
+    assert assign_local_names([described(wire)])[wire] in ("send", "se_nd", "Send")
+    assert assign_local_names([described(wire), described("send")])["send"] == "send"
+    assert assign_local_names([described(wire), described("send")])[wire].casefold() != "send"
 
 
 async def test_a_tool_that_replaces_a_removed_one_is_not_called_by_its_name(fickle: Fickle, path: Path) -> None:
@@ -202,7 +203,8 @@ def test_tools_are_denied_by_either_name_and_by_what_they_look_like() -> None:
     assert not is_tool_allowed("burn book", deny=[ours], local_name=ours)
     assert not is_tool_allowed("burn book", deny=["burn_book"], local_name=ours)
     assert is_tool_allowed("burn book", allow=[ours], local_name=ours)
-    assert not is_tool_allowed("burn book", allow=["burn_book"], local_name=ours)
+    assert is_tool_allowed("burn book", allow=["burn_book"], local_name=ours)
+    assert not is_tool_allowed("burn book", allow=["burn_book"], local_name="burn_book_12345678")
 
 
 def test_approvals_depend_on_the_server_identity_which_no_model_sees() -> None:

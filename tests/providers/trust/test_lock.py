@@ -93,6 +93,8 @@ def test_a_changed_definition_is_quarantined_and_the_old_one_stays_pinned(lock, 
     assert lock.changes() == [change]
     assert lock.check("git", GIT, [POISONED, STATUS]) == {"log": change}
     told = "Quarantined: git/log: description changed. Review it with `surehand lock diff`."
+    if lock.path is None:
+        told = "Held back until the program is started again: git/log: description changed."
     assert [record.message for record in caplog.records] == [told]  # once, however often it is seen
 
 
@@ -332,7 +334,7 @@ def test_names_are_escaped_in_the_log(lock, caplog):
     lock.check("git", GIT, [LOG | {"name": name}])
     lock.check("git", GIT, [POISONED | {"name": name}])
 
-    assert caplog.records[0].message.startswith(r"Quarantined: git/log\n\u001b[2J\u202e: description changed.")
+    assert r": git/log\n\u001b[2J\u202e: description changed." in caplog.records[0].message
 
 
 # The file

@@ -92,7 +92,7 @@ def sse(
     max_frame: int | str | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> Server:
-    """A server at a URL that supports only HTTP with SSE, the transport before streamable HTTP."""
+    """A server at a URL whose documentation names HTTP with SSE. Streamable HTTP, its successor, is tried first."""
     from surehand.providers.mcp.addresses.http import SseAddress  # loads the HTTP client
 
     _validate_url(url, "http")

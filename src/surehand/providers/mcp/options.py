@@ -46,16 +46,17 @@ class ServerOptions:
     retries: int = 0
     """How often a repeatable call is retried after the server was unavailable or timed out."""
     cache: float | str | None = None
-    """How long results of read-only tools are cached."""
+    """How long results of tools are cached that the server marks, or `effects` declares, read-only."""
     tools_cache: Mapping[str, float | str | None] | None = None
-    """Cache durations of single tools, by glob; the first match counts, and `off` disables caching."""
+    """Cache durations of single tools by name, or of read-only tools by glob; the first match counts, and `off`
+    disables caching."""
     probe: ProbeKind = "list"
     """The request that checks its health: `tools/list` or `ping`."""
     probe_every: float | str | None = 60.0
     """How often it is probed while it sends nothing else."""
     effects: Mapping[str, Iterable[str]] | None = None
-    """Effects of tools by glob; a list applies to all tools. For tools without an entry the server's annotations can
-    only add a confirmation, never remove one."""
+    """Effects of tools by glob; a list applies to all tools. For tools without an entry the server's annotations
+    count: read-only tools are `read`, and destructive ones need a confirmation."""
     protocol: ProtocolMode = "auto"
     """`legacy` uses the handshake protocol (up to 2025-11-25), `2026-07-28` the modern one; `auto` negotiates."""
     lock: str | PathLike[str] | None = None
@@ -66,6 +67,8 @@ class ServerOptions:
     """Whether its last manifest is cached on disk, so that listing starts no server; or the folder of the cache."""
     sessions: int = 100
     """Most open connections, over all users."""
+    trace: bool = False
+    """Whether every message is logged to `surehand.mcp.NAME` at DEBUG, with secrets masked."""
     on_conflict: OnConflict = "rename"
     """What happens to a tool whose name is taken: it gets a number, replaces the other tool, or is an error."""
 
@@ -137,12 +140,14 @@ class ServerOptionArguments(TypedDict, total=False):
     frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
+    trace: bool
     on_conflict: OnConflict
 
 
 _OPTION_TYPES: tuple[tuple[str, Any, str], ...] = (
     ("required", bool, "True or False"),
     ("frozen", bool, "True or False"),
+    ("trace", bool, "True or False"),
     ("queue", str | None, "the name of a queue"),
     ("sessions", int, "a whole number"),
     ("retries", int, "a whole number"),

@@ -63,6 +63,7 @@ class Server(Provider):
     retries_start = True
     tracks_own_health = True
     is_per_user = True
+    may_gain_tools = True
     cancels_promptly = True
 
     def __init__(self, address: ServerAddress, options: ServerOptions) -> None:
@@ -141,15 +142,28 @@ class Server(Provider):
         await self.refresh_for(principal)
         return True
 
+    def describe_cache_problems(self) -> str:
+        """For which tools `cache` and `tools_cache` have no effect, and why, for people; empty if there are none."""
+        return self._server_tools.cache_summary
+
     def describe_missing_tools(self) -> str:
         """Which tools are held back or unusable, and why."""
         return self._server_tools.missing_summary
+
+    def trace_messages(self) -> None:
+        """Log every message of connections that are opened from now on to `surehand.mcp.NAME`, at DEBUG."""
+        self.connections.trace_messages()
 
     # Tools
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
         """The tools of the server that are allowed and usable."""
         return self._server_tools.tools
+
+    def find_tool(self, wire_name: str) -> Tool[..., Any] | None:
+        """The tool of that wire name, if it is listed, allowed and usable."""
+        tools = self._server_tools.tools
+        return next((tool for tool in tools if self._server_tools.wire_name_of(tool) == wire_name), None)
 
     def instructions(self) -> str:
         """The server's own instructions and the names of its prompts."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from surehand.core.errors import ToolError
 from surehand.core.sanitize import escape_as_json
-from surehand.providers.tool_names import local_name_for
+from surehand.providers.tool_names import is_valid_local_name, local_name_for
 from surehand.providers.trust.change import DefinitionChange, describe_change, escaped_display_name
 from surehand.providers.trust.fingerprint import hash_json, pinned_fields
 from surehand.providers.trust.instructions import is_withdrawn
@@ -181,13 +181,25 @@ def _first_different(candidates: tuple[Pin, ...], pinned: Pin | None) -> Pin | N
 
 
 def _name_collisions(known: ProviderPins, names: Iterable[str]) -> dict[str, str]:
-    """New tools whose local name is that of a pinned tool, with the pinned one: a model would mistake them for it."""
+    """New tools that would take the local name of a pinned one, which is the value: a model would mistake them for it.
+
+    A pinned tool with a legal name keeps it while it is listed: the other gets a hash.
+    """
+    names = list(names)
     new = [name for name in names if name not in known.tools]
     if not new:
         return {}
     pinned_by_local_name = {local_name_for(name): name for name in known.tools}
     local_names = {name: local_name_for(name) for name in new}
-    return {name: pinned_by_local_name[local] for name, local in local_names.items() if local in pinned_by_local_name}
+    return {
+        name: pinned_by_local_name[local]
+        for name, local in local_names.items()
+        if local in pinned_by_local_name and not _keeps_its_name(pinned_by_local_name[local], names)
+    }
+
+
+def _keeps_its_name(pinned: str, listed_names: list[str]) -> bool:
+    return is_valid_local_name(pinned) and pinned in listed_names
 
 
 def _pins_within_limits(

@@ -56,11 +56,15 @@ class DefinitionLock:
         Args:
             identity: which provider it is: the same text each time, for example its URL.
             is_live: whether the provider itself lists the definitions now. Those from a cache are pinned once the
-                provider lists the same, and are a change if it lists others.
+                provider lists the same. If it lists others, they are a change where there is a lock file; without
+                one nothing was pinned between two runs, and the new definition is taken and logged.
         """
         listed = list(definitions)
         pins = self._storage.read()
         unconfirmed = self._unconfirmed.get((namespace, identity), {})
+        if is_live and self.path is None and unconfirmed:
+            self._log_taken_definitions(namespace, identity, listed, unconfirmed)
+            unconfirmed = self._unconfirmed[namespace, identity] = {}
         mode = ComparisonMode(frozen=self.frozen, is_live=is_live, unconfirmed=unconfirmed)
         comparison = compare_with_pins(pins, namespace, identity, listed, mode)
         if not is_live:
@@ -68,6 +72,18 @@ class DefinitionLock:
         if self.frozen or comparison.pins == pins:
             return comparison.changes
         return self._store_comparison(namespace, identity, listed, mode, pins, comparison)
+
+    def _log_taken_definitions(
+        self, namespace: str, identity: str, listed: list[Mapping[str, Any]], before: Mapping[str, Pin]
+    ) -> None:
+        """Log the definitions that differ from those of the last run, and that are taken without a lock file."""
+        last_run = Pins({namespace: ProviderPins(identity, before)})
+        changes = compare_with_pins(last_run, namespace, identity, listed, ComparisonMode(frozen=True)).changes
+        taken = [change for change in changes.values() if change.sha256 and change.old]
+        for change in taken[:MAX_LOGGED_TOOLS]:
+            log.warning("Changed since the last run, and taken, because there is no lock file: %s.", change.summary)
+        if len(taken) > MAX_LOGGED_TOOLS:
+            log.warning("%d more definitions of %s have changed.", len(taken) - MAX_LOGGED_TOOLS, namespace)
 
     def changes(self) -> list[DefinitionChange]:
         """Every quarantined definition."""
@@ -120,7 +136,7 @@ class DefinitionLock:
                 raise
             # Every listed tool is pinned already, so changes are found although the quarantine cannot be written.
             log.warning("%s", error)
-        _log_changes(namespace, before, comparison)
+        _log_changes(namespace, before, comparison, has_file=self.path is not None)
         return comparison.changes
 
 
@@ -145,7 +161,7 @@ def _check_reviewed(change: DefinitionChange, reviewed_hashes: Collection[str] |
         raise ToolError(problem, code="conflict")
 
 
-def _log_changes(namespace: str, before: Pins, comparison: PinComparison) -> None:
+def _log_changes(namespace: str, before: Pins, comparison: PinComparison, *, has_file: bool) -> None:
     """Log each new pin and each new change once."""
     empty = ProviderPins("")
     pinned_before = before.trusted.get(namespace, empty).tools.keys()
@@ -163,5 +179,7 @@ def _log_changes(namespace: str, before: Pins, comparison: PinComparison) -> Non
             break
         if not change.sha256:
             log.warning("Not trusted: %s.", change.summary)
-        else:
+        elif has_file:
             log.warning("Quarantined: %s. Review it with `surehand lock diff`.", change.summary)
+        else:
+            log.warning("Held back until the program is started again: %s.", change.summary)

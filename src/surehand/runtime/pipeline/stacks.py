@@ -77,15 +77,17 @@ class Stacks(dict[str, Proceed]):
 
         if not self._services.is_open:
             return _refuse_closed_runtime
+        if not self._services.policy.trust_annotations:
+            listing = listing.without_annotations()
         plan = StackPlan(listing, self._services, self._is_recallable, self._has_budget, self._has_space)
         return build_stack(plan, STAGES)
 
     async def refuse_unknown_tool(self, invocation: Invocation) -> Outcome:
-        """Fail an unknown name, after asking unavailable providers in the name of the calling user."""
+        """Fail an unknown name, after asking the provider of its namespace, which may have gained the tool."""
         services = self._services
         name = invocation.requested_name
         provider_problem: str | None = None
-        if services.unavailable_providers and isinstance(name, str):
+        if services.active_providers and isinstance(name, str):
             try:
                 await services.provider_table.refresh_for_tool(name, invocation.principal)
             except Unavailable as error:

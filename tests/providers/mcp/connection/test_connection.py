@@ -55,7 +55,7 @@ async def test_a_server_is_listed_and_called_like_any_tool(steady: SteadyServer)
         assert outcome.meta.namespace == "steady"
         listing = runtime.catalogue.find("steady__echo")
         assert listing.tool.description == "[steady] The tool echo."
-        assert listing.policy_effects == {"write", "network"}
+        assert listing.policy_effects == {"write"}
     assert not children()
 
 

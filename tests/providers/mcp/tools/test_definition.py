@@ -54,35 +54,47 @@ def test_a_tool_of_a_server_has_no_handler_and_names_its_server():
 # --- effects
 
 
-def test_a_tool_has_the_effects_write_and_network_unless_declared_otherwise():
+def test_a_tool_has_the_effect_write_unless_declared_otherwise():
     effects = {"get_*": {"read", "network"}, "get_all": {"read"}, "*": {"execute"}}
 
-    assert build(definition("get_x")).effects == {"write", "network"}
+    assert build(definition("get_x")).effects == {"write"}
     assert build(definition("get_all"), effects=effects).effects == {"read", "network"}  # the first match wins
     assert build(definition("put"), effects=effects).effects == {"execute"}
     assert not build(definition("get_x"), effects=effects).repeatable
 
 
-def test_only_the_developer_can_make_a_tool_repeatable():
-    assert build(definition("get"), effects={"get": "read"}).repeatable
-    assert not build(definition("get", annotations={"readOnlyHint": True, "idempotentHint": True})).repeatable
+@pytest.mark.parametrize(
+    ("hints", "effects"),
+    [
+        ({"readOnlyHint": True}, {"read"}),
+        ({"readOnlyHint": True, "openWorldHint": True}, {"read", "network"}),
+        ({"readOnlyHint": True, "openWorldHint": False, "destructiveHint": False}, {"read"}),
+        ({"openWorldHint": True}, {"write", "network"}),
+    ],
+)
+def test_a_tool_marked_read_only_is_read_and_network_only_where_it_says_so(hints, effects):
+    tool = build(definition(annotations=hints))
+
+    assert tool.effects == effects
+    assert tool.repeatable == ("read" in effects)
+    assert tool.safety.confirm is False
 
 
 @pytest.mark.parametrize(
     "hints",
     [
-        {"readOnlyHint": True},
         {"destructiveHint": False, "openWorldHint": False, "idempotentHint": True},
-        {"readOnlyHint": True, "destructiveHint": False, "effects": ["read"]},
+        {"readOnlyHint": "yes"},
+        {"readOnlyHint": 1},
         ["readOnlyHint"],
         "readOnlyHint",
         7,
     ],
 )
-def test_no_annotation_of_a_server_removes_an_effect(hints):
+def test_no_other_annotation_removes_an_effect(hints):
     tool = build(definition(annotations=hints))
 
-    assert tool.effects == {"write", "network"}
+    assert tool.effects == {"write"}
     assert not tool.repeatable
     assert tool.safety.confirm is False
 
@@ -126,11 +138,18 @@ def test_legal_names_stay_as_they_are():
         ("a b/c", "a_b_c"),
     ],
 )
-def test_other_names_become_the_nearest_legal_one_with_a_hash(wire, ours):
-    name = assign_local_names([definition(wire)])[wire]
+def test_other_names_become_the_nearest_legal_one(wire, ours):
+    assert assign_local_names([definition(wire)])[wire] == ours
+    assert build(definition(wire)).name == ours
 
-    assert re.fullmatch(f"{ours}_[0-9a-f]{{8}}", name)
-    assert build(definition(wire)).name == name
+
+def test_a_name_that_is_cut_or_would_be_the_same_as_another_gets_a_hash():
+    names = assign_local_names([definition("a.b"), definition("a b"), definition("x." + "y" * 200), definition("z z")])
+
+    assert re.fullmatch("a_b_[0-9a-f]{8}", names["a.b"])
+    assert re.fullmatch("a_b_[0-9a-f]{8}", names["a b"])
+    assert re.fullmatch("x_y+_[0-9a-f]{8}", names["x." + "y" * 200])
+    assert names["z z"] == "z_z"
 
 
 def test_names_that_would_collide_are_distinguished_in_any_order():
@@ -143,12 +162,11 @@ def test_names_that_would_collide_are_distinguished_in_any_order():
 
 
 @pytest.mark.parametrize("wire", ["ｇｅｔ", "gеt", "天气", "gét", "ℊet", "get\N{KELVIN SIGN}"])  # noqa: RUF001 - look-alikes
-def test_a_name_that_imitates_another_gets_a_hash(wire):
-    name = assign_local_names([definition(wire)])[wire]
+def test_a_name_that_imitates_another_is_not_called_like_it(wire):
+    name = assign_local_names([definition(wire), definition("get")])[wire]
 
     assert is_legal_name(name)
     assert name != "get"
-    assert name[-9] == "_"
 
 
 def test_a_server_cannot_claim_the_generated_name_of_another_tool():

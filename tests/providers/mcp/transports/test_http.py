@@ -28,7 +28,8 @@ INITIALIZED = {
 
 
 @asynccontextmanager
-async def connected(address, mode="legacy", ended=lambda reason: None, who=None, way=0):
+async def connected(address, mode="legacy", ended=lambda reason: None, who=None, way=None):
+    way = (-1 if isinstance(address, SseAddress) else 0) if way is None else way
     async with Client(address.create_transports(who or ConnectionOwner(), ended)[way], mode=mode) as client:
         yield client
 
@@ -108,7 +109,7 @@ def test_streamable_http_is_tried_first_and_sse_only_if_allowed():
     assert names == [
         ["StreamableHttpTransport", "SseTransport"],
         ["StreamableHttpTransport"],
-        ["SseTransport"],
+        ["StreamableHttpTransport", "SseTransport"],
     ]
 
 

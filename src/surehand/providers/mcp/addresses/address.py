@@ -72,6 +72,10 @@ class ServerAddress:
         """
         raise NotImplementedError
 
+    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
+        """Values of headers and environment variables, which must not be logged with the messages."""
+        return []
+
     def exit_report(self) -> str:
         """How the last process of the server ended, for a person; empty if it is not a process."""
         return ""
@@ -103,6 +107,17 @@ async def resolve_headers_or_env(source: HeadersOrEnv, owner: ConnectionOwner) -
         raise UserRequired(
             f"The headers or variables function failed for an anonymous call ({describe_error(error)})."
         ) from error
+
+
+MIN_SECRET_LENGTH = 6
+"""Characters from which on a header or variable is masked: a shorter value would hide parts of other texts."""
+
+
+async def resolve_secrets(source: HeadersOrEnv, owner: ConnectionOwner) -> list[str]:
+    """The values of headers or variables, and the token of each `Bearer` header, the longest first."""
+    values = (await resolve_headers_or_env(source, owner)).values()
+    words = {word for value in values for word in (value, value.rpartition(" ")[2])}
+    return sorted((word for word in words if len(word) >= MIN_SECRET_LENGTH), key=len, reverse=True)
 
 
 async def _resolve_value(name: str, value: Any, owner: ConnectionOwner) -> str:

@@ -23,6 +23,7 @@ from surehand.providers.mcp.addresses.address import (
     HeadersOrEnv,
     OnConnectionEnd,
     ServerAddress,
+    resolve_secrets,
 )
 from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
@@ -36,6 +37,8 @@ READ_TIMEOUT_SECONDS = 600.0
 """Longest pause within a response. Streams of notifications have no such limit."""
 _FALLBACK_STATUSES = frozenset({400, 404, 405, 406, 415})
 """Statuses by which a server that supports only SSE refuses the first request."""
+_CALLER_REFUSED_STATUSES = frozenset({401, 403})
+"""Statuses that another transport would get too."""
 HttpTransportKind = Literal["streamable", "sse"]
 
 
@@ -89,6 +92,10 @@ class HttpAddress(ServerAddress):
         if not sse_fallback:
             self.transport_kinds = self.transport_kinds[:1]
 
+    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
+        """The values of the headers."""
+        return await resolve_secrets(self.headers, owner)
+
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
         """Create a streamable HTTP transport, then an SSE transport."""
         # These load the MCP SDK.
@@ -107,9 +114,12 @@ class HttpAddress(ServerAddress):
 
 
 class SseAddress(HttpAddress):
-    """A server at a URL that supports only SSE."""
+    """A server at a URL that is said to support SSE. Streamable HTTP, its successor, is tried first."""
 
-    transport_kinds = ("sse",)
+    def should_try_next_transport(self, error: BaseException) -> bool:
+        """Whether to try SSE: after any refusal but that of the caller, since the developer named SSE."""
+        status = failure_from_error(error).status
+        return status is not None and status not in _CALLER_REFUSED_STATUSES
 
 
 def is_fallback_status(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 SECRET_MASK = "***"
@@ -15,6 +16,7 @@ _SECRET_NAME = (
     r"[\w.-]*(?:token|secret|passw(?:or)?d|passphrase|(?:api|access|private)[-_]?key|authorization|credentials?|bearer)"
     r"[\w.-]*"
 )
+_SECRET_NAME_PATTERN = re.compile(_SECRET_NAME, re.IGNORECASE)
 _SECRET_OPTION = re.compile(rf"--?(?:{_SECRET_NAME}|auth|key|pat)", re.IGNORECASE)
 _SECRET_ASSIGNMENT = re.compile(rf"(?P<name>\b{_SECRET_NAME}\s*[=:]\s*)\S.*", re.IGNORECASE | re.DOTALL)
 _SECRET_IN_TEXT = re.compile(
@@ -56,6 +58,35 @@ def mask_secrets_in_line(line: str) -> str:
     line = _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", line)
     line = _SECRET_VALUE.sub(SECRET_MASK, line)
     return " ".join(mask_secrets(line.split()))
+
+
+def mask_secrets_in_json(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """A JSON value with secrets masked: values named like `api_key`, what looks like a token, and `secrets`."""
+    if isinstance(value, dict):
+        return {
+            key: SECRET_MASK if _holds_secret(key, item) else mask_secrets_in_json(item, secrets)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [mask_secrets_in_json(item, secrets) for item in value]
+    if not isinstance(value, str):
+        return value
+    for secret in secrets:
+        value = value.replace(secret, SECRET_MASK)
+    value = _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", value)
+    return _SECRET_QUERY_PARAMETER.sub(
+        rf"\g<1>{SECRET_MASK}", _URL_CREDENTIALS.sub(SECRET_MASK, _SECRET_VALUE.sub(SECRET_MASK, value))
+    )
+
+
+_PROTOCOL_TOKENS = frozenset({"progressToken"})
+"""Names of MCP that hold an id, and not a secret."""
+
+
+def _holds_secret(name: str, value: Any) -> bool:
+    if name in _PROTOCOL_TOKENS or isinstance(value, (dict, list)):
+        return False
+    return _SECRET_NAME_PATTERN.fullmatch(name) is not None
 
 
 def _mask_word(word: str) -> str:

@@ -19,6 +19,7 @@ from surehand.providers.mcp.addresses.address import (
     OnConnectionEnd,
     ServerAddress,
     resolve_headers_or_env,
+    resolve_secrets,
 )
 from surehand.providers.mcp.addresses.labels import namespace_from_command, render_command_line
 from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError
@@ -76,6 +77,10 @@ class StdioAddress(ServerAddress):
         self._last_transport = StdioTransport(self, owner, on_end)
         return [self._last_transport]
 
+    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
+        """The values of the variables that the developer gives it."""
+        return await resolve_secrets(self._env, owner)
+
     def exit_report(self) -> str:
         """How the last process ended, and the last lines of its stderr."""
         return "" if self._last_transport is None else self._last_transport.exit_report()
@@ -106,12 +111,14 @@ class StdioAddress(ServerAddress):
     def _check_command(self, search_path: str, directory: str) -> None:
         command = self.argv[0]
         program = os.path.join(directory, command) if os.sep in command else command
-        if shutil.which(program, path=search_path) is None:
-            problem = "is not executable" if os.path.exists(program) else "is not found"
-            raise PermanentConnectionError(
-                f"{self.label} cannot be started: the command {command!r} {problem}. "
-                "Fix: install it, or give its full path."
-            )
+        if shutil.which(program, path=search_path) is not None:
+            return
+        problem = "is not found. Fix: install it, or give its full path."
+        if os.path.isdir(program):
+            problem = "is a folder. Fix: give the path of the program in it."
+        elif os.path.exists(program):
+            problem = "is not executable (permission denied). Fix: make it executable with chmod +x."
+        raise PermanentConnectionError(f"{self.label} cannot be started: the command {command!r} {problem}")
 
 
 def _validate_command_words(words: Sequence[Any]) -> list[str]:

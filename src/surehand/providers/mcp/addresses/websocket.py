@@ -18,6 +18,7 @@ from surehand.providers.mcp.addresses.address import (
     HeadersOrEnv,
     OnConnectionEnd,
     ServerAddress,
+    resolve_secrets,
 )
 from surehand.providers.mcp.addresses.http import parse_server_url, query_digest, settings_for_target
 from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
@@ -58,6 +59,10 @@ class WebSocketAddress(ServerAddress):
         self.label = url_without_secrets(url)
         self.identity = f"websocket:{self.label}{query_digest(url)}"
         self.namespace = namespace_from_url(url)
+
+    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
+        """The values of the headers."""
+        return await resolve_secrets(self.headers, owner)
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
         """Create the one transport."""

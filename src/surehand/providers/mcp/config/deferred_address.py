@@ -54,6 +54,10 @@ class DeferredAddress(ServerAddress):
         address.identity = self.identity
         return address
 
+    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
+        """The values of headers and environment variables of the resolved address."""
+        return [] if self._resolved is None else await self._resolved.connection_secrets(owner)
+
     def exit_report(self) -> str:
         """How the last process ended, for a person; empty if there is none."""
         return self._resolved.exit_report() if self._resolved is not None else ""

@@ -97,6 +97,7 @@ OPTION_PARSERS: Mapping[str, NodeParser] = {
     "frozen": read_flag,
     "manifest": _parse_manifest_folder,
     "sessions": read_positive_integer,
+    "trace": read_flag,
     "on_conflict": choice_parser(error="error", replace="replace", rename="rename"),
 }
 """The options of every server."""
@@ -110,7 +111,9 @@ URL_KEYS = ("url", "headers", "auth")
 """Keys of servers that are reached over the network."""
 DOCUMENTED_KEYS = ("type", *COMMAND_KEYS, *URL_KEYS, "max_frame", *OPTION_PARSERS, "enabled", "shared")
 """The keys of our own configuration files, which messages list."""
-FOREIGN_KEYS = ("disabled", "tool_prefix", "name", "bearer_token_env_var")
+CALL_LIMIT_KEYS = ("total", "request_timeout", "tool_timeout")
+"""Keys that bound a whole call, whatever progress it reports; the smallest counts."""
+FOREIGN_KEYS = ("request_timeout", "tool_timeout", "disabled", "tool_prefix", "name", "bearer_token_env_var")
 """Keys of other programs that are supported as well."""
 REPORTED_IGNORED_KEYS = {
     "auto_approve": "what may run without being asked about is decided by policy",
@@ -138,11 +141,11 @@ KEY_ALIASES = {
     "include_tools": "tools_allowed", "include": "tools_allowed", "tools": "tools_allowed",
     "deny": "tools_denied", "denied_tools": "tools_denied", "disabled_tools": "tools_denied",
     "exclude_tools": "tools_denied", "exclude": "tools_denied",
-    "request_timeout": "timeout", "request_timeout_ms": "timeout", "tool_timeout": "timeout",
-    "tool_timeout_ms": "timeout", "tool_timeout_sec": "timeout", "timeout_ms": "timeout",
+    "request_timeout_ms": "request_timeout", "tool_timeout_ms": "tool_timeout", "tool_timeout_sec": "tool_timeout",
+    "timeout_ms": "timeout",
     "startup_timeout": "start_timeout", "startup_timeout_sec": "start_timeout", "startup_timeout_ms": "start_timeout",
     "start_timeout_ms": "start_timeout", "cache_ms": "cache", "health_probe": "probe", "server_name": "name",
-    "always_allow": "auto_approve", "trust": "auto_approve",
+    "trace_mcp": "trace", "always_allow": "auto_approve", "trust": "auto_approve",
 }  # fmt: skip
 """Our names for keys of other programs, in snake case."""
 UNDOCUMENTED_KEYS = (*FOREIGN_KEYS, *REPORTED_IGNORED_KEYS, *SILENTLY_IGNORED_KEYS)

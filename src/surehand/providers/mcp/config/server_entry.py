@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 from surehand.core.json_with_comments import JsonPath
 from surehand.core.names import is_legal_name
 from surehand.providers.mcp.config.keys import (
+    CALL_LIMIT_KEYS,
     COMMAND_KEYS,
     CONNECTION_OPTION_PARSERS,
     DOCUMENTED_KEYS,
@@ -29,6 +30,7 @@ from surehand.providers.mcp.config.keys import (
 from surehand.providers.mcp.config.values import (
     FileNode,
     choice_parser,
+    read_duration,
     read_flag,
     read_positive_integer,
     read_scalar_text,
@@ -98,7 +100,12 @@ def parse_server_entry(name: str, node: FileNode, default_namespace: str) -> Ser
         node.key_path,
         **_address_fields(nodes, transport_type if has_address else None),
         connection_options=connection_options,
-        options={**options, **_parse_shared(nodes), "namespace": _parse_namespace(nodes, default_namespace)},
+        options={
+            **options,
+            **_parse_call_limits(nodes),
+            **_parse_shared(nodes),
+            "namespace": _parse_namespace(nodes, default_namespace),
+        },
         enabled=has_address and _parse_switch(nodes, "enabled", True) and not _parse_switch(nodes, "disabled", False),
         has_address=has_address,
         ignored_key_notes=notes,
@@ -225,6 +232,21 @@ def _parse_auth(node: FileNode) -> dict[str, Any] | None:
                 "client_credentials opens no browser, so redirect_port has no effect.", "remove it."
             )
     return auth
+
+
+def _parse_call_limits(nodes: NodesByKey) -> dict[str, float | None]:
+    """`total`, the smallest of the limits of a whole call.
+
+    `request_timeout` and `tool_timeout` come from programs without a limit on silence: with one of them and without
+    `timeout`, a server may be silent for as long as the call may take.
+    """
+    limits = [read_duration(nodes[key]) for key in CALL_LIMIT_KEYS if key in nodes]
+    if not limits:
+        return {}
+    total = min((limit for limit in limits if limit is not None), default=None)
+    has_foreign_limit = any(key in nodes for key in CALL_LIMIT_KEYS if key != "total")
+    silence: dict[str, float | None] = {"timeout": None} if has_foreign_limit and "timeout" not in nodes else {}
+    return {"total": total, **silence}
 
 
 def _parse_shared(nodes: NodesByKey) -> dict[str, str]:

@@ -295,7 +295,7 @@ def _is_being_cancelled() -> bool:
 
 def _already_mentions(message: str, sentence: str) -> bool:
     """Whether a message already says how the server ended, or what it wrote last."""
-    return any(phrase in message and phrase in sentence for phrase in _EXIT_PHRASES)
+    return sentence in message or any(phrase in message and phrase in sentence for phrase in _EXIT_PHRASES)
 
 
 _EXIT_PHRASES = ("exit code", "with signal", "It last wrote:")

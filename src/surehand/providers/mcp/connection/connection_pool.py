@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from surehand.core.call import Call, Principal
@@ -27,6 +28,10 @@ class ConnectionPool:
         self._on_manifest = on_manifest
         self._connections: dict[ConnectionOwner, Connection] = {}
         self._closing_tasks: set[asyncio.Task[None]] = set()
+
+    def trace_messages(self) -> None:
+        """Log the messages of connections that are opened from now on."""
+        self._options = replace(self._options, trace=True)
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._connections.values()))

@@ -6,7 +6,7 @@ The owner task of a connection runs it from connecting to shutdown; a restart cr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
 from surehand.providers.mcp.connection.tools_list import fetch_manifest
 from surehand.providers.mcp.tools.manifest import Manifest
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.transports.traced_transport import TracedTransport
 from surehand.providers.mcp.transports.transport import Transport
 from surehand.version import __version__
 
@@ -211,7 +212,7 @@ class McpClientSession:
         return self._inbound_filter.direct_calls if self._inbound_filter is not None else None
 
     async def _enter_client(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
-        *others, last = self._address.create_transports(owner, self.end)
+        *others, last = await self._create_transports(owner)
         for transport in others:
             try:
                 return await stack.enter_async_context(self._build_client(transport))
@@ -220,6 +221,15 @@ class McpClientSession:
                     raise
                 self._log.info("%s Trying the next transport.", failure_from_error(error).message)
         return await stack.enter_async_context(self._build_client(last))
+
+    async def _create_transports(self, owner: ConnectionOwner) -> Sequence[Transport | InProcessServer]:
+        targets = self._address.create_transports(owner, self.end)
+        if not self._options.trace:
+            return targets
+        secrets = await self._address.connection_secrets(owner)
+        if not all(isinstance(each, Transport) for each in targets):
+            self._log.info("%s is an object of this process: there are no messages to trace.", self.name)
+        return [TracedTransport(each, self._log, secrets) if isinstance(each, Transport) else each for each in targets]
 
     def _build_client(self, target: Transport | InProcessServer) -> Client:
         is_modern = self._options.protocol not in ("auto", "legacy")

@@ -58,6 +58,8 @@ class _CallExchange:
     wire_name: str
     owner: ConnectionOwner
     report: ReportProgress | None = None
+    effects: frozenset[str] | None = None
+    """The effects of the tool when the policy decided about the call; None for a call that is resumed."""
     input_responses: Mapping[str, Any] | None = None
     request_state: str | None = None
     round: int = 0
@@ -90,7 +92,9 @@ class ToolCaller:
 
     def call(self, call: Call, wire_name: str, owner: ConnectionOwner, context: Context) -> Awaitable[Any]:
         """Make a call."""
-        return self._run_exchange(_CallExchange(call, wire_name, owner, context.report), lambda: context.call_id)
+        effects = self._server_tools.effects_of(call.tool)
+        exchange = _CallExchange(call, wire_name, owner, context.report, effects)
+        return self._run_exchange(exchange, lambda: context.call_id)
 
     async def resume(
         self,
@@ -109,7 +113,7 @@ class ToolCaller:
         if "request" in state:
             return await self._answer_open_request(call, state, responses)
         exchange = _CallExchange(
-            call, state["tool"], owner, report, responses, state.get("state"), int(state.get("round", 0))
+            call, state["tool"], owner, report, None, responses, state.get("state"), int(state.get("round", 0))
         )
         if state.get("again"):
             _require_acceptance(responses)
@@ -164,7 +168,7 @@ class ToolCaller:
                 request_state=exchange.request_state,
                 report=exchange.report,
                 user=exchange.call.user,
-                check_allowed=partial(self._server_tools.require_wire_name, exchange.call.tool),
+                check_allowed=partial(self._server_tools.require_allowed, exchange.call.tool, exchange.effects),
             )
             connection.submit(request)
             try:

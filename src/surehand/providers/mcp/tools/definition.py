@@ -1,11 +1,13 @@
 """Turns the definition of a tool, as a server sent it, into a `Tool`.
 
-`server_tools.py` uses it. A definition is untrusted: its annotations can add a confirmation, but never remove one, and
-its texts are cleaned before a model reads them.
+`server_tools.py` uses it. Annotations count, because the user chose the server: a tool that is marked read-only is
+`read`, unless the developer declares its effects or the policy distrusts annotations. Texts are cleaned before a model
+reads them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,14 +15,17 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from surehand.core.define import tool
+from surehand.core.names import qualified_name
 from surehand.core.sanitize import clean_line, clean_text, has_hidden
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.providers.mcp.tools.schema import ServerSchema, UnusableDefinition, clean_schema, to_object_schema
 from surehand.providers.tool_names import (
     MAX_WIRE_TOOL_NAME_LENGTH,
+    earlier_local_name,
+    hashed_local_names,
     is_valid_local_name,
-    local_name_candidates,
+    local_name_for,
     nearest_local_name,
 )
 from surehand.providers.trust.instructions import RESERVED_DEFINITION_NAMES
@@ -28,8 +33,8 @@ from surehand.providers.trust.instructions import RESERVED_DEFINITION_NAMES
 __all__ = ["UnusableDefinition", "assign_local_names", "build_tool", "find_by_glob", "is_tool_allowed"]
 T = TypeVar("T")
 
-DEFAULT_EFFECTS = frozenset({"write", "network"})
-"""Effects of a tool for which the developer declares none."""
+DEFAULT_EFFECTS = frozenset({"write"})
+"""Effects of a tool for which neither the developer nor the server says anything."""
 
 
 def build_tool(
@@ -55,14 +60,25 @@ def build_tool(
     parameters = ServerSchema(to_object_schema(definition.get("inputSchema"), where), where=where)
     parameters.check_bounds()
     parameters.rewrite_prose(clean_schema)
-    declared = find_by_glob((wire_name, local_name), effects)
+    earlier_name = earlier_local_name(wire_name)
+    declared = find_by_glob((wire_name, local_name, earlier_name), effects)
     options: ToolOptions = {"category": "mcp", "visible": False, **_effect_options(definition, declared)}
     if timeout is not None:
         options["timeout"] = timeout
+    if earlier_name not in (wire_name, local_name):
+        options["aliases"] = qualified_name(server, earlier_name)
     options["provider_options"] = {"mcp": _mcp_provider_options(definition, wire_name, keep_hints=declared is None)}
     built = tool.provided(local_name, _description(definition, server, wire_name), **options)
     presentation = replace(built.presentation, version=_tool_version(identity, wire_name))
-    return built.evolve(kind="mcp", parameters=parameters, where=where, presentation=presentation)
+    safety = built.safety
+    if declared is None and is_read_only(safety.effects):
+        safety = replace(safety, distrusted_effects=safety.effects - {"read"} | DEFAULT_EFFECTS)
+    return built.evolve(kind="mcp", parameters=parameters, where=where, presentation=presentation, safety=safety)
+
+
+def is_read_only(effects: frozenset[str]) -> bool:
+    """Whether a tool with these effects changes nothing, so that its results may be cached."""
+    return "read" in effects and effects <= {"read", "network"}
 
 
 def _tool_version(identity: str, wire_name: str) -> str:
@@ -83,12 +99,19 @@ def find_by_glob(names: Iterable[str], by_glob: Mapping[str, T] | None) -> T | N
 
 
 def _effect_options(definition: Mapping[str, Any], declared: Iterable[str] | None) -> ToolOptions:
-    """The declared effects; otherwise the default effects, with a confirmation if the server hints at destruction."""
+    """The declared effects; otherwise those that the annotations say, with a confirmation if they hint at destruction.
+
+    `network` means that the model chooses the address, which the explicit hint `openWorldHint` says.
+    """
     if declared is not None:
         return {"effects": declared}
-    if _as_mapping(definition.get("annotations")).get("destructiveHint"):
-        return {"effects": DEFAULT_EFFECTS, "confirm": True}
-    return {"effects": DEFAULT_EFFECTS}
+    annotations = _as_mapping(definition.get("annotations"))
+    network = frozenset({"network"}) if annotations.get("openWorldHint") is True else frozenset()
+    if annotations.get("destructiveHint"):
+        return {"effects": DEFAULT_EFFECTS | network, "confirm": True}
+    if annotations.get("readOnlyHint") is True:
+        return {"effects": frozenset({"read"}) | network, "repeatable": True}
+    return {"effects": DEFAULT_EFFECTS | network}
 
 
 def _mcp_provider_options(definition: Mapping[str, Any], wire_name: str, *, keep_hints: bool) -> dict[str, Any]:
@@ -155,7 +178,7 @@ def is_tool_allowed(
 
     Both are globs, or `any`, and ignore case.
     """
-    names = {wire_name, local_name or wire_name}
+    names = {wire_name, local_name or wire_name, earlier_local_name(wire_name)}
     return _matches_any(names, allow) and not _matches_any({*names, nearest_local_name(wire_name)}, deny)
 
 
@@ -168,14 +191,19 @@ def assign_local_names(definitions: Iterable[Mapping[str, Any]]) -> dict[str, st
     """The local name for each wire name of one server: one to one, and independent of their order.
 
     A name of up to 128 letters, digits, `_` and `-`, without `__`, is kept; `__` separates a namespace from a name. Any
-    other becomes the nearest legal name with a hash at its end, so that it cannot be mistaken for a tool of that name.
-    Unusable names are omitted.
+    other becomes the nearest legal name, `read file` as `read_file`. It gets a hash at its end if it is cut, or if two
+    tools would have the same name. Unusable names are omitted.
     """
     wire_names = {name for definition in definitions if (name := _wire_name_or_none(definition))}
     local_names = {name: name for name in wire_names if is_valid_local_name(name)}
     used = {name.casefold() for name in local_names}
-    for wire_name in sorted(wire_names - local_names.keys()):
-        local_name = next(name for name in local_name_candidates(wire_name) if name.casefold() not in used)
+    changed = sorted(wire_names - local_names.keys())
+    # Both of two equal names get a hash: which tool has the plain name must not depend on what else is listed.
+    counts = Counter(local_name_for(name).casefold() for name in changed)
+    for wire_name in changed:
+        local_name = local_name_for(wire_name)
+        if counts[local_name.casefold()] > 1 or local_name.casefold() in used:
+            local_name = next(name for name in hashed_local_names(wire_name) if name.casefold() not in used)
         local_names[wire_name] = local_name
         used.add(local_name.casefold())
     return local_names

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from surehand.core.tool import Tool
 from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache, identity_on_this_machine
+from surehand.providers.tool_names import earlier_local_name
 from surehand.providers.trust.change import DefinitionChange
 from surehand.providers.trust.instructions import (
     INSTRUCTIONS_NAME,
@@ -62,6 +64,10 @@ class ServerTools:
         self.held_back_reasons: dict[str, str] = {}
         """Why tools are held back, by local name."""
         self._unusable_reasons: dict[str, str] = {}
+        self.cache_problems: dict[str, str] = {}
+        """Why `cache` or `tools_cache` has no effect on a tool, by wire name or glob."""
+        self._effects: dict[str, frozenset[str]] = {}
+        """The effects of tools, by local name."""
         self._output_validators: dict[str, OutputValidator | None] = {}
         self._update_lock: asyncio.Lock | None = None
 
@@ -163,13 +169,32 @@ class ServerTools:
         self.definitions = {}
         self.held_back_reasons = {}
         self._unusable_reasons = {}
+        self.cache_problems = {}
+        self._effects = {}
         self._output_validators = {}
         machine_identity = identity_on_this_machine(self._identity)
         with pattern_budget():
             for wire_name in allowed:
                 self._add_tool(definitions[wire_name], local_names.get(wire_name), machine_identity)
+        self._note_unused_cache_rules(allowed, local_names)
         self._log_unusable_tools()
+        self._log_cache_problems()
         return True
+
+    def _log_cache_problems(self) -> None:
+        if self.cache_problems:
+            log.warning("The cache of %s has no effect on some tools. %s", self._server_name, self.cache_summary)
+
+    @property
+    def cache_summary(self) -> str:
+        """For which tools `cache` and `tools_cache` have no effect, and why, for people; empty if there are none."""
+        names_by_reason: dict[str, list[str]] = {}
+        for name, reason in self.cache_problems.items():
+            names_by_reason.setdefault(reason, []).append(escape_line(name, 100))
+        return " ".join(
+            f"{', '.join(names[:MAX_MISSING_SHOWN])}{_count_more(len(names) - MAX_MISSING_SHOWN)}: {reason}."
+            for reason, names in names_by_reason.items()
+        )
 
     def _log_unusable_tools(self) -> None:
         for wire_name, reason in list(self._unusable_reasons.items())[:MAX_MISSING_SHOWN]:
@@ -214,6 +239,7 @@ class ServerTools:
             self._unusable_reasons[wire_name] = str(error)
             return
         self.definitions[tool.name] = trusted
+        self._effects[tool.name] = tool.effects
         if tool.repeatable and self._options.retries:
             tool = tool.evolve(limits=replace(tool.limits, retries=self._options.retries))
         tool = self._with_cache_rule(tool, wire_name)
@@ -224,15 +250,27 @@ class ServerTools:
         self.tools.append(tool)
 
     def _with_cache_rule(self, tool: Tool[..., Any], wire_name: str) -> Tool[..., Any]:
-        """Apply the cache rule of `tools_cache` to a read-only tool."""
-        from surehand.providers.mcp.tools.definition import find_by_glob  # see compare_and_build
+        """Apply the rule of `tools_cache` to a tool that it names, or to a read-only one that its glob matches."""
+        from surehand.providers.mcp.tools.definition import find_by_glob, is_read_only  # see compare_and_build
 
-        rules = {glob: Cache(float(ttl or 0)) for glob, ttl in (self._options.tools_cache or {}).items()}
-        cache = find_by_glob((wire_name, tool.name), rules)
-        is_read_only = bool(tool.effects) and tool.effects <= {"read", "network"}
-        if cache is None or not is_read_only:
+        names = (wire_name, tool.name, earlier_local_name(wire_name))
+        globs = {glob: glob for glob in self._options.tools_cache or {}}
+        glob = find_by_glob(names, globs)
+        declared = find_by_glob(names, self._options.effects)
+        ttl = self._options.cache if glob is None else (self._options.tools_cache or {})[glob]
+        can_cache = is_read_only(tool.effects) or (glob in names and declared is None)
+        if ttl is not None and not can_cache:
+            self.cache_problems[wire_name] = _uncacheable_reason(declared, is_glob=glob is not None)
+        if glob is None or not can_cache:
             return tool
-        return tool.evolve(limits=replace(tool.limits, cache=cache))
+        return tool.evolve(limits=replace(tool.limits, cache=Cache(float(ttl or 0))))
+
+    def _note_unused_cache_rules(self, allowed: Iterable[str], local_names: Mapping[str, str]) -> None:
+        """Note the entries of `tools_cache` that match no tool."""
+        names = [name for wire_name in allowed for name in (wire_name, local_names.get(wire_name, wire_name))]
+        for glob in self._options.tools_cache or {}:
+            if not any(fnmatchcase(name, glob) for name in names):
+                self.cache_problems[glob] = "the server offers no such tool"
 
     async def recheck_held_back(self, name: str) -> bool:
         """Compare with the lock file again: a person may have accepted the tool. Returns whether anything changed."""
@@ -250,6 +288,27 @@ class ServerTools:
             raise NotFound(f"{self._server_name} offers no {name} any more.")
         return _wire_name(self.definitions[name])
 
+    def effects_of(self, name: str) -> frozenset[str] | None:
+        """The effects of a tool; None if it is gone."""
+        return self._effects.get(name)
+
+    def require_allowed(self, name: str, effects: frozenset[str] | None) -> str:
+        """The wire name of a tool whose server is up. Raises also if the tool now may do more than `effects` says.
+
+        A cached manifest may say that a tool only reads, and the server, once it is up, that it does not.
+        """
+        wire_name = self.require_wire_name(name)
+        current = self._effects.get(name)
+        if effects is None or current is None or current is effects:  # the same object unless the tools were rebuilt
+            return wire_name
+        if added := current - {"read"} - effects:
+            raise HeldBack(
+                f"{name} of {self._server_name} may now do more than when it was listed ({', '.join(sorted(added))}), "
+                "so this call was not sent. Call it again.",
+                code="conflict",  # not `unavailable`, which is retried: the policy has to look at the next call
+            )
+        return wire_name
+
     def wire_name_of(self, tool: Tool[..., Any]) -> str:
         """The wire name of a tool, even if it is held back."""
         return _wire_name(self.definitions[tool.name])
@@ -258,7 +317,7 @@ class ServerTools:
         if not self._held_back_changes[_wire_name(self.definitions[name])].sha256:
             return ""  # it cannot be pinned, and therefore not be accepted
         if self._options.lock is None:
-            return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
+            return "It changed while this program runs. Start the program again to take what it is now."
         if self._options.frozen:
             return "The lock is frozen: people accept what it is now where the lock file may be written."
         return "A person looks at it with `surehand lock diff` and accepts it with `surehand lock accept`."
@@ -323,6 +382,8 @@ _BUILT_ATTRIBUTES = (
     "definitions",
     "held_back_reasons",
     "_unusable_reasons",
+    "cache_problems",
+    "_effects",
     "_output_validators",
 )
 """Attributes that `compare_and_build` sets on a copy, and `update` takes over."""
@@ -337,12 +398,23 @@ def _held_back_reason(change: DefinitionChange) -> str:
     return f"its definition {event} ({change.summary})."
 
 
+def _uncacheable_reason(declared: Iterable[str] | None, *, is_glob: bool) -> str:
+    if declared is not None:
+        return f"its declared effects are {', '.join(sorted(declared))}, and only read-only tools are cached"
+    remedy = "name it in `tools_cache` without a wildcard" if is_glob else "name it in `tools_cache`"
+    return f"the server does not mark it read-only; declare `read` for it in `effects`, or {remedy}"
+
+
+def _count_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
+
+
 def _shorten_line(line: str) -> str:
     return line if len(line) <= _MAX_MISSING_LINE_LENGTH else f"{line[:_MAX_MISSING_LINE_LENGTH]}..."
 
 
 class HeldBack(Denied):
-    """The tool is held back, and the call was not sent."""
+    """The tool is held back, or is not what the policy looked at, and the call was not sent."""
 
     executed = False
 

@@ -16,6 +16,7 @@ from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
 from surehand.providers.mcp.addresses.labels import mask_secrets_in_line
 from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
+from surehand.providers.mcp.transports.exit_causes import describe_exit_cause
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.stderr_log import StderrLog
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
@@ -157,7 +158,7 @@ class StdioTransport(Transport):
         event = "closed its output"
         if self._exit_code is not None:
             event = f"ended by itself, with {_describe_exit(self._exit_code)}"
-        return f"The server {event}. {self._last_line}".rstrip()
+        return " ".join(part for part in (f"The server {event}.", self._last_line, self._cause) if part)
 
     async def _wait_for_exit_code(self, seconds: float) -> None:
         assert self._child is not None
@@ -173,18 +174,23 @@ class StdioTransport(Transport):
         return f"It last wrote: {mask_secrets_in_line(self._stderr.last_lines[-1])}" if self._stderr.last_lines else ""
 
     @property
+    def _cause(self) -> str:
+        """Why it ended by itself, if its exit code or its stderr tells."""
+        return describe_exit_cause(self._exit_code, self._stderr.last_lines) if self._has_closed_output else ""
+
+    @property
     def _exit_sentence(self) -> str:
         return "" if self._exit_code is None else f"It ended with {_describe_exit(self._exit_code)}."
 
     def exit_summary(self) -> list[str]:
         """How it exited, if on its own, and the last line of its stderr, each in a sentence."""
-        sentences = [self._exit_sentence if self._has_closed_output else "", self._last_line]
+        sentences = [self._exit_sentence if self._has_closed_output else "", self._last_line, self._cause]
         return [sentence for sentence in sentences if sentence]
 
     def exit_report(self) -> str:
         """How it exited, and the last lines of its stderr."""
         stderr = "\n".join(f"  {line}" for line in self._stderr.last_lines)
-        parts = [self._exit_sentence, f"The last lines of its stderr:\n{stderr}" if stderr else ""]
+        parts = [self._exit_sentence, self._cause, f"The last lines of its stderr:\n{stderr}" if stderr else ""]
         return "\n".join(part for part in parts if part)
 
 

@@ -63,5 +63,5 @@ def _cache_settings(plan: StackPlan) -> Cache | None:
     own = tool.limits.cache
     if own is not None:
         return own if own.ttl > 0 else None
-    only_reads = bool(tool.effects) and tool.effects <= {"read", "network"}
+    only_reads = "read" in tool.effects and tool.effects <= {"read", "network"}
     return Cache(provider.cache) if provider and provider.cache and only_reads else None

@@ -165,7 +165,10 @@ def _seconds_for_call(limit: TimeLimit, invocation: Invocation) -> float | None:
 
 
 def _time_limit(plan: StackPlan) -> TimeLimit:
-    """The limit of the tool, of its provider, or the default one."""
+    """The limit of the tool, of its provider, or the default one.
+
+    An MCP call is bounded by its server's limit and by a `tool_timeout` that was given: the smaller counts.
+    """
     tool = plan.listing.tool
     provider = plan.listing.provider
     if plan.listing.kind in KINDS_WITHOUT_DEADLINE:
@@ -173,5 +176,6 @@ def _time_limit(plan: StackPlan) -> TimeLimit:
     if tool.limits.timeout is not None:
         return tool.limits.timeout
     if provider is not None and provider.timeout is not None:
-        return provider.timeout
+        given = plan.services.defaults.given_tool_timeout if provider.kind == "mcp" else None
+        return provider.timeout if given is None else min(provider.timeout, given)
     return plan.services.defaults.tool_timeout
