@@ -60,10 +60,12 @@ def test_a_source_is_a_file_or_a_module_and_perhaps_one_thing_in_it(run, tmp_pat
 
 def test_a_file_may_import_its_neighbours_and_share_a_tool_with_them(run, tmp_path):
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "one.py").write_text(GOOD)
-    (tmp_path / "deep" / "two.py").write_text(GOOD.replace("hello()", "bye()") + "\nfrom one import hello as again\n")
+    (tmp_path / "deep" / "neighbour_one.py").write_text(GOOD)
+    (tmp_path / "deep" / "neighbour_two.py").write_text(
+        GOOD.replace("hello()", "bye()") + "\nfrom neighbour_one import hello as again\n"
+    )
 
-    ran = run("tools", "-t", "deep/one.py", "-t", "deep/two.py")
+    ran = run("tools", "-t", "deep/neighbour_one.py", "-t", "deep/neighbour_two.py")
 
     assert sorted(tool["name"] for tool in ran.lines) == ["bye", "hello"]
 
