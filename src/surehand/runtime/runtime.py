@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from surehand.catalogue.wrap import FILTERED_OUT_REASON
 from surehand.core.call import Principal
 from surehand.core.clock import Clock
 from surehand.core.define import LazyTool
@@ -22,7 +23,7 @@ from surehand.runtime.policy import Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
 from surehand.runtime.services import Approver, RuntimeServices
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.sources import flatten_sources, left_out_names
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Runtime(Scope):
         self._lazy_tools: list[LazyTool] = []
         services.provider_table = ProviderTable(services)
         self._add_sources(flatten_sources(sources))
+        self._refuse_left_out(sources)
 
     def _add_sources(self, sources: list[Tool[..., Any] | Provider | LazyTool]) -> None:
         tools = [item for item in sources if isinstance(item, Tool)]
@@ -82,6 +84,10 @@ class Runtime(Scope):
         self.services.provider_table.unstarted += [item for item in sources if isinstance(item, Provider)]
         if tools:
             self.catalogue.add(*tools)
+
+    def _refuse_left_out(self, sources: Iterable[Any]) -> None:
+        for name in left_out_names(sources):
+            self.catalogue.leave_out(name, FILTERED_OUT_REASON)
 
     async def __aenter__(self) -> Self:
         if self.services.is_open:
@@ -164,6 +170,7 @@ class Runtime(Scope):
 
     async def add(self, *sources: Any) -> None:
         """Add tools or providers while running."""
+        self._refuse_left_out(sources)
         for source in flatten_sources(sources):
             if isinstance(source, Provider):
                 await self.services.provider_table.add(source)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, Principal
+from surehand.core.call import Arguments, Call, CallIdentity, Principal, caller_fields
 from surehand.core.durations import parse_duration
-from surehand.core.events import CallEnded, Event, Listener
+from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _new_object = object.__new__
+_NO_TOOL = CallIdentity()[:4]
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
 
 
@@ -49,17 +50,22 @@ class Scope:
         budget: Budget | None = None,
         state: dict[str, Any] | None = None,
         own_catalogue: Catalogue | None = None,
+        toolsets: tuple[str, ...] = (),
     ) -> None:
         self.services = services
         self.principal = principal
         self.budget = budget
         self._offered_values = values
         self._own_catalogue = own_catalogue
+        self.toolsets = toolsets
+        """Toolsets that a tool of the runtime must belong to, each of them, to be called in this scope."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
+        self.caller_fields = caller_fields(principal)
+        """The principal, as fields of an event."""
         self.record_templates: dict[Listing, RecordTemplate] = {}
         """Prepared rows for the durable calls of each tool."""
-        self.stack_table = services.stack_table if own_catalogue is None else services.stack_table_for(own_catalogue)
+        self.stack_table = services.stack_table_for(own_catalogue, toolsets)
         self.state = services.session_state(principal) if state is None else state
         self._stacks = self.stack_table.get(self, is_recallable=False)
 
@@ -237,16 +243,39 @@ class Scope:
 
     def describe(self, format: str = "openai", *, toolset: str | None = None) -> ToolDescriptions:
         """The tool definitions in the format of a model API; the scope's own tools come first."""
-        hidden = self.hidden_tool_names()
+        hidden = self.hidden_tool_names() | self._names_outside_toolsets()
         workspace = self.services.workspace
-        if self._own_catalogue is None:
-            return self.catalogue.describe(format, toolset=toolset, workspace=workspace, hide=hidden)
-        own = self._own_catalogue.describe(format, workspace=workspace)
-        hidden |= frozenset(listing.name for listing in self._own_catalogue)
+        offered = self.services.offered_tools.table_for(self.principal)
+        own_catalogues = [self._own_catalogue, None if offered is None else offered.catalogue]
+        descriptions: ToolDescriptions | None = None
+        for catalogue in own_catalogues:
+            if catalogue is None:
+                continue
+            described = catalogue.describe(format, workspace=workspace, hide=hidden)
+            hidden |= frozenset(listing.name for listing in catalogue)
+            descriptions = described if descriptions is None else _join_descriptions(descriptions, described)
         rest = self.catalogue.describe(format, toolset=toolset, workspace=workspace, hide=hidden)
-        own.extend(rest)
-        own.left_out.update(rest.left_out)
-        return own
+        return rest if descriptions is None else _join_descriptions(descriptions, rest)
+
+    def _names_outside_toolsets(self) -> frozenset[str]:
+        """Names of the runtime's tools that this scope's toolsets forbid."""
+        if not self.toolsets:
+            return frozenset()
+        return frozenset(
+            listing.name for listing in self.catalogue if not self.catalogue.is_in_toolsets(listing, self.toolsets)
+        )
+
+    def usable_listings(self, *, for_person: bool = False) -> list[Listing]:
+        """The tools that a model, or a person, may call in this scope: none that is hidden, forbidden or denied."""
+        offered = self.services.offered_tools.table_for(self.principal)
+        own = [*(self._own_catalogue or ()), *(() if offered is None else offered.catalogue)]
+        forbidden = self.hidden_tool_names() | self._names_outside_toolsets()
+        candidates = [*own, *(listing for listing in self.catalogue if listing.name not in forbidden)]
+        return [
+            listing
+            for listing in candidates
+            if (for_person or listing.tool.audience != "user") and not self.services.policy.always_denies(listing)
+        ]
 
     def hidden_tool_names(self) -> frozenset[str]:
         """Names of the tools that their providers hide from this scope's user."""
@@ -273,22 +302,42 @@ class Scope:
         await self.services.provider_table.refresh(namespaces, self.principal)
 
     def find(self, name: str) -> Listing | None:
-        """Find a tool by name: the scope's own tools come before the runtime's."""
+        """Find a tool by name: the scope's own tools come before the runtime's, and these before the session's."""
         own = self._own_catalogue.find(name) if self._own_catalogue is not None else None
-        return own or self.services.catalogue.find(name)
+        return own or self.services.catalogue.find(name) or self.services.offered_tools.find(name, self.principal)
 
     def listen(self, callback: Listener) -> Callable[[], None]:
-        """Call `callback` for every event, until the returned function is called."""
-        return self.services.listeners.listen(callback)
+        """Call `callback` for every event of this scope's user and session, until the returned function is called.
+
+        A scope without a session hears all sessions of its user; the runtime itself hears every event.
+        """
+        if not self._is_restricted:
+            return self.services.listeners.listen(callback)
+        return self.services.listeners.listen(lambda event: callback(event) if self._owns_event(event) else None)
 
     def events(self) -> AsyncIterator[Event]:
-        """Yield every event from now on; a reader that is too slow gets `Missed`."""
-        return stream_events(self.services.listeners)
+        """Yield the events that `listen` would hear, from now on; a reader that is too slow gets `Missed`."""
+        return stream_events(self.services.listeners, self._owns_event if self._is_restricted else None)
+
+    @property
+    def _is_restricted(self) -> bool:
+        """Whether the scope shows only the calls of a user or session."""
+        return self.principal.user is not None or self.principal.session is not None
+
+    def _owns_event(self, event: Event) -> bool:
+        """Whether an event is about a call of this scope's user and session."""
+        if isinstance(event, (CatalogueChanged, Missed)):  # of no call
+            return False
+        viewer = self.principal
+        return viewer.user in (None, event.user) and viewer.session in (None, event.session)
 
     def complete(self, outcome: Outcome) -> None:
         """Emit `CallEnded` for a call, where `auto_complete=False` leaves that to the caller."""
         meta = outcome.meta
-        self.services.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, self.services.clock.time()))
+        origin = outcome.origin
+        identity = origin.identity if isinstance(origin, Invocation) else CallIdentity(*_NO_TOOL, *self.caller_fields)
+        at = self.services.clock.time()
+        self.services.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, at, *identity))
 
     def queues(self) -> dict[str, QueueStatus]:
         """The capacity, use and waiting calls of each queue."""
@@ -325,18 +374,28 @@ class Scope:
 
     # Narrowing
 
+    def offer(self, *tools: Tool[..., Any]) -> None:
+        """Add tools for this scope's session alone: every scope of the same user and session has them.
+
+        A client registers its own tools so (`tool.client`); an answer to their calls may arrive in any process.
+        """
+        if self.principal.session is None:
+            raise TypeError("Only a scope with a session can offer tools: runtime.scope(session=...).offer(...).")
+        self.services.offered_tools.add(self.principal, tools)
+
     def scope(
         self,
         *values: Any,
         tools: Iterable[Tool[..., Any]] = (),
+        toolset: str | None = None,
         max_tokens: int | None = None,
         max_calls: int | None = None,
         **principal_fields: Any,
     ) -> Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
 
-        `values` are offered to `use(...)`, `tools` come before the runtime's, and `max_tokens` and `max_calls` set a
-        budget for the turn.
+        `values` are offered to `use(...)`, `tools` come before the runtime's, only the runtime's tools of `toolset` can
+        be called, and `max_tokens` and `max_calls` set a budget for the turn.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -354,7 +413,15 @@ class Scope:
             budget=budget,
             state=state,
             own_catalogue=self._catalogue_with(tools),
+            toolsets=self._narrowed_toolsets(toolset),
         )
+
+    def _narrowed_toolsets(self, toolset: str | None) -> tuple[str, ...]:
+        """The toolsets of this scope and one more; raises `KeyError` for an unknown one."""
+        if toolset is None or toolset in self.toolsets:
+            return self.toolsets
+        self.catalogue.toolset(toolset)
+        return (*self.toolsets, toolset)
 
     def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
         """The catalogue of this scope's own tools and more tools, which replace those of the same name."""
@@ -380,9 +447,16 @@ async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocati
             return next_event.result()
         if (event := buffer.get_nowait()) is not None:
             return event
-        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
+        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0, *invocation.identity)
     finally:
         next_event.cancel()
+
+
+def _join_descriptions(first: ToolDescriptions, second: ToolDescriptions) -> ToolDescriptions:
+    """Append the descriptions of more tools to the first ones."""
+    first.extend(second)
+    first.left_out.update(second.left_out)
+    return first
 
 
 async def invalid_call(problem: str) -> Outcome:

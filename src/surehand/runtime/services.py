@@ -18,6 +18,7 @@ from surehand.core.errors import FailureCode
 from surehand.core.events import CatalogueChanged
 from surehand.core.ids import new_id
 from surehand.core.invoke import Redactor
+from surehand.core.names import NAMESPACE_SEPARATOR
 from surehand.core.outcome import Outcome
 from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
@@ -29,6 +30,7 @@ from surehand.runtime.limits.breaker import Breaker
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
+from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
@@ -141,12 +143,32 @@ class RuntimeServices:
         """The event loop that the runtime was opened on, while it is open."""
         self.stack_table = StackTable(self)
         self._stack_tables: WeakSet[StackTable] = WeakSet([self.stack_table])
+        self._toolset_stack_tables: dict[tuple[str, ...], StackTable] = {}
+        self.offered_tools = OfferedTools(self)
+        """Tools that sessions bring for themselves."""
+        self.catalogue.watch(self.rebuild_stacks)  # a toolset may have changed, which is no change of tools
 
-    def stack_table_for(self, own_catalogue: Catalogue) -> StackTable:
-        """Build the stacks for a scope with its own tools; they live as long as the scope."""
-        table = StackTable(self, own_catalogue)
+    def stack_table_for(self, own_catalogue: Catalogue | None, toolsets: tuple[str, ...] = ()) -> StackTable:
+        """The stacks for a scope: those for its own tools live as long as the scope, all others are shared."""
+        if own_catalogue is None and not toolsets:
+            return self.stack_table
+        if own_catalogue is None and toolsets in self._toolset_stack_tables:
+            return self._toolset_stack_tables[toolsets]
+        table = StackTable(self, own_catalogue, toolsets)
         self._stack_tables.add(table)
+        if own_catalogue is None:
+            self._toolset_stack_tables[toolsets] = table
         return table
+
+    def refusal_reason(self, name: str) -> str | None:
+        """Why a tool that exists cannot be called in this runtime; None if there is no such tool."""
+        namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
+        for provider in self.active_providers:
+            if provider.namespace == (namespace if separator else ""):
+                reason = provider.refusal_reason(short_name if separator else name)
+                if reason is not None:
+                    return reason
+        return self.catalogue.refusal_reason(name)
 
     def session_state(self, principal: Principal) -> dict[str, Any]:
         """The state that calls of one user and session share; moves it to the end of the eviction order."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from types import MethodType, ModuleType
 from typing import Any, cast
 
+from surehand.catalogue.wrap import FilteredTools
 from surehand.core.define import LazyTool, tool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
@@ -19,6 +20,17 @@ def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | 
     for source in sources:
         item.extend(_expand_source(source))
     return item
+
+
+def left_out_names(sources: Iterable[Any]) -> frozenset[str]:
+    """Names of the tools that `filtered` dropped from lists among the sources."""
+    names: frozenset[str] = frozenset()
+    for source in sources:
+        if isinstance(source, FilteredTools):
+            names |= source.left_out
+        elif isinstance(source, (list, tuple)):
+            names |= left_out_names(source)
+    return names
 
 
 def _expand_source(source: Any) -> list[Any]:

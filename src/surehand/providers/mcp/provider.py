@@ -160,6 +160,12 @@ class Server(Provider):
         """Whether a tool is another user's alone."""
         return not self._visibility.may_see_tool(principal, tool)
 
+    def refusal_reason(self, tool: str) -> str | None:
+        """Why a tool that the server lists is not offered."""
+        if tool not in self._server_tools.denied_names:
+            return None
+        return f"tools_allowed or tools_denied of the MCP server {self.configured_name} leave it out"
+
     async def _receive_manifest(self, connection: Connection, manifest: Manifest) -> None:
         """A connection came up, or its server said that its tools changed."""
         connection.retries_forever, who = False, connection.owner

@@ -6,6 +6,8 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from surehand.catalogue.listing import Listing
+from surehand.core.call import NO_DISPLAY, CallIdentity
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.json_arguments import call_fingerprint, original_arguments
 from surehand.runtime.pipeline.invocation import Invocation
@@ -107,6 +109,24 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         owner=owner_id,
         fence=fence,
         posted=invocation.message_id,
+    )
+
+
+def identity_of_stored_call(call: LedgerRow, listing: Listing | None) -> CallIdentity:
+    """Whose call a ledger row is about; intent and display are those of its tool, if this process has it."""
+    context = json.loads(call.context)
+    presentation = None if listing is None else listing.tool.presentation
+    return CallIdentity(
+        parent=context.get("parent"),
+        model_id=context.get("model_id"),
+        intent=None if presentation is None else presentation.intent,
+        display=NO_DISPLAY if presentation is None else presentation.display,
+        user=call.user_id,
+        session=call.session,
+        agent=call.agent,
+        space=context.get("space"),
+        turn=context.get("turn"),
+        task=context.get("task"),
     )
 
 

@@ -41,7 +41,6 @@ async def build_question(invocation: Invocation) -> Pending:
 async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | None:
     """Ask the runtime's approver; None if there is none, or it does not decide now."""
     services = invocation.scope.services
-    principal = invocation.principal
     name = invocation.listing.name
     if services.approver is None:
         return None
@@ -54,8 +53,7 @@ async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | N
         request=pending.request,
         expires_at=None,
         created_at=services.clock.time(),
-        user=principal.user,
-        session=principal.session,
+        **invocation.identity._asdict(),
     )
     try:
         return Approval.from_decision(await services.approver(pending_call))

@@ -16,6 +16,7 @@ from surehand.core.call import Call
 from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
+from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_invocation
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -316,6 +317,8 @@ def _emit_settled(
     if not services.listeners.callbacks:
         return
     call = row.call
+    listing = ended_invocation.listing if ended_invocation is not None else services.pending_calls.find_listing(row)
+    identity = identity_of_stored_call(call, listing)
     event = CallSettled(
         call.call_id,
         call.tool,
@@ -325,7 +328,8 @@ def _emit_settled(
         bool(answer.approval and answer.approval.always),
         answer.reason,
         services.clock.time(),
+        *identity,
     )
     services.listeners.emit(event)
     if ended_invocation is not None and ended_invocation.is_resumed:
-        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time()))
+        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time(), *identity))

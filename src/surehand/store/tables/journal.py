@@ -54,7 +54,7 @@ class JournalTable:
         params: dict[str, SqlValue] = {
             "kind": kind,
             "call_id": to_storable_name(call_id),
-            "tool": tool,
+            "tool": to_storable_name(tool),
             "status": status,
             "latency_ms": latency_ms,
             "user": to_storable_name(user),

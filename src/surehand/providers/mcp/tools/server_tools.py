@@ -53,6 +53,8 @@ class ServerTools:
         """As on the wire, by our names."""
         self.held_back_reasons: dict[str, str] = {}
         """Why tools are held back, by our names."""
+        self.denied_names: frozenset[str] = frozenset()
+        """Tools that the server lists and that `tools_allowed` or `tools_denied` leave out, by our names."""
         self._unusable_reasons: dict[str, str] = {}
         self._output_validators: dict[str, OutputValidator | None] = {}
         self._update_lock: asyncio.Lock | None = None
@@ -132,6 +134,7 @@ class ServerTools:
         wires = {_wire_name(each): each for each in reversed(manifest.tools)}  # of two of a name the first counts
         names, allow, deny = assign_local_names(wires.values()), self._options.allow, self._options.deny
         taken = [wire for wire in wires if is_tool_allowed(wire, allow, deny, local_name=names.get(wire))][::-1]
+        self.denied_names = frozenset(names.get(wire) or wire for wire in {*wires}.difference(taken))
         words, seen = (
             instruction_definitions(manifest.instructions, manifest.prompts),
             {*taken} - {*RESERVED_DEFINITION_NAMES},

@@ -82,7 +82,14 @@ def _enqueue(invocation: Invocation, active_queue: ActiveQueue) -> SlotFuture:
 def _emit_queued(invocation: Invocation, queue_name: str, position: int) -> None:
     services = invocation.scope.services
     services.listeners.emit(
-        CallQueued(invocation.id, invocation.listing.name, queue_name, position, services.clock.time())
+        CallQueued(
+            invocation.id,
+            invocation.listing.name,
+            queue_name,
+            position,
+            services.clock.time(),
+            *invocation.identity,
+        )
     )
 
 
