@@ -204,7 +204,7 @@ async def test_unknown_refused_and_denied_calls_are_in_the_stores_journal(tmp_pa
 
     assert [(row.tool, row.status) for row in rows] == [
         ("x" * 200, "not_found"),
-        ("\\ud800", "not_found"),
+        ("'\\ud800'", "not_found"),
         ("echo", "denied"),
         ("outer", "denied"),
     ]

@@ -76,3 +76,5 @@ class Call:
     parent: str | None = field(default=None, kw_only=True)
     model_id: str | None = field(default=None, kw_only=True)
     """The id that the model gave the call; the result is sent back to the model under it."""
+    priority: int | None = field(default=None, kw_only=True)
+    """How urgent the call is in a queue, the higher the sooner; None takes that of its scope or tool, else 0."""

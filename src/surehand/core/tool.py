@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from surehand.core.call import Arguments, Principal
 from surehand.core.canonical_json import json_digest
+from surehand.core.context import CURRENT_CALL, OfferedTool
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
 from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
@@ -144,7 +145,12 @@ class Tool(Generic[P, R]):
             values = self.validate_arguments(arguments)
         except InvalidArguments as error:
             return failed_from_error(error).evolve(executed=False)
-        return await build_invoker(self.name, start)(StandaloneCall(self.name, values))
+        call = StandaloneCall(self.name, values)
+        token = CURRENT_CALL.set(call)
+        try:
+            return await build_invoker(self.name, start)(call)
+        finally:
+            CURRENT_CALL.reset(token)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.function is None:
@@ -203,6 +209,12 @@ class StandaloneCall:
 
     def find_value(self, value_type: type[Any]) -> Any:
         return None
+
+    def find_tool(self, name: str) -> OfferedTool | None:
+        return None
+
+    def list_tools(self) -> Sequence[OfferedTool]:
+        return ()
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         raise Unavailable(f"{self.tool_name} calls {tool}, which needs a runtime: use `await runtime.call(...)`.")

@@ -45,6 +45,7 @@ class ToolOptions(TypedDict, total=False):
     retries: int
     cache: float | str | Cache
     queue: str
+    priority: int
     max_bytes: int | str
     middleware: Sequence[Callable[..., Any]]
     use: Mapping[str, type]
@@ -108,7 +109,7 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    fields = _pick_options(options, "timeout", "retries", "queue", "max_bytes")
+    fields = _pick_options(options, "timeout", "retries", "queue", "priority", "max_bytes")
     cache = options.get("cache")
     try:
         if isinstance(fields.get("timeout"), str):

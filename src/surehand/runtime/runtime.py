@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from surehand.catalogue.wrap import FILTERED_OUT_REASON
 from surehand.core.call import Principal
 from surehand.core.clock import Clock
-from surehand.core.define import LazyTool
+from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
@@ -22,7 +22,7 @@ from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
-from surehand.runtime.services import Approver, RuntimeServices
+from surehand.runtime.services import Approver, OnCommit, RuntimeServices
 from surehand.runtime.sources import flatten_sources, left_out_names
 from surehand.runtime.stats import MemoryJournalEntry
 
@@ -51,6 +51,7 @@ class Runtime(Scope):
         secrets: Sequence[str] = (),
         journal: bool = False,
         auto_complete: bool = True,
+        on_commit: OnCommit | None = None,
         clock: Clock | None = None,
     ) -> None:
         services = RuntimeServices(
@@ -66,6 +67,7 @@ class Runtime(Scope):
             redact=_build_redactor(secrets) if secrets else None,
             keeps_journal=journal,
             auto_complete=auto_complete,
+            on_commit=on_commit,
             is_durable=store is not None,
         )
         super().__init__(services, Principal())
@@ -84,6 +86,10 @@ class Runtime(Scope):
         self.services.provider_table.unstarted += [item for item in sources if isinstance(item, Provider)]
         if tools:
             self.catalogue.add(*tools)
+
+    @property
+    def _init_context(self) -> InitContext:
+        return InitContext(self.services.workspace)
 
     def _refuse_left_out(self, sources: Iterable[Any]) -> None:
         for name in left_out_names(sources):
@@ -104,7 +110,7 @@ class Runtime(Scope):
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:
-            self.catalogue.add(await self._lazy_tools[0].resolve())
+            self.catalogue.add(await self._lazy_tools[0].resolve(self._init_context))
             del self._lazy_tools[0]
         await self.services.provider_table.start()
         self._compile_tools()
@@ -175,7 +181,7 @@ class Runtime(Scope):
             if isinstance(source, Provider):
                 await self.services.provider_table.add(source)
             else:
-                tool = await source.resolve() if isinstance(source, LazyTool) else source
+                tool = await source.resolve(self._init_context) if isinstance(source, LazyTool) else source
                 self.catalogue.add(tool)
                 await self.services.lifespans.enter(tool)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Arguments, Call, CallIdentity, Principal, caller_fields
+from surehand.core.context import Context
 from surehand.core.durations import parse_duration
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Failed, Outcome
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from surehand.store.tables.grants import Grant
 
 T = TypeVar("T")
+CallerContext: TypeAlias = Context | Principal | Mapping[str, Any]
 _new_object = object.__new__
 _NO_TOOL = CallIdentity()[:4]
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
@@ -51,12 +53,15 @@ class Scope:
         state: dict[str, Any] | None = None,
         own_catalogue: Catalogue | None = None,
         toolsets: tuple[str, ...] = (),
+        priority: int | None = None,
     ) -> None:
         self.services = services
         self.principal = principal
         self.budget = budget
         self._offered_values = values
         self._own_catalogue = own_catalogue
+        self.priority = priority
+        """Priority of this scope's calls in their queues; None takes that of the tool."""
         self.toolsets = toolsets
         """Toolsets that a tool of the runtime must belong to, each of them, to be called in this scope."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
@@ -72,16 +77,27 @@ class Scope:
     # Calling
 
     def call(
-        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None, call_id: str | None = None
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        timeout: float | str | None = None,
+        call_id: str | None = None,
+        context: CallerContext | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Run a tool and return Done, Failed or Pending. Raises only when the caller itself is cancelled."""
+        """Run a tool and return Done, Failed or Pending. Raises only when the caller itself is cancelled.
+
+        Args:
+            context: the caller's own context: fields such as `session` and `agent`, or the `Context` of a call that
+                this one is nested in.
+        """
         # Not `async def`: the caller awaits the stack's own coroutine, and one layer less saves a tenth of a call.
         # Without `__init__`, which would cost as much as the rest of this method.
         invocation = _new_object(Invocation)
         invocation.scope = self
         invocation.requested_name = name
         invocation.raw_arguments = arguments
-        if timeout is None and call_id is None:
+        if timeout is None and call_id is None and context is None:
             try:
                 stack = self._stacks[name]
             except TypeError:  # models send values of any type as a name, even a list
@@ -91,10 +107,31 @@ class Scope:
             invocation.caller_timeout = parse_duration(timeout) if timeout is not None else None
         except ValueError as error:
             return invalid_call(f"{error} Write 30, '30s' or 'off'.")
+        try:
+            self._apply_caller_context(invocation, context)
+        except TypeError as error:
+            return invalid_call(str(error))
         if call_id is not None:
             invocation.assigned_id = call_id
             invocation.has_given_id = True
         return self.services.stack_for_call(invocation)(invocation)
+
+    def _apply_caller_context(self, invocation: Invocation, context: CallerContext | None) -> None:
+        """Make a call on behalf of the caller's context; raises `TypeError` for what is no context."""
+        if isinstance(context, Context):
+            invocation.parent = context.call_id
+            context = context.principal
+        if context is not None:
+            fields = asdict(context) if isinstance(context, Principal) else dict(context)
+            given = {name: value for name, value in fields.items() if value is not None}
+            invocation.scope = self._scope_with_fields(given)
+
+    def _scope_with_fields(self, fields: dict[str, Any]) -> Scope:
+        """A scope with further fields of a principal; they cannot change the user or session of this one."""
+        for name in ("user", "session"):
+            if getattr(self.principal, name) is not None:
+                fields.pop(name, None)
+        return self.scope(**fields) if fields else self
 
     async def run_invocation(self, invocation: Invocation) -> Outcome:
         """Send an invocation through its stack."""
@@ -114,12 +151,10 @@ class Scope:
     def _build_invocation(self, call: Call) -> Invocation:
         """Convert a `Call` to an invocation in a scope with its principal."""
         fields = {name: value for name in _PRINCIPAL_FIELDS if (value := getattr(call, name)) is not None}
-        for name in ("user", "session"):  # a call cannot change the user or session of its scope
-            if getattr(self.principal, name) is not None:
-                fields.pop(name, None)
-        invocation = Invocation(self.scope(**fields) if fields else self, call.tool, call.arguments)
+        invocation = Invocation(self._scope_with_fields(fields), call.tool, call.arguments)
         invocation.parent = call.parent
         invocation.model_id = call.model_id
+        invocation.priority = None if call.priority is None else validate_priority(call.priority)
         if call.id is not None:
             invocation.assigned_id = call.id
             invocation.has_given_id = True
@@ -269,13 +304,18 @@ class Scope:
         """The tools that a model, or a person, may call in this scope: none that is hidden, forbidden or denied."""
         offered = self.services.offered_tools.table_for(self.principal)
         own = [*(self._own_catalogue or ()), *(() if offered is None else offered.catalogue)]
-        forbidden = self.hidden_tool_names() | self._names_outside_toolsets()
-        candidates = [*own, *(listing for listing in self.catalogue if listing.name not in forbidden)]
-        return [
-            listing
-            for listing in candidates
-            if (for_person or listing.tool.audience != "user") and not self.services.policy.always_denies(listing)
-        ]
+        return [each for each in [*own, *self.catalogue] if self.may_use(each, for_person=for_person)]
+
+    def may_use(self, listing: Listing, *, for_person: bool = False) -> bool:
+        """Whether a model, or a person, may call a tool in this scope: false if it is hidden, forbidden or denied."""
+        if (listing.tool.audience == "user" and not for_person) or self.services.policy.always_denies(listing):
+            return False
+        if self.catalogue.find(listing.name) is not listing:  # the scope's or session's own
+            return True
+        provider = listing.provider
+        if provider is not None and provider.is_per_user and provider.is_hidden_from(self.principal, listing.tool.name):
+            return False
+        return self.catalogue.is_in_toolsets(listing, self.toolsets)
 
     def hidden_tool_names(self) -> frozenset[str]:
         """Names of the tools that their providers hide from this scope's user."""
@@ -357,6 +397,17 @@ class Scope:
             artifacts=services.outputs.stored_count,
         )
 
+    def last_results(self, session: str | None = None, *, limit: int = 10) -> list[tuple[str, Outcome]]:
+        """The last results of a session of this scope, each with its tool, newest first.
+
+        The runtime keeps the last 10 of each session in memory; a call that still waits has none yet.
+        """
+        viewer = self.principal
+        session = viewer.session if session is None else session
+        if session is None or viewer.session not in (None, session):
+            return []
+        return self.services.last_results.newest(session, viewer.user, limit)
+
     def instructions(self) -> str:
         """The instructions of all providers for the model, combined."""
         known = [listing.provider for listing in self.catalogue if listing.provider]
@@ -388,6 +439,7 @@ class Scope:
         *values: Any,
         tools: Iterable[Tool[..., Any]] = (),
         toolset: str | None = None,
+        priority: int | None = None,
         max_tokens: int | None = None,
         max_calls: int | None = None,
         **principal_fields: Any,
@@ -395,7 +447,8 @@ class Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
 
         `values` are offered to `use(...)`, `tools` come before the runtime's, only the runtime's tools of `toolset` can
-        be called, and `max_tokens` and `max_calls` set a budget for the turn.
+        be called, `priority` is that of its calls in their queues (the higher the sooner), and `max_tokens` and
+        `max_calls` set a budget for the turn.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -414,6 +467,7 @@ class Scope:
             state=state,
             own_catalogue=self._catalogue_with(tools),
             toolsets=self._narrowed_toolsets(toolset),
+            priority=self.priority if priority is None else validate_priority(priority),
         )
 
     def _narrowed_toolsets(self, toolset: str | None) -> tuple[str, ...]:
@@ -450,6 +504,13 @@ async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocati
         return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0, *invocation.identity)
     finally:
         next_event.cancel()
+
+
+def validate_priority(priority: Any) -> int:
+    """The priority; raises `TypeError` unless it is a whole number."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"A priority is a whole number, not {type(priority).__name__}.")
+    return priority
 
 
 def _join_descriptions(first: ToolDescriptions, second: ToolDescriptions) -> ToolDescriptions:

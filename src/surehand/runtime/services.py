@@ -19,12 +19,13 @@ from surehand.core.events import CatalogueChanged
 from surehand.core.ids import new_id
 from surehand.core.invoke import Redactor
 from surehand.core.names import NAMESPACE_SEPARATOR
-from surehand.core.outcome import Outcome
+from surehand.core.outcome import Outcome, Pending, attach_origin
 from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
+from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker import Breaker
 from surehand.runtime.limits.queue_table import QueueTable
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 AnswerCoroutine: TypeAlias = Coroutine[Any, Any, Outcome]
 Approver: TypeAlias = "Callable[[PendingCall], Awaitable[Any]]"
+OnCommit: TypeAlias = Callable[[Outcome], Awaitable[object]]
+"""Awaited with the outcome of a call, after it is stored and before its end is reported."""
 MAX_SESSION_STATES = 10_000
 """Limit on sessions whose `Context.state` is kept; the least recently used one is dropped."""
 log = logging.getLogger("surehand")
@@ -97,6 +100,7 @@ class RuntimeServices:
         redact: Redactor | None,
         keeps_journal: bool,
         auto_complete: bool,
+        on_commit: OnCommit | None,
         is_durable: bool,
     ) -> None:
         self.store: Store | None
@@ -117,6 +121,8 @@ class RuntimeServices:
         self.crash_details = crash_details
         self.redact = redact
         self.auto_complete = auto_complete
+        self.on_commit = on_commit
+        self.last_results = LastResults()
         self.memory_journal = MemoryJournal() if keeps_journal else None
         self.listeners = Listeners()
         self.catalogue = Catalogue(on_change=self._on_catalogue_changed, check=self.validate_tool)
@@ -260,6 +266,16 @@ class RuntimeServices:
 
     def expire_overdue_calls(self) -> None:
         """End the pending calls whose time is up. Replaced by the runtime."""
+
+    async def commit(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Await `on_commit` with the outcome of a call that has ended; its errors do not change the outcome."""
+        if self.on_commit is None or isinstance(outcome, Pending):
+            return
+        attach_origin(outcome, invocation)
+        try:
+            await self.on_commit(outcome)
+        except Exception:
+            log.exception("on_commit raised for a call of %s", invocation.tool_name)
 
     def journal_statements(self, invocation: Invocation, kind: JournalKind, status: str) -> list[Statement]:
         """Statements that add an entry to the store's journal, and an event to the stream of the call's run."""

@@ -44,6 +44,8 @@ class Invocation:
     """The validated arguments, as the handler receives them."""
     model_id: str | None = None
     parent: str | None = None
+    priority: int | None = None
+    """The call's own priority in its queue; None takes that of its scope or tool."""
     caller_timeout: float | None = None
     """Seconds for the whole call, queueing and retries included, if the caller set a limit."""
     answer_future: asyncio.Future[Any] | None = None
@@ -189,9 +191,19 @@ class Invocation:
             return Failed("limit_exceeded", problem)
         inner = Invocation(self.scope, tool, arguments)
         inner.parent = self.id
+        inner.priority = self.priority
         inner.caller_timeout = timeout
         inner.nesting_depth = self.nesting_depth + 1
         return await self.scope.run_invocation(inner)
+
+    def find_tool(self, name: str) -> Listing | None:
+        """Find a tool that this call's scope may use."""
+        listing = self.scope.find(name)
+        return listing if listing is not None and self.scope.may_use(listing) else None
+
+    def list_tools(self) -> list[Listing]:
+        """The tools that this call's scope may use."""
+        return self.scope.usable_listings()
 
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""

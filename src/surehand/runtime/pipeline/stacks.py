@@ -33,6 +33,7 @@ class Stacks(dict[str, Proceed]):
         is_recallable: bool,
         has_budget: bool,
         has_space: bool,
+        has_session: bool,
     ) -> None:
         super().__init__()
         self._services = services
@@ -41,6 +42,7 @@ class Stacks(dict[str, Proceed]):
         self._is_recallable = is_recallable
         self._has_budget = has_budget
         self._has_space = has_space
+        self._has_session = has_session
 
     def __missing__(self, name: str) -> Proceed:
         if not self._services.is_open:
@@ -82,7 +84,9 @@ class Stacks(dict[str, Proceed]):
 
         if not self._services.is_open:
             return _refuse_closed_runtime
-        plan = StackPlan(listing, self._services, self._is_recallable, self._has_budget, self._has_space)
+        plan = StackPlan(
+            listing, self._services, self._is_recallable, self._has_budget, self._has_space, self._has_session
+        )
         if self._is_outside_toolset(listing):
             return build_stack(plan, (STAGES[0], _refuse_outside_toolset(self._toolsets)))  # `record` reports it
         return build_stack(plan, STAGES)
@@ -114,28 +118,36 @@ class Stacks(dict[str, Proceed]):
             try:
                 await services.provider_table.refresh_for_tool(name, invocation.principal)
             except Unavailable as error:
-                return unknown_tool_failure(services, invocation, str(error))
+                return await unknown_tool_failure(services, invocation, str(error))
             if self._resolve_listing(name) is not None:
                 return await self[name](invocation)
-        return unknown_tool_failure(services, invocation)
+        return await unknown_tool_failure(services, invocation)
 
 
 class StackTable:
-    """Eight sets of stacks: for calls that are recallable or not, have a budget or not, and are in a space or not."""
+    """Sets of stacks: for calls that are recallable or not, with or without a budget, a space and a session."""
 
     def __init__(
         self, services: RuntimeServices, own_catalogue: Catalogue | None = None, toolsets: tuple[str, ...] = ()
     ) -> None:
         self._stacks = {
-            (recallable, budget, space): Stacks(
-                services, own_catalogue, toolsets, is_recallable=recallable, has_budget=budget, has_space=space
+            (recallable, budget, space, session): Stacks(
+                services,
+                own_catalogue,
+                toolsets,
+                is_recallable=recallable,
+                has_budget=budget,
+                has_space=space,
+                has_session=session,
             )
-            for recallable, budget, space in product((False, True), repeat=3)
+            for recallable, budget, space, session in product((False, True), repeat=4)
         }
 
     def get(self, scope: Scope, *, is_recallable: bool) -> Stacks:
         """The stacks for the calls of a scope."""
-        return self._stacks[is_recallable, scope.budget is not None, scope.principal.space is not None]
+        principal = scope.principal
+        has_budget = scope.budget is not None
+        return self._stacks[is_recallable, has_budget, principal.space is not None, principal.session is not None]
 
     def clear(self) -> None:
         """Drop all stacks; each is built again on its next call."""
@@ -153,7 +165,7 @@ def _build_refusal(listing: Listing, problem: str) -> Proceed:
 
     async def refuse(invocation: Invocation) -> Outcome:
         invocation.listing = listing
-        return report_refusal(invocation, Failed("unavailable", problem))
+        return await report_refusal(invocation, Failed("unavailable", problem))
 
     return refuse
 

@@ -21,7 +21,7 @@ UNKNOWN_TOOL_NAME = "(unknown)"
 MAX_NAMESPACES_SHOWN = 10
 
 
-def unknown_tool_failure(
+async def unknown_tool_failure(
     services: RuntimeServices, invocation: Invocation, provider_problem: str | None = None
 ) -> Failed:
     """The failure of a call whose tool does not exist, or was left out of what this runtime offers.
@@ -32,12 +32,12 @@ def unknown_tool_failure(
     name = invocation.tool_name
     reason = services.refusal_reason(name)
     if reason is not None:
-        return report_refusal(invocation, Failed("denied", f"{name} is not allowed here: {reason}."))
+        return await report_refusal(invocation, Failed("denied", f"{name} is not allowed here: {reason}."))
     hint = _hint(invocation, name, provider_problem)
-    return report_refusal(invocation, Failed("not_found", f"Unknown tool: {name!r}. {hint}"))
+    return await report_refusal(invocation, Failed("not_found", f"Unknown tool: {name!r}. {hint}"))
 
 
-def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
+async def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
     """Count, journal and report a call that no stack could run; returns its outcome."""
     services = invocation.scope.services
     name = invocation.tool_name
@@ -46,6 +46,9 @@ def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
     counter.count += 1
     counter.failures += 1
     attach_origin(outcome, invocation)
+    if invocation.principal.session is not None:
+        services.last_results.add(invocation.principal, name, outcome)
+    await services.commit(invocation, outcome)
     if services.memory_journal is not None:
         services.memory_journal.append((invocation.id, name, invocation.started_perf_counter, 0.0, outcome.code))
     if services.journal_writer is not None:

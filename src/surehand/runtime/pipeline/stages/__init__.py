@@ -7,6 +7,7 @@ from surehand.runtime.pipeline.stages.breaker import breaker
 from surehand.runtime.pipeline.stages.budget import budget
 from surehand.runtime.pipeline.stages.cache import cache
 from surehand.runtime.pipeline.stages.clip import clip
+from surehand.runtime.pipeline.stages.commit import commit
 from surehand.runtime.pipeline.stages.deadline import deadline
 from surehand.runtime.pipeline.stages.intent import intent
 from surehand.runtime.pipeline.stages.invoke import invoke
@@ -23,6 +24,7 @@ from surehand.runtime.pipeline.stages.validate import validate
 
 STAGES: tuple[Stage, ...] = (
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
+    commit,  # keep the last results of a session; await `on_commit`
     audience,  # models cannot call a tool that is only for people
     mount,  # enter the lifespan of a tool that was added late
     validate,  # arguments against the schema, repaired where plain parsing fails

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from surehand.core.context import CURRENT_CALL
 from surehand.core.errors import ToolError
 from surehand.core.invoke import failed_from_crash, failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
@@ -45,6 +46,7 @@ def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
+        token = CURRENT_CALL.set(invocation)
         try:
             outcome = await wrapper(invocation, proceed)
         except ToolError as error:
@@ -55,6 +57,8 @@ def _wrap(wrapper: Middleware, proceed: Proceed, plan: StackPlan) -> Proceed:
             return failed_from_crash(
                 name, error, redact=plan.services.redact, crash_details=plan.services.crash_details
             )
+        finally:
+            CURRENT_CALL.reset(token)
         if isinstance(outcome, (Done, Failed, Pending)):
             return outcome
         return Failed(
