@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from surehand.store.store import Store as Store
     from surehand.workspace.workspace import Workspace as Workspace
 
-# The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does not
-# load the rest of the package.
+# The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does
+# not load the rest of the package.
 _MODULE_BY_NAME = {
     "Approval": "runtime.pending.approval",
     "Audio": "core.content",

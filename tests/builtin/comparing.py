@@ -1,4 +1,4 @@
-"""Comparing: random trees are searched for random things, by ripgrep and by our own walker.
+"""Searches random trees with random queries, by ripgrep and by the Python search, and compares the results.
 
 `python -m tests.builtin.comparing ROUNDS [SEED]` does it for longer, and prints what differs.
 """

@@ -1,6 +1,6 @@
-"""Racing searches: another process swaps folders with links that lead outside, while files are searched.
+"""Races: another process swaps folders with links to the outside while files are searched.
 
-`python -m tests.builtin.racing_search SECONDS` does it for longer, by ripgrep and by our own walker.
+`python -m tests.builtin.racing_search SECONDS` does it for longer, by ripgrep and by the Python search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from surehand.builtin.search import ripgrep
-from tests.builtin.searching import grow, searching
+from tests.builtin.searching import searching, write_tree
 
 OUTSIDE = "canary-outside-41c7"
 """Stands in every file outside, and nowhere else."""
@@ -56,11 +56,11 @@ class Race:
 def lay_out(base: Path) -> Path:
     """A workspace, an outside of the same shape, and the links that are swapped in."""
     names = [f"{folder}/{number}.txt" for folder in ("real", "real/deep") for number in range(20)]
-    root = grow(base / "allowed", dict.fromkeys(names, "word inside\n"))
-    grow(base / "outside", {name.removeprefix("real/"): f"word {OUTSIDE}\n" for name in names})
-    grow(base / "outside", {f"only-{OUTSIDE}.txt": "word\n", ".gitignore": "nothing\n"})
-    grow(root, {f"secrets/{name.removeprefix('real/')}": f"word {SECRET}\n" for name in names})
-    grow(root, {"more/a.txt": "word inside\n", "file.txt": "word inside\n"})
+    root = write_tree(base / "allowed", dict.fromkeys(names, "word inside\n"))
+    write_tree(base / "outside", {name.removeprefix("real/"): f"word {OUTSIDE}\n" for name in names})
+    write_tree(base / "outside", {f"only-{OUTSIDE}.txt": "word\n", ".gitignore": "nothing\n"})
+    write_tree(root, {f"secrets/{name.removeprefix('real/')}": f"word {SECRET}\n" for name in names})
+    write_tree(root, {"more/a.txt": "word inside\n", "file.txt": "word inside\n"})
     (root / "out").symlink_to("../outside")
     (root / "in").symlink_to("secrets")
     (root / "file_out").symlink_to(base / "outside/1.txt")

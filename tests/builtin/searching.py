@@ -1,4 +1,4 @@
-"""Searching: the tools under test, made to work by ripgrep or by our own walker."""
+"""Helpers for tests of the search tools, which run them with ripgrep or with the Python search."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ Call = Callable[..., Awaitable[Outcome]]
 
 
 @contextmanager
-def by(way: str) -> Iterator[None]:
-    """Have searches made so; one that could not be is a failure, unless the way is "either"."""
-    before, told = ripgrep.is_available, _Told()
-    assert way == "walker" or before(), "there is no ripgrep, or no sandbox for it"
+def search_with(way: str) -> Iterator[None]:
+    """Search with ripgrep or with the Python search; a fallback is a failure, unless the way is "either"."""
+    original = ripgrep.is_available
+    fallbacks = _FallbackLog()
+    assert way == "walker" or original(), "there is no ripgrep, or no sandbox for it"
     ripgrep.is_available = lambda: way != "walker"
-    ripgrep.log.addHandler(told)
+    ripgrep.log.addHandler(fallbacks)
     try:
         yield
     finally:
-        ripgrep.is_available = before
-        ripgrep.log.removeHandler(told)
-    assert way == "either" or not told.lines, told.lines
+        ripgrep.is_available = original
+        ripgrep.log.removeHandler(fallbacks)
+    assert way == "either" or not fallbacks.lines, fallbacks.lines
 
 
-class _Told(logging.Handler):
-    """Keeps what is said about searches made without ripgrep."""
+class _FallbackLog(logging.Handler):
+    """Collects the warnings about searches without ripgrep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,9 +50,9 @@ class _Told(logging.Handler):
 
 @asynccontextmanager
 async def searching(where: Path | Workspace, way: str, **options: Any) -> AsyncIterator[Call]:
-    """Calls the search tools of a workspace."""
+    """A function that calls the search tools of a workspace."""
     space = where if isinstance(where, Workspace) else Workspace(where)
-    with by(way):
+    with search_with(way):
         async with Runtime(*search_tools(space), **options) as runtime:
 
             async def call(name: str, /, **arguments: Any) -> Outcome:
@@ -61,7 +62,7 @@ async def searching(where: Path | Workspace, way: str, **options: Any) -> AsyncI
 
 
 async def found(where: Path | Workspace, way: str, name: str, /, **arguments: Any) -> Done:
-    """The outcome of one call that ends well."""
+    """The outcome of a call that succeeds."""
     async with searching(where, way) as call:
         outcome = await call(name, **arguments)
     assert isinstance(outcome, Done), outcome
@@ -69,15 +70,15 @@ async def found(where: Path | Workspace, way: str, name: str, /, **arguments: An
 
 
 async def refused(where: Path | Workspace, way: str, name: str, /, **arguments: Any) -> Failed:
-    """The outcome of one call that does not."""
+    """The outcome of a call that fails."""
     async with searching(where, way) as call:
         outcome = await call(name, **arguments)
     assert isinstance(outcome, Failed), outcome
     return outcome
 
 
-def grow(root: Path, files: dict[str, str | bytes]) -> Path:
-    """Make files, and the folders that they lie in."""
+def write_tree(root: Path, files: dict[str, str | bytes]) -> Path:
+    """Write files, and create their folders."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,5 +87,5 @@ def grow(root: Path, files: dict[str, str | bytes]) -> Path:
 
 
 async def yes(wait: Any) -> bool:
-    """An approver who agrees to everything."""
+    """An approver that approves everything."""
     return True

@@ -1,4 +1,4 @@
-"""The command line as people use it: in a terminal of its own, in a pipe, or, where that is enough, in this process."""
+"""Fixtures that run the command line in a terminal of its own, in a pipe, or in this process."""
 
 import codecs
 import io
@@ -106,7 +106,7 @@ class Terminal:
         self._screen, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         # Unbuffered, a write that is interrupted, as by a process that is stopped for a moment, loses its rest.
-        changing = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
+        changing = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED", "EDITOR", "VISUAL")
         kept = {key: value for key, value in os.environ.items() if key not in changing}
         self.process = subprocess.Popen(
             command, stdin=child, stdout=child, stderr=child, cwd=folder, start_new_session=True,

@@ -45,7 +45,7 @@ def warm() -> None:
     import surehand.cli
     from surehand import Runtime, tool
 
-    for module in pkgutil.iter_modules(surehand.cli.__path__, "surehand.cli."):
+    for module in pkgutil.walk_packages(surehand.cli.__path__, "surehand.cli."):
         import_module(module.name)
     for name in SERVING:
         import_module(name)

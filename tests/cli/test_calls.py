@@ -1,4 +1,4 @@
-"""One call by its id: how it stands, and its end without an answer."""
+"""`surehand show` and `surehand cancel`."""
 
 import getpass
 import json
@@ -55,7 +55,7 @@ def rows(sql: str) -> list[tuple[str, ...]]:
     return found
 
 
-def test_a_call_that_waits_is_shown_with_its_question(run, configured, waiting):
+def test_show_prints_the_question_of_a_pending_call(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob", "--user", "ada")
 
     ran = run("show", call_id)
@@ -103,7 +103,7 @@ def answerers(run, call_id: str) -> list[str]:
     return [each["by"] for each in told["journal"] if each["kind"] == "settled"]
 
 
-def test_a_call_that_has_ended_is_shown_with_what_came_of_it(run, configured, waiting):
+def test_show_prints_the_outcome_of_an_ended_call(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     run("approve", call_id)
 
@@ -114,7 +114,7 @@ def test_a_call_that_has_ended_is_shown_with_what_came_of_it(run, configured, wa
     assert told["created_at"] <= told["changed_at"]
 
 
-def test_of_a_call_that_only_read_something_the_journal_is_shown(run, configured):
+def test_show_prints_the_journal_of_a_read_only_call(run, configured):
     [done] = run("call", "add", "a=1").lines
 
     [told] = run("show", done["call_id"]).lines
@@ -131,12 +131,12 @@ def test_an_unknown_call_ends_with_5(run, configured, waiting, verb, call_id):
     ran = run(verb, call_id)
 
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith("error: No call ")
+    assert ran.err.startswith("error: The store has no call ")
     assert len(ran.err) < 500
     assert "\x1b" not in ran.err
 
 
-def test_a_call_that_waits_is_cancelled_once_and_for_all(run, configured, waiting):
+def test_a_pending_call_is_cancelled(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
 
     ran, again = run("cancel", call_id, "--by", "Grace"), run("cancel", call_id)
@@ -149,13 +149,13 @@ def test_a_call_that_waits_is_cancelled_once_and_for_all(run, configured, waitin
     assert rows("SELECT by_whom, detail FROM audit WHERE kind = 'answer'")[0][0] == "Grace"
 
 
-def test_who_cancels_is_whoever_is_at_the_keyboard(run, configured, waiting):
+def test_the_audit_names_the_person_who_cancelled(run, configured, waiting):
     run("cancel", waiting("sign"))
 
     assert rows("SELECT by_whom FROM audit WHERE kind = 'answer'") == [(getpass.getuser(),)]
 
 
-def test_an_answered_call_that_nobody_has_taken_up_is_cancelled_as_well(run, configured, waiting):
+def test_an_answered_call_that_has_not_started_is_cancelled(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
     (configured / "surehand.yaml").unlink()
     assert run("approve", call_id, "--store", "calls.db").code == 3
@@ -170,7 +170,7 @@ def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
 
     ran = run("cancel", call_id)
 
-    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has ended already.\n")
+    assert (ran.code, ran.err) == (1, f"error: Call {call_id} has already ended.\n")
     assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
 
 
@@ -193,7 +193,7 @@ def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
     assert json.loads(out)["data"] == "gone"
 
 
-def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, more, terminal):
+def test_a_call_with_an_unknown_effect_is_not_cancelled(piped, run, more, terminal):
     [pending] = piped("call", "die").lines
     call_id = pending["call_id"]
     assert piped("approve", call_id).code == 9
@@ -204,7 +204,7 @@ def test_a_call_that_may_have_happened_is_settled_and_not_cancelled(piped, run, 
 
     assert (told["state"], told["round"], told["outcome"]["code"]) == ("unknown", 2, "unknown_effect")
     assert cancelled.code == 1
-    assert cancelled.err.startswith(f"error: Nobody knows whether call {call_id} has happened.")
+    assert cancelled.err.startswith(f"error: It is unknown whether call {call_id} took effect.")
     screen.sees(rf"  surehand settle {call_id} --round 2 ANSWER\n")
     assert screen.ends() == 0
     assert run("settle", call_id, "It did.", "--round", "2").code == 0
@@ -215,7 +215,7 @@ def test_a_person_sees_everything_of_a_call_and_how_to_answer_it(terminal, run, 
 
     screen = terminal("show", call_id)
     screen.sees(rf"call id +{call_id} *\ntool +pick *\nuser +a\\u001b\[2Jda *\nstate +waiting *\nround +1 *\n")
-    screen.sees(r"begun +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
+    screen.sees(r"started +\d+ s ago *\nchanged +\d+ s ago *\njournal +\d+ s ago: pending \(approval\) *\n{}\n")
     screen.sees(rf"pending \(approval\): .*\n.*\n  surehand approve {call_id}\n  surehand reject {call_id}\n")
     assert screen.ends() == 0
 

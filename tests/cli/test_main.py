@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from surehand import __version__
+from surehand.core.extras import install_command
 
 GOOD = "from surehand import tool\n\n@tool\nasync def hello() -> str:\n    '''Say hello.'''\n    return 'hi'\n"
 
@@ -17,7 +18,7 @@ def test_it_is_installed_as_surehand():
     assert command.value == "surehand.cli.main:main"
 
 
-def test_the_version_is_told_without_heavy_imports(piped):
+def test_the_version_is_printed_without_heavy_imports(piped):
     count = "; import sys; print(sorted({'rich', 'pydantic', 'yaml', 'asyncio'} & sys.modules.keys()))"
     start = f"from surehand.cli.main import main\ntry: main()\nexcept SystemExit as e: print(e.code){count}"
 
@@ -34,7 +35,7 @@ def test_a_missing_package_is_named_with_its_extra(piped, tmp_path, package):
     ran = piped("tools", start=start)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: The command line needs {package}: pip install 'surehand[cli]'\n"
+    assert ran.err == f"error: The command line needs {package}: {install_command('cli')}\n"
 
 
 def test_no_tools_and_no_configuration_says_what_to_do(run):
@@ -78,7 +79,7 @@ def test_tools_may_stand_in_a_list_and_one_that_is_named_twice_is_one_tool(run, 
     assert [entry["name"] for entry in run("tools", "-t", "mine.py").lines] == ["one", "two"]
 
 
-def test_a_file_never_takes_the_place_of_another_module(run, tmp_path):
+def test_a_file_never_shadows_another_module(run, tmp_path):
     (tmp_path / "json.py").write_text(GOOD)
 
     assert run("call", "-t", "json.py", "hello").lines[0]["data"] == "hi"
@@ -129,7 +130,7 @@ def test_a_source_that_is_not_there_is_named(run, tmp_path, source, problem):
     assert ran.err.startswith(f"error: {problem}")
 
 
-def test_what_a_module_prints_is_not_our_output(run, tmp_path):
+def test_prints_of_a_module_go_to_stderr(run, tmp_path):
     (tmp_path / "mine.py").write_text(f"print('loading')\n{GOOD}")
 
     ran = run("call", "-t", "mine.py", "hello")
@@ -137,7 +138,7 @@ def test_what_a_module_prints_is_not_our_output(run, tmp_path):
     assert (ran.lines[0]["data"], ran.err) == ("hi", "loading\n")
 
 
-def test_the_configuration_of_the_folder_is_found_and_its_paths_are_its_own(run, tmp_path, monkeypatch):
+def test_the_configuration_of_the_folder_is_found_with_paths_relative_to_it(run, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(GOOD)
     (tmp_path / "surehand.toml").write_text('tools = ["mine.py"]\n')
     assert [tool["name"] for tool in run("tools").lines] == ["hello"]
@@ -186,12 +187,12 @@ def test_init_never_overwrites(run, tmp_path):
 
     ran = run("init")
 
-    assert (ran.code, ran.err) == (2, "error: tools.py already there. Nothing was written.\n")
+    assert (ran.code, ran.err) == (2, "error: tools.py already exists. Nothing was written.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
     assert not (tmp_path / "surehand.yaml").exists()
 
 
-def test_a_module_may_run_a_loop_of_its_own(run, tmp_path):
+def test_a_module_may_run_an_event_loop(run, tmp_path):
     (tmp_path / "mine.py").write_text(f"import asyncio\nasyncio.run(asyncio.sleep(0))\n{GOOD}")
 
     assert run("call", "-t", "mine.py", "hello").lines[0]["data"] == "hi"

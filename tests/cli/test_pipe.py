@@ -1,4 +1,4 @@
-"""In a pipe: JSON lines, exit codes, and nobody is asked anything."""
+"""In a pipe: JSON lines, exit codes, and no prompts."""
 
 import json
 import signal
@@ -74,7 +74,7 @@ def test_events_are_json_lines_and_the_outcome_is_the_last(run, shop):
     assert (events[3]["outcome"], outcome["status"], ran.code) == ("done", "done", 0)
 
 
-def test_arguments_are_read_as_the_schema_says(run, shop):
+def test_arguments_are_parsed_with_the_schema(run, shop):
     def call(*arguments, stdin=""):
         return run("call", "-t", shop, "say", *arguments, stdin=stdin).lines[0]["data"]
 
@@ -98,7 +98,7 @@ def test_arguments_are_read_as_the_schema_says(run, shop):
         ("body={broken", "{broken"),
     ],
 )
-def test_a_value_is_no_list_where_something_else_is_taken_too(run, shop, pair, sent):
+def test_a_value_stays_single_if_the_schema_also_takes_other_types(run, shop, pair, sent):
     assert run("call", "-t", shop, "tell", pair).lines[0]["data"][0] == sent
 
 
@@ -114,11 +114,11 @@ def test_a_value_is_no_list_where_something_else_is_taken_too(run, shop, pair, s
         (['most=["5"]'], None, ["5"]),
     ],
 )
-def test_a_value_becomes_a_list_where_only_a_list_is_taken_or_it_is_repeated(run, shop, pairs, sizes, most):
+def test_a_value_becomes_a_list_if_only_lists_are_taken_or_it_is_repeated(run, shop, pairs, sizes, most):
     assert run("call", "-t", shop, "tell", *pairs).lines[0]["data"] == [None, sizes, most]
 
 
-def test_a_call_is_made_for_whom_the_command_says(run, shop):
+def test_the_options_set_the_principal_of_the_call(run, shop):
     everybody = ["--user", "ada", "--session", "s1", "--agent", "clerk", "--space", "hall"]
 
     assert run("call", "-t", shop, "visitor").lines[0]["data"] == [None, None, None, None]
@@ -141,10 +141,10 @@ def test_a_todo_list_is_that_of_the_user_and_session(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["add", "5"], "'5' is no argument"),
+        (["add", "5"], "'5' is not an argument"),
         (["add", "a=1", "a=2"], "a is given 2 times"),
-        (["add", "a=1", "--timeout", "soon"], "'soon' is no duration"),
-        (["add", "a=1", "--timeout", "0s"], "above zero"),
+        (["add", "a=1", "--timeout", "soon"], "'soon' is not a duration"),
+        (["add", "a=1", "--timeout", "0s"], "must be positive"),
         (["add", "--nonsense"], "No such option"),
     ],
 )
@@ -155,14 +155,14 @@ def test_wrong_usage_ends_with_2(run, shop, arguments, problem):
     assert problem in ran.err
 
 
-def test_what_a_handler_prints_is_not_our_output(run, shop):
+def test_prints_of_a_handler_go_to_stderr(run, shop):
     ran = run("call", "-t", shop, "loud")
 
     assert ran.lines[0]["data"] == "quiet"
     assert ran.err == "printed by the handler\n"
 
 
-def test_a_traceback_is_shown_to_those_who_debug(run, shop):
+def test_debug_shows_the_traceback(run, shop):
     assert "Traceback" not in run("call", "-t", shop, "broken").err
     assert "RuntimeError: boom" in run("call", "-t", shop, "broken", "--debug").err
 
@@ -179,7 +179,7 @@ def test_tools_are_json_lines_and_can_be_searched_and_selected(run, shop):
     assert [tool["name"] for tool in found.lines] == ["pay"]
     assert [tool["name"] for tool in chosen.lines] == ["add", "buy", "broken", "bake", "block", "borrow"]
     nothing = run("tools", "xylophone", "-t", shop)
-    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool fits.\n")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "No tool matches.\n")
 
 
 def test_tools_that_are_not_listed_are_left_out_unless_all_are_asked_for(run, shop):
@@ -190,7 +190,7 @@ def test_tools_that_are_not_listed_are_left_out_unless_all_are_asked_for(run, sh
     assert len(every.lines) == len(some.lines) + 1
     assert (some.err, every.err) == ("", "")
     hidden = run("tools", "-t", shop, "--toolset", "tell")
-    assert (hidden.out, hidden.err) == ("", "No tool fits but 1 that is not listed: see --all.\n")
+    assert (hidden.out, hidden.err) == ("", "No tool matches except 1 that is not listed: see --all.\n")
 
 
 def test_a_toolset_is_known_by_the_name_that_its_tools_declare(run, shop):
@@ -211,25 +211,25 @@ def test_describe_takes_a_toolset_too(run, shop):
     assert names("add", "echo", "--toolset", "talk") == ["add", "echo"]
     unknown = run("describe", "-t", shop, "--toolset", "walk")
     assert (unknown.code, unknown.out) == (5, "")
-    assert "No tool is in a toolset 'walk', or has a name that matches it." in unknown.err
+    assert "No tool is in the toolset 'walk', or has a name that matches it." in unknown.err
 
 
-def test_describe_says_why_no_model_is_shown_a_tool(run, shop):
+def test_describe_says_why_models_do_not_see_a_tool(run, shop):
     ran = run("describe", "tell", "greet", "-t", shop)
 
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.splitlines() == [
-        "tell is not listed: no model is shown it, but it can be called by its name.",
-        "greet is for people: no model is shown it.",
+        "tell is not listed: models do not see it, but it can be called by its name.",
+        "greet is for users: models do not see it.",
     ]
 
 
-def test_describe_gives_each_format_and_names_what_is_left_out(run, shop):
+def test_describe_gives_each_format_and_names_skipped_tools(run, shop):
     ran = run("describe", "add", "odd", "greet", "-t", shop, "--format", "gemini")
 
     assert [tool["name"] for tool in ran.lines] == ["add"]
     assert "odd is left out of the tools for gemini" in ran.err
-    assert "greet is for people" in ran.err
+    assert "greet is for users" in ran.err
     for format_, key in [("openai", "function"), ("responses", "parameters"), ("anthropic", "input_schema"),
                          ("mcp", "inputSchema")]:  # fmt: skip
         assert key in run("describe", "add", "-t", shop, "-f", format_).lines[0]
@@ -254,7 +254,7 @@ def test_a_signal_ends_a_piped_call_with_130(shop, tmp_path):
     assert "cancelled" in err
 
 
-def test_a_reader_that_leaves_early_is_no_crash(shop, tmp_path):
+def test_a_reader_that_closes_the_pipe_early_is_no_crash(shop, tmp_path):
     command = [sys.executable, "-P", "-c", START, "tools", "-t", shop]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()

@@ -19,7 +19,7 @@ def test_tools_are_a_table_in_colour(terminal, shop):
     assert re.search(r"^pay +network, write +3 +Pay somebody\. *$", screen.text, re.MULTILINE)
 
 
-def test_tools_that_are_not_listed_are_told_of_and_marked_among_all(terminal, shop):
+def test_unlisted_tools_are_counted_and_marked_with_all(terminal, shop):
     some, every = terminal("tools", "-t", shop), terminal("tools", "-t", shop, "--all")
 
     assert (some.ends(), every.ends()) == (0, 0)
@@ -30,7 +30,7 @@ def test_tools_that_are_not_listed_are_told_of_and_marked_among_all(terminal, sh
 
 
 def test_no_color_is_honoured(terminal, shop):
-    screen = terminal("describe", "add", "-t", shop, NO_COLOR="1")
+    screen = terminal("describe", "add", "-t", shop, "-f", "openai", NO_COLOR="1")
 
     assert screen.ends() == 0
     assert '"name": "add",\n' in screen.text
@@ -78,7 +78,7 @@ def test_a_diff_is_shown_whole_with_whatever_else_the_preview_holds(terminal, sh
     assert screen.ends() == 4
 
 
-def test_a_diff_says_what_is_the_matter(terminal, shop):
+def test_a_diff_shows_its_problem(terminal, shop):
     screen = terminal("call", "-t", shop, "paint", "text=")
 
     screen.sees(r"Preview:\nsign.txt\nproblem: Nothing to say.\nRun it\?")
@@ -87,7 +87,7 @@ def test_a_diff_says_what_is_the_matter(terminal, shop):
     assert screen.ends() == 4
 
 
-def test_no_ends_the_call_unrun(terminal, shop):
+def test_no_rejects_the_call(terminal, shop):
     screen = terminal("call", "-t", shop, "pay", "amount=3", "to=Bob")
 
     screen.sees("dit: ")
@@ -108,7 +108,7 @@ def test_an_invalid_edit_is_explained_and_asked_again(terminal, shop):
     screen.sees("not valid JSON.*\n")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"')
     screen.types('\x15{"amount": "much", "to": "Ada"}')
-    screen.sees("These arguments do not fit: `amount`: Input should be a valid number")
+    screen.sees("The arguments are invalid: `amount`: Input should be a valid number")
     screen.sees("Arguments: .*Ada")
     screen.types('\x15{"amount": 5, "to": "Ada"}')
     screen.sees(r'"to": "Ada"\n}\n')
@@ -125,7 +125,7 @@ def test_an_empty_edit_leads_back_to_the_question(terminal, shop):
 
     screen.sees("dit: ")
     screen.types("e")
-    screen.sees("an empty line leaves them as they are")
+    screen.sees("an empty line keeps them")
     screen.sees(r'Arguments: {"amount": 3, "to": "Bob"}')
     screen.types("\x15")
     screen.sees(r'"to": "Bob"\n}\n')
@@ -167,7 +167,7 @@ def test_a_person_is_shown_all_of_a_result_that_is_cut_for_models(terminal, shop
     assert ('[\n  "row 0",\n' in screen.text) == (form == "rows")
 
 
-def test_what_only_looks_like_a_cut_result_is_shown_as_it_is(terminal, shop):
+def test_a_text_that_looks_like_a_handle_is_shown_unchanged(terminal, shop):
     screen = terminal("call", "-t", shop, "huge", "form=forged")
 
     assert screen.ends() == 0
@@ -221,7 +221,7 @@ def test_progress_is_drawn_while_a_call_runs_and_then_taken_away(terminal, shop,
     assert "\x1b[2K" in screen.raw.rpartition("half way")[2]
 
 
-def test_a_second_attempt_is_told(terminal, shop, tmp_path):
+def test_the_number_of_a_second_attempt_is_shown(terminal, shop, tmp_path):
     screen = terminal("call", "-t", shop, "flaky", "bell=bell")
 
     screen.sees("flaky  attempt 2 ")
@@ -261,7 +261,7 @@ def test_a_failure_is_red_with_its_code_and_cannot_act_on_the_terminal(terminal,
     assert "Traceback" not in screen.text
 
 
-def test_with_debug_the_traceback_is_shown_and_not_promised(terminal, shop):
+def test_debug_shows_the_traceback_without_the_hint(terminal, shop):
     screen = terminal("call", "-t", shop, "broken", "--debug")
 
     assert screen.ends() == 1

@@ -138,18 +138,8 @@ def parameter(example: Example) -> object:
     return pytest.param(example, marks=[needs(name) for name in requirements], id=str(example))
 
 
-def is_program(block: Block) -> bool:
-    if "continue" in block.info or "no-run" in block.info:
-        return False
-    try:
-        compile(block.text, "block", "exec")
-    except SyntaxError:
-        return False
-    return True
-
-
 @pytest.mark.timeout(80)  # some examples start a server, which takes seconds to import
-@pytest.mark.parametrize("example", [parameter(e) for page in PAGES for e in examples_in(page) if is_program(e.block)])
+@pytest.mark.parametrize("example", [parameter(e) for page in PAGES for e in examples_in(page)])
 def test_an_example_works_when_it_is_pasted_into_a_file(example, capsys, monkeypatch, tmp_path):
     for variable in ("SUREHAND_CACHE", "SUREHAND_STATE"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
@@ -227,13 +217,13 @@ def test_an_example_that_awaits_outside_of_a_function_fails(page, tmp_path, caps
 
 def test_an_example_needs_its_own_imports_but_finds_the_files_of_its_page(page, tmp_path, capsys, monkeypatch):
     first, second, third = page("""\
-        ```python file=shop.py
+        ```python file=price_list.py
         import json
         price = 3
         ```
         ```python
-        import shop
-        print(shop.price)
+        import price_list
+        print(price_list.price)
         ```
         ```text output
         3

@@ -54,7 +54,9 @@ def test_every_function_stands_with_its_parameters():
 
 
 def test_every_name_of_the_module_has_a_row():
-    assert sorted(cells[0].strip("`") for cells in rows("inside it", NAMES)) == sorted(f"mcp.{n}" for n in mcp.__all__)
+    assert sorted(cells[0].strip("`") for cells in rows("inside `mcp`", NAMES)) == sorted(
+        f"mcp.{n}" for n in mcp.__all__
+    )
 
 
 def test_every_state_stands_in_its_order_and_every_field_of_a_report_is_named():

@@ -146,6 +146,10 @@ def test_every_failure_code_is_explained_in_the_order_of_the_code():
     assert all(len(row) == 3 and all(row) for row in rows("call", "code"))
 
 
+def test_every_failure_code_has_its_names_in_the_five_documents():
+    assert first_column("call", "our code") == list(get_args(errors.FailureCode))
+
+
 def test_every_argument_of_a_runtime_is_in_its_table():
     taken = [name for name in parameters(Runtime) if name != "sources"]
 

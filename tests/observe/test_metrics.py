@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from surehand import Queue, Runtime, ToolError, tool
+from surehand import Failed, Provider, Queue, Runtime, ToolError, tool
 from surehand.observe import metrics
 from surehand.testing import ManualClock, settle
 
@@ -30,6 +30,18 @@ async def pay(amount: int) -> str:
 async def broken() -> None:
     """Fail."""
     raise ToolError("out of order")
+
+
+class Shop(Provider):
+    """A provider whose one tool always fails."""
+
+    namespace = "shop"
+
+    async def tools(self) -> list[Any]:
+        return [broken]
+
+    async def invoke(self, call: Any, context: Any) -> Any:
+        return Failed("failed", "out of order")
 
 
 def scraped(registry: CollectorRegistry) -> dict[tuple[Any, ...], float]:
@@ -65,6 +77,29 @@ async def test_calls_are_counted_by_tool_and_by_how_they_ended() -> None:
     assert found["surehand_queued_seconds_sum", "add"] == 0
     assert found["surehand_tokens_total", "broken"] == 7
     assert (waiting["surehand_pending",], found["surehand_pending",]) == (1, 0)
+
+
+async def test_metrics_carry_the_namespace_and_the_characters_in_and_out() -> None:
+    registry = CollectorRegistry()
+    async with Runtime(add, Shop()) as runtime:
+        metrics(runtime, registry)
+        await runtime.call("add", '{"a": 1, "b": 22}')
+        await runtime.call("shop__broken")
+        await runtime.call("invented__name")
+
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    found = {
+        (sample.name, sample.labels["namespace"], sample.labels["tool"]): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name.startswith(("surehand_characters", "surehand_calls_total"))
+        and not sample.name.endswith("_created")
+    }
+    assert found["surehand_characters_in_total", "", "add"] == len('{"a": 1, "b": 22}')
+    assert found["surehand_characters_out_total", "", "add"] == len("23")
+    assert found["surehand_calls_total", "shop", "shop__broken"] == 1
+    assert found["surehand_characters_out_total", "shop", "shop__broken"] == len("(tool failed: out of order)")
+    assert found["surehand_calls_total", "", "(unknown)"] == 1
 
 
 async def test_invented_names_share_one_label() -> None:

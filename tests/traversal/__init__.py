@@ -1,1 +1,1 @@
-"""Trying to leave a workspace: by thousands of strange paths, and by moving folders about meanwhile."""
+"""A harness that tries to leave a workspace, with thousands of unusual paths and with races."""

@@ -1,4 +1,4 @@
-"""Attempts: every file tool is given every path, and what comes of it is looked at from outside."""
+"""Calls every file tool with every path, and checks the outside afterwards."""
 
 from __future__ import annotations
 

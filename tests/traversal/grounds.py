@@ -1,4 +1,4 @@
-"""Grounds: a workspace with all that may lead out of it, and an outside that nothing may touch."""
+"""A workspace with everything that may lead out of it, and an outside that no tool may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Racing: another process swaps folders with links that lead outside, as fast as it can, while the tools work."""
+"""Races: another process swaps folders with links to the outside while the tools work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings: paths that try to lead outside, by all the ways that are known."""
+"""Paths that try to lead outside, in all known ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host itself runs or keeps: no file tool and no command may change it, by whatever name."""
+"""Protected and private paths: no file tool and no command may change them, by whatever name."""
 
 import sqlite3
 import subprocess
@@ -57,7 +57,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("name", "arguments"), CHANGES)
-async def test_no_file_tool_changes_it(project: Path, name, arguments) -> None:
+async def test_no_file_tool_changes_a_protected_path(project: Path, name, arguments) -> None:
     before = state(project)
 
     async with Runtime(files(workspace(project))) as runtime:
@@ -67,7 +67,7 @@ async def test_no_file_tool_changes_it(project: Path, name, arguments) -> None:
     assert state(project) == before
 
 
-async def test_the_rest_is_as_free_as_ever(project: Path) -> None:
+async def test_other_paths_can_be_changed(project: Path) -> None:
     async with Runtime(files(workspace(project))) as runtime:
         for path in ("conf/new.py", ".git/info/exclude", "calls.dbx", "src/.git/hooks/x"):
             assert (await runtime.call("write", {"file_path": path, "content": "x"})).ok
@@ -85,13 +85,13 @@ async def test_the_rest_is_as_free_as_ever(project: Path) -> None:
         ("grep", {"pattern": "kept", "path": "calls.db"}),
     ],
 )
-async def test_what_is_private_is_not_even_read(project: Path, name, arguments) -> None:
+async def test_a_private_path_cannot_be_read(project: Path, name, arguments) -> None:
     async with Runtime(files(workspace(project))) as runtime:
         assert "kept" not in (await runtime.call(name, arguments)).text
 
 
 @both_ways
-async def test_no_search_finds_what_is_private(project: Path, way: str) -> None:
+async def test_no_search_finds_a_private_file(project: Path, way: str) -> None:
     (project / "known.txt").write_text("kept here")
 
     found = await found_by(workspace(project), way, "grep", pattern="kept")
@@ -115,7 +115,7 @@ COMMANDS = [
 
 
 @needs("bubblewrap")
-async def test_no_command_changes_it(project: Path) -> None:
+async def test_no_command_changes_a_protected_path(project: Path) -> None:
     before = state(project)
 
     async with Runtime(shell(workspace(project))) as runtime:
@@ -159,7 +159,7 @@ async def test_a_standing_approval_of_harmless_calls_does_not_cover_keys(tmp_pat
 
 
 @needs("bubblewrap")
-async def test_a_read_only_folder_stays_so_when_what_is_around_it_is_moved(tmp_path: Path) -> None:
+async def test_a_read_only_folder_stays_read_only_when_its_parent_is_moved(tmp_path: Path) -> None:
     (tmp_path / "p/ro").mkdir(parents=True)
     (tmp_path / "p/ro/a.txt").write_text("old")
     space = Workspace(tmp_path, read_only=[tmp_path / "p/ro"])

@@ -1,4 +1,4 @@
-"""No path, however it is written, and no race leads out of a workspace. `scripts/traversal` tries for longer."""
+"""No path and no race leads out of a workspace. `scripts/traversal` tries for longer."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ def test_the_outside_is_watched_closely(grounds: Grounds) -> None:
     assert grounds.changed() == ["outside/deep", "outside/deep/new"]
 
 
-async def test_a_workspace_that_only_looks_at_the_path_would_be_found_out(
+async def test_these_tests_catch_a_workspace_that_only_compares_strings(
     grounds: Grounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trusting(folder: int, parts: tuple[str, ...], flags: int = os.O_RDONLY, mode: int = 0, **more: bool) -> int:
@@ -88,9 +88,7 @@ async def test_no_race_leads_outside(grounds: Grounds, way: str, seconds: float)
     assert found.done > 20 * seconds
 
 
-async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
-    grounds: Grounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_paths_are_confined_without_openat2_too(grounds: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*given: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
@@ -103,7 +101,7 @@ async def test_where_a_container_forbids_the_newer_call_the_older_ones_do(
     assert ended["done"] > 0
 
 
-async def test_where_the_system_does_not_say_where_files_lie_links_are_not_followed(
+async def test_links_are_not_followed_if_the_system_cannot_tell_their_target(
     grounds: Grounds, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spot, "descriptor_path", lambda descriptor: None)

@@ -1,4 +1,4 @@
-"""The workspace: which folders there are, what may be done in them, and that a path never leaves them."""
+"""The workspace: its folders, what is allowed in them, and that a path never leaves them."""
 
 import errno
 import gc
@@ -62,7 +62,7 @@ def test_the_environment_sets_the_root_and_a_configured_one_narrows_it(
     assert Workspace(tmp_path).source == "given"
 
 
-def test_a_link_does_not_lift_the_cap(tmp_path: Path) -> None:
+def test_a_link_does_not_lift_the_root_limit(tmp_path: Path) -> None:
     (tmp_path / "cap").mkdir()
     (tmp_path / "cap/out").symlink_to(tmp_path)
 
@@ -72,7 +72,7 @@ def test_a_link_does_not_lift_the_cap(tmp_path: Path) -> None:
     )
 
 
-def test_further_folders_are_capped_too(tmp_path: Path) -> None:
+def test_further_folders_are_limited_too(tmp_path: Path) -> None:
     for name in ("cap", "cap/in", "out"):
         (tmp_path / name).mkdir()
 
@@ -111,14 +111,14 @@ def test_the_environment_can_switch_writing_off(
     assert Workspace(tmp_path, writes=False).writes is False
 
 
-def test_a_root_that_is_no_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_root_that_is_no_folder_is_a_definition_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(DefinitionError, match="cannot be used"):
+        with pytest.raises(DefinitionError, match="cannot be opened"):
             Workspace(wrong)
 
 
-def test_options_are_for_the_one_who_makes_the_workspace(tmp_path: Path) -> None:
+def test_options_cannot_be_set_for_an_existing_workspace(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
 
     assert Workspace.coerce(space) is space
@@ -126,7 +126,7 @@ def test_options_are_for_the_one_who_makes_the_workspace(tmp_path: Path) -> None
         Workspace.coerce(space, writes=False)
 
 
-def test_a_workspace_lets_go_of_its_folders(tmp_path: Path) -> None:
+def test_closing_a_workspace_closes_its_descriptors(tmp_path: Path) -> None:
     gc.collect()
     before = len(os.listdir("/dev/fd"))
     spaces = [Workspace(tmp_path, extra=[tmp_path]) for _ in range(10)]
@@ -190,7 +190,7 @@ async def test_further_folders_are_named_by_their_whole_path(several: Workspace,
     denied(await call(several, "read", file_path=str(tmp_path)))
 
 
-async def test_a_folder_that_is_only_read_is_only_read(several: Workspace, tmp_path: Path) -> None:
+async def test_nothing_can_be_changed_in_a_read_only_folder(several: Workspace, tmp_path: Path) -> None:
     (tmp_path / "main/link").symlink_to("vendor")
     library = f"{tmp_path}/library"
     assert (await call(several, "read_file", path=f"{library}/a.txt")).ok
@@ -213,7 +213,7 @@ async def test_a_folder_that_is_only_read_is_only_read(several: Workspace, tmp_p
     ]  # fmt: skip
 
 
-async def test_a_folder_around_a_root_cannot_go(tmp_path: Path) -> None:
+async def test_the_parent_of_a_root_cannot_be_deleted_or_moved(tmp_path: Path) -> None:
     (tmp_path / "main/deps/vendor").mkdir(parents=True)
     space = Workspace(tmp_path / "main", read_only=[tmp_path / "main/deps/vendor"])
 
@@ -222,7 +222,7 @@ async def test_a_folder_around_a_root_cannot_go(tmp_path: Path) -> None:
     assert (tmp_path / "main/deps/vendor").exists()
 
 
-async def test_a_folder_given_both_ways_is_only_read(tmp_path: Path) -> None:
+async def test_a_folder_that_is_extra_and_read_only_is_read_only(tmp_path: Path) -> None:
     space = Workspace(tmp_path, read_only=[tmp_path])
 
     denied(await call(space, "write", file_path="a.txt", content="x"))
@@ -232,7 +232,7 @@ async def test_a_folder_given_both_ways_is_only_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "   ", "\n", "a\0b", "\0"])
-def test_what_is_no_path_is_said_to_be_none(tmp_path: Path, path: str) -> None:
+def test_an_invalid_path_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ToolError, match="is no path"):
         Workspace(tmp_path).resolve(path)
 
@@ -257,7 +257,7 @@ def test_an_error_names_no_path_but_the_given_one_and_the_root(tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-async def test_what_the_system_forbids_is_said_to_be_so(tmp_path: Path) -> None:
+async def test_a_permission_error_of_the_system_is_denied(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "file").write_text("x")
@@ -304,7 +304,7 @@ async def test_what_the_system_forbids_is_said_to_be_so(tmp_path: Path) -> None:
         (errno.EIO, "failed", "Input/output error"),
     ],
 )
-def test_what_the_system_says_is_told_in_words(tmp_path: Path, number: int, code: str, words: str) -> None:
+def test_errors_of_the_system_become_messages(tmp_path: Path, number: int, code: str, words: str) -> None:
     told = to_tool_error(Workspace(tmp_path).resolve("a.txt"), OSError(number, os.strerror(number)))
 
     assert told.code == code
@@ -368,7 +368,7 @@ async def _yes(wait: Any) -> bool:
     [".env", ".env.local", "prod.env", "a/.ENV", "config/credentials.json", "my-secrets/x.txt", "server.pem", ".SSH/x",
      "id_ed25519", ".aws/config", "x.kdbx", "keychain.keychain-db", ".git-credentials", "PASSWORDS.txt"],
 )  # fmt: skip
-def test_names_that_look_like_keys(tmp_path: Path, path: str) -> None:
+def test_these_names_are_sensitive(tmp_path: Path, path: str) -> None:
     space = Workspace(tmp_path)
 
     assert space.is_sensitive(path)
@@ -377,5 +377,5 @@ def test_names_that_look_like_keys(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["environment.py", "main.py", "keys.py", "README.md", "docs/env.md", "sshd.conf", ""])
-def test_names_that_do_not(tmp_path: Path, path: str) -> None:
+def test_these_names_are_not_sensitive(tmp_path: Path, path: str) -> None:
     assert Workspace(tmp_path).is_sensitive(path) is False

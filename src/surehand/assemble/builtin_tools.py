@@ -146,7 +146,9 @@ def _build_search_engine(search: SearchSettings, shared: _SharedParts) -> Search
     from surehand.builtin.web import search_engines  # imports the HTTP client
 
     options = {name: expand_variables(node, shared.environment) for name, node in search.settings.items()}
-    engine: SearchEngine = getattr(search_engines, search.engine)(**options)
+    # The developer wrote the address into the file, so it may be private; the model cannot choose another one.
+    allow_private = bool({"endpoint", "url"} & options.keys())
+    engine: SearchEngine = getattr(search_engines, search.engine)(**options, allow_private=allow_private)
     return engine
 
 

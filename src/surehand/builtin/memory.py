@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from surehand.builtin.memory_folder import SUMMARY_PREFIX, MemoryFolder, set_summary
+from surehand.builtin.memory_folder import SUMMARY_PREFIX, MemoryFolders, set_summary
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound
@@ -20,24 +21,30 @@ _MAX_TEXT_LENGTH = 500_000
 def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
     """Tools that read and write Markdown files in a folder, which is created if it is missing.
 
+    Each user has files of their own, in a subfolder. Files directly in the folder belong to calls without a user.
+
     Args:
-        folder: where the files are; every user of these tools sees all of them.
+        folder: where the files are; `scope(memory_dir=...)` sets another folder for the calls of a scope.
     """
-    files = MemoryFolder(folder)
+    folders = MemoryFolders(folder)
+
+    def verify(was_applied: Callable[[str, dict[str, Any]], bool | None]) -> Callable[[dict[str, Any], Context], Any]:
+        """A function that finds out from the text of a file whether a call had changed it."""
+        return lambda args, ctx: folders.of_call(ctx).verify_change(args["path"], lambda text: was_applied(text, args))
 
     @tool(category="memory", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"))
     def memory_list(ctx: Context) -> list[dict[str, Any]]:
         """List the memory files with their summaries and sizes. Look here before reading or writing one."""
-        return files.list_files(lambda: ctx.cancelled)
+        return folders.of_call(ctx).list_files(lambda: ctx.cancelled)
 
     @tool(category="memory", effects={"read"}, visible=False,
           toolsets=("all_task_tools", "main_agent_tools", "reflection_tools"))  # fmt: skip
-    def memory_read(path: MemoryPath) -> str:
+    def memory_read(path: MemoryPath, ctx: Context) -> str:
         """Read a memory file, its Markdown text as it was written. memory_list shows which there are."""
-        return files.read(path)
+        return folders.of_call(ctx).read(path)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: files.verify_change(args["path"], lambda text: text == args["content"]))  # fmt: skip
+          verify=verify(lambda text, args: text == args["content"]))  # fmt: skip
     def memory_write(
         path: MemoryPath,
         content: Annotated[
@@ -46,37 +53,39 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
                 description="The whole text; a line '> Summary: ...' is shown in lists.", max_length=_MAX_TEXT_LENGTH
             ),
         ],
+        ctx: Context,
     ) -> dict[str, Any]:
         """Write a memory file, replacing what it held. Begin with a heading and a line '> Summary: ...'."""
-        return files.write(path, content)
+        return folders.of_call(ctx).write(path, content)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: files.verify_change(args["path"], lambda text: _was_patched(text, **args)),
-          )  # fmt: skip
+          verify=verify(lambda text, args: _was_patched(text, **args)))  # fmt: skip
     def memory_patch(
         path: MemoryPath,
         old_str: Annotated[
             str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_MAX_TEXT_LENGTH)
         ],
         new_str: Annotated[str, Field(description="What to put in its place.", max_length=_MAX_TEXT_LENGTH)],
+        ctx: Context,
     ) -> dict[str, Any]:
         """Replace one passage of a memory file. The old text must occur exactly once, so quote enough of it."""
-        return files.edit(path, lambda text: _apply_patch(path, text, old_str, new_str))
+        return folders.of_call(ctx).edit(path, lambda text: _apply_patch(path, text, old_str, new_str))
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=lambda args, ctx: files.verify_change(args["path"], lambda text: _was_appended(text, args["entry"])),
+          verify=verify(lambda text, args: _was_appended(text, args["entry"])),
           examples=[{"path": "episodes/2027-03.md", "entry": "- Moved the site to the new host."}])  # fmt: skip
     def memory_append(
         path: MemoryPath,
         entry: Annotated[
             str, Field(description="Markdown to add at the end.", min_length=1, max_length=_MAX_TEXT_LENGTH)
         ],
+        ctx: Context,
         summary: Annotated[
             str | None, Field(description="New summary of the whole file, one line.", max_length=1_000)
         ] = None,
     ) -> dict[str, Any]:
         """Add an entry at the end of a memory file, made if it is missing, and renew its summary if given."""
-        return files.edit(path, lambda text: _append_entry(text or "", entry, summary))
+        return folders.of_call(ctx).edit(path, lambda text: _append_entry(text or "", entry, summary))
 
     return [memory_list, memory_read, memory_write, memory_patch, memory_append]
 

@@ -8,10 +8,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from surehand.builtin.user_folder import user_folder
+from surehand.core.context import Context
 from surehand.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from surehand.core.outcome import Done
 from surehand.workspace.path import DirectoryEntry, WorkspacePath
@@ -28,6 +31,26 @@ _SUMMARY_SEARCH_BYTES = 8_192
 """Bytes at the start of a file in which its summary is looked for."""
 _MAX_SUMMARY_LENGTH = 300
 _MAX_LISTED_FILES = 2_000
+_MAX_OPEN_FOLDERS = 64
+
+
+class MemoryFolders:
+    """The folders of all users: the shared folder for calls without a user, and one subfolder for each user."""
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._path = Path(folder).expanduser().absolute()
+        # An open folder is a file descriptor, so only those used last stay open; a folder that drops out is closed
+        # as soon as no call uses it.
+        self._open = lru_cache(maxsize=_MAX_OPEN_FOLDERS)(MemoryFolder)
+        self._open(self._path)
+
+    def of_call(self, ctx: Context) -> MemoryFolder:
+        """The files of the user that a call is made for, in the folder that its scope sets."""
+        shared = self._path if ctx.memory_dir is None else Path(ctx.memory_dir)
+        try:
+            return self._open(user_folder(shared, ctx.user))
+        except DefinitionError as error:
+            raise Unavailable(f"{error.problem} Nothing was read or changed.") from error
 
 
 class MemoryFolder:

@@ -1,1 +1,1 @@
-"""The command line: people get colour, tables and prompts; pipes get JSON lines."""
+"""The command line `surehand`: people get colour, tables and prompts; pipes get JSON lines."""

@@ -1,4 +1,4 @@
-"""The commands, and every way in which one of them can end."""
+"""The click group of all commands, and the one place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from importlib import import_module
 import click
 
 from surehand import __version__
-from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, CommandExit, print_problem
+from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, YELLOW, CommandExit, print_problem
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "show", "cancel", "grants", "revoke",
-    "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
+    "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
+    "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
 )  # fmt: skip
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code; every way to end is turned into words here, and nowhere else."""
+    """Run a command line and return its exit code; report its errors on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     settings = {"debug": False}
     try:
         with log_on_stderr():
-            ended = build_group().main(arguments, prog_name="surehand", standalone_mode=False, obj=settings)
+            result = build_group().main(arguments, prog_name="surehand", standalone_mode=False, obj=settings)
             sys.stdout.flush()
-        return ended if isinstance(ended, int) else EXIT_DONE
+        return result if isinstance(result, int) else EXIT_DONE
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        print_problem("the command was interrupted.", prefix="cancelled", ansi_colour=33)
+        print_problem("the command was interrupted.", prefix="cancelled", ansi_colour=YELLOW)
         return EXIT_INTERRUPTED
-    except CommandExit as ended:
-        if ended.message:
-            print_problem(_escape_message(ended.message))
-        if settings["debug"] and ended.__cause__ is not None:
-            traceback.print_exception(ended.__cause__)
-        return ended.code
-    except BrokenPipeError:  # whoever read our output has gone, and Python would complain at the end
+    except CommandExit as command_exit:
+        if command_exit.message:
+            print_problem(_escape_message(command_exit.message))
+        if settings["debug"] and command_exit.__cause__ is not None:
+            traceback.print_exception(command_exit.__cause__)
+        return command_exit.code
+    except BrokenPipeError:
+        # The reader of our output has exited. Python flushes stdout once more at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
 
 
 def build_group() -> click.Group:
-    """The command with its subcommands, each imported when it is asked for."""
+    """The group of all commands; the module of a command is imported when the command is used."""
 
     class Commands(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,39 +60,41 @@ def build_group() -> click.Group:
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             if cmd_name not in COMMANDS:
                 return None
-            found = import_module(f"surehand.cli.commands.{cmd_name}").command
-            assert isinstance(found, click.Command)
-            return found
+            command = import_module(f"surehand.cli.commands.{cmd_name}").command
+            assert isinstance(command, click.Command)
+            return command
 
-    made = Commands(help="One runtime under any agent: find, describe and call tools.", name="surehand")
-    return click.version_option(__version__, message="surehand %(version)s")(made)
+    group = Commands(help="One runtime under any agent: find, describe and call tools.", name="surehand")
+    return click.version_option(__version__, message="surehand %(version)s")(group)
 
 
 def _escape_message(text: str) -> str:
-    """Others' words may be in it: they neither act on the terminal nor begin a line of their own."""
+    """Escape control characters and indent further lines: the message may quote a server or a tool."""
+    # Imported here: the module takes a while to load, and only errors need it.
     from surehand.core.sanitize import escape_unprintable
 
     return escape_unprintable(text).replace("\n", "\n  ")
 
 
 class _StderrLogHandler(logging.Handler):
-    """Warnings of the runtime, as a line on stderr; tracebacks only for those who debug."""
+    """Prints warnings of the runtime as a line on stderr; records with a traceback only with --debug."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        debugging = logging.getLogger("surehand").level == logging.DEBUG
-        if debugging or not record.exc_info:  # a crash is told by its outcome
-            print_problem(_escape_message(self.format(record)), prefix="warning", ansi_colour=33)
+        is_debugging = logging.getLogger("surehand").level == logging.DEBUG
+        if is_debugging or not record.exc_info:  # the outcome of the call reports the crash
+            print_problem(_escape_message(self.format(record)), prefix="warning", ansi_colour=YELLOW)
 
 
 @contextmanager
 def log_on_stderr() -> Iterator[None]:
-    """Show what the runtime has to say."""
-    log, told = logging.getLogger("surehand"), _StderrLogHandler(logging.WARNING)
-    before = log.level, log.propagate
-    log.addHandler(told)
+    """Print the runtime's log on stderr while a command runs."""
+    log = logging.getLogger("surehand")
+    handler = _StderrLogHandler(logging.WARNING)
+    previous = log.level, log.propagate
+    log.addHandler(handler)
     log.propagate = False
     try:
         yield
     finally:
-        log.removeHandler(told)
-        log.level, log.propagate = before
+        log.removeHandler(handler)
+        log.level, log.propagate = previous

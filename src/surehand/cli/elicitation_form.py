@@ -1,4 +1,4 @@
-"""Forms: what a server asks a person, field by field."""
+"""Renders the questions (elicitations) of MCP servers for a person, and builds yes and no answers to them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ from surehand.core.sanitize import escape_unprintable
 _SAMPLE_VALUES = {"string": "...", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 DECLINE_HINT = '{"action": "decline"} says no.'
 DECLINE_ANSWER = {"action": "decline", "content": {}}
-"""No, also to a form that has a field `action` of its own."""
+"""A no that is also valid for a form with a field named `action`."""
 
 
 def render_form(request: Any) -> Text | None:
-    """A question of an MCP server in few words; None for anything else."""
+    """Render a question of an MCP server; None for any other request."""
     match request:
         case {"mode": "form", "schema": Mapping() as schema} if is_yes_no_form(request):
-            more = (
-                f" To fill something in, answer with JSON, such as {_sample_answer(schema)}."
-                if _properties(schema)
-                else ""
-            )
-            return _join_lines([*_describe_fields(schema), f"Answer `true` for yes, `false` for no.{more}"])
+            hint = "Answer `true` for yes, `false` for no."
+            if _properties(schema):
+                hint += f" To fill in a field, answer with JSON, such as {_sample_answer(schema)}."
+            return _join_lines([*_describe_fields(schema), hint])
         case {"mode": "form", "schema": Mapping() as schema}:
-            return _join_lines(
-                [*_describe_fields(schema), f"Answer with JSON, such as {_sample_answer(schema)}. {DECLINE_HINT}"]
-            )
+            hint = f"Answer with JSON, such as {_sample_answer(schema)}. {DECLINE_HINT}"
+            return _join_lines([*_describe_fields(schema), hint])
         case {"mode": "url", "url": str() as url}:
-            return _join_lines([f"Open {url}", f"Answer `true` when you have been there. {DECLINE_HINT}"])
+            return _join_lines([f"Open {url}", f"Answer `true` when you are done there. {DECLINE_HINT}"])
         case {"mode": "several", "requests": Mapping() as requests}:
             parts = [_render_part(key, each) for key, each in requests.items()]
-            return Text("\n").join([*parts, Text(f"Answer by name: {{{', '.join(map(json.dumps, requests))}: ...}}.")])
+            names = ", ".join(map(json.dumps, requests))
+            return Text("\n").join([*parts, Text(f"Answer by name: {{{names}: ...}}.")])
     return None
 
 
 def is_yes_no_form(request: Any) -> bool:
-    """Whether a question can be answered with yes or no: a form in which nothing has to be filled in."""
+    """Whether yes or no can answer the question: a form without required fields."""
     match request:
         case {"mode": "form", "schema": Mapping() as schema}:
             return not schema.get("required")
@@ -48,9 +46,9 @@ def is_yes_no_form(request: Any) -> bool:
 
 
 def accept_answer(request: Mapping[str, Any], *, always: bool) -> dict[str, Any] | None:
-    """Yes to such a form, perhaps for good; None if it has no box for that."""
-    box = _properties(request["schema"]).get("always")
-    if always and not (isinstance(box, Mapping) and box.get("type") == "boolean"):
+    """The yes to such a form; None if `always` is wanted and the form has no such checkbox."""
+    checkbox = _properties(request["schema"]).get("always")
+    if always and not (isinstance(checkbox, Mapping) and checkbox.get("type") == "boolean"):
         return None
     return {"action": "accept", "content": {"always": True} if always else {}}
 
@@ -67,29 +65,35 @@ def _render_part(key: str, request: Any) -> Text:
 def _describe_fields(schema: Mapping[str, Any]) -> Iterable[str]:
     required = schema.get("required", ())
     for name, field in _properties(schema).items():
-        needed = "" if name in required else ", may be left out"
-        told = " - ".join(str(field[key]) for key in ("title", "description") if isinstance(field.get(key), str))
-        yield f"  {name} ({_describe_type(field)}{needed}){f': {told}' if told else ''}"
+        optional = "" if name in required else ", optional"
+        texts = [field[key] for key in ("title", "description") if isinstance(field.get(key), str)]
+        description = f": {' - '.join(texts)}" if texts else ""
+        yield f"  {name} ({_describe_type(field)}{optional}){description}"
 
 
 def _describe_type(field: Mapping[str, Any]) -> str:
-    several = field.get("items") if field.get("type") == "array" else None
-    choices = _choices(several if isinstance(several, Mapping) else field)
-    kind = f"{'some' if several else 'one'} of {', '.join(choices)}" if choices else str(field.get("type", "anything"))
-    return f"{kind}, {json.dumps(field['default'])} unless given" if "default" in field else kind
+    items = field.get("items") if field.get("type") == "array" else None
+    choices = _choices(items if isinstance(items, Mapping) else field)
+    description = str(field.get("type", "anything"))
+    if choices:
+        description = f"{'some' if items else 'one'} of {', '.join(choices)}"
+    if "default" in field:
+        description += f", default {json.dumps(field['default'])}"
+    return description
 
 
 def _choices(field: Mapping[str, Any]) -> list[str]:
-    titled = next((field[key] for key in ("oneOf", "anyOf") if isinstance(field.get(key), list)), None)
-    if titled is None:
+    """The values of a field with a closed set of them, as JSON."""
+    titled_choices = next((field[key] for key in ("oneOf", "anyOf") if isinstance(field.get(key), list)), None)
+    if titled_choices is None:
         return [json.dumps(value) for value in field.get("enum", ())]
-    return [json.dumps(each.get("const")) for each in titled if isinstance(each, Mapping)]
+    return [json.dumps(each.get("const")) for each in titled_choices if isinstance(each, Mapping)]
 
 
 def _sample_answer(schema: Mapping[str, Any]) -> str:
     fields = _properties(schema)
-    wanted = [name for name in fields if name in schema.get("required", ())] or list(fields)[:1]
-    return json.dumps({name: _sample_value(fields[name]) for name in wanted})
+    names = [name for name in fields if name in schema.get("required", ())] or list(fields)[:1]
+    return json.dumps({name: _sample_value(fields[name]) for name in names})
 
 
 def _sample_value(field: Mapping[str, Any]) -> Any:

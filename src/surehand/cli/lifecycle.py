@@ -1,4 +1,4 @@
-"""Starting: a runtime for as long as a command needs it."""
+"""Runs a command's coroutine, and opens the store or starts the runtime that it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
-from surehand.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, CommandExit, print_problem
+from surehand.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, YELLOW, CommandExit, print_problem
 from surehand.cli.options import error_message
 from surehand.core.errors import DefinitionError
 from surehand.runtime.runtime import Runtime
@@ -18,16 +18,19 @@ from surehand.store.errors import StoreError
 from surehand.store.store import Store
 
 T = TypeVar("T")
+POLL_SECONDS = 0.05
+POLLS_BEFORE_NOTICE = 20
+"""Polls for resumed calls before a person is told what the command waits for: one second."""
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
-    """What the coroutine gives. Ctrl-C cancels it, says so, and ends the process whatever else still runs in it."""
+    """Run a coroutine and return its result. Ctrl-C cancels it, and then ends the process."""
     runner = asyncio.Runner(loop_factory=loop_factory)
     try:
         result = runner.run(coroutine)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print_problem("nothing was left running.", prefix="cancelled", ansi_colour=33)
+        print_problem("nothing was left running.", prefix="cancelled", ansi_colour=YELLOW)
         if _has_blocking_threads():
             _exit_immediately()
         runner.close()
@@ -40,7 +43,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T], loop_factory: LoopFactory |
 
 
 def fastest_loop_factory() -> LoopFactory | None:
-    """uvloop's event loop, if it is installed; otherwise asyncio's own."""
+    """The factory of uvloop's event loop if it is installed; None for asyncio's own."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -49,12 +52,13 @@ def fastest_loop_factory() -> LoopFactory | None:
 
 
 def _has_blocking_threads() -> bool:
-    """Whether a thread that nobody can interrupt would keep the process alive: a handler's own executor, say."""
-    main = threading.main_thread()
-    return any(not thread.daemon and thread is not main for thread in threading.enumerate())
+    """Whether a non-daemon thread would keep the process alive, for example of a handler's own executor."""
+    main_thread = threading.main_thread()
+    return any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
 
 
 def _exit_immediately() -> None:
+    """End the process without joining its threads."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -63,7 +67,7 @@ def _exit_immediately() -> None:
 
 @asynccontextmanager
 async def open_store(address: str) -> AsyncIterator[Store]:
-    """The store while it is open; whatever it cannot do ends the command."""
+    """Open a store, and end the command if the store fails."""
     with exit_on_store_error():
         async with Store.open(address) as store:
             yield store
@@ -71,7 +75,7 @@ async def open_store(address: str) -> AsyncIterator[Store]:
 
 @contextmanager
 def exit_on_store_error() -> Iterator[None]:
-    """What a store says that it cannot do, as the end of a command."""
+    """Turn errors of the store into the end of the command."""
     try:
         yield
     except DefinitionError as error:
@@ -80,13 +84,9 @@ def exit_on_store_error() -> Iterator[None]:
         raise CommandExit(EXIT_USAGE, f"The store cannot be used: {error_message(error)}") from error
 
 
-POLL_SECONDS, POLLS_BEFORE_NOTICE = 0.05, 20
-"""Seconds between two looks at what still runs, and looks after which a person is told."""
-
-
 @asynccontextmanager
 async def start_runtime(runtime: Runtime) -> AsyncIterator[Runtime]:
-    """The runtime while it runs; tools that cannot be started end the command."""
+    """Start a runtime and close it afterwards; end the command if its tools cannot be started."""
     try:
         await runtime.__aenter__()
     except DefinitionError as error:
@@ -94,8 +94,9 @@ async def start_runtime(runtime: Runtime) -> AsyncIterator[Runtime]:
     except StoreError as error:
         raise CommandExit(EXIT_USAGE, f"The store cannot be used: {error_message(error)}") from error
     except Exception as error:
-        told = next(iter(str(error).splitlines()), "")
-        raise CommandExit(EXIT_USAGE, f"The tools cannot be started: {type(error).__name__}: {told}") from error
+        first_line = next(iter(str(error).splitlines()), "")
+        problem = f"The tools cannot be started: {type(error).__name__}: {first_line}"
+        raise CommandExit(EXIT_USAGE, problem) from error
     try:
         yield runtime
         if runtime.services.is_durable:
@@ -105,18 +106,17 @@ async def start_runtime(runtime: Runtime) -> AsyncIterator[Runtime]:
 
 
 async def _wait_for_resumed_calls(runtime: Runtime) -> None:
-    """A runtime goes on with calls that were answered before it started; closing now would cancel them half done."""
-    looks = 0
+    """Wait for calls that were answered earlier and that this runtime has resumed: closing it would cancel them."""
+    polls = 0
     while (names := _running_tool_names(runtime)) or runtime.services.pending_calls.answers_in_progress:
-        looks += 1
-        if looks == POLLS_BEFORE_NOTICE:
-            sys.stderr.write(f"Going on with what was answered before: {', '.join(names)}.\n")
+        polls += 1
+        if polls == POLLS_BEFORE_NOTICE:
+            sys.stderr.write(f"Finishing calls that were answered earlier: {', '.join(names)}.\n")
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _running_tool_names(runtime: Runtime) -> list[str]:
-    """Calls that run; one that waits for a person keeps waiting in the store."""
-    parts = runtime.services
-    return sorted(
-        {each.tool_name for each in parts.running_calls if each.assigned_id not in parts.pending_calls.waiting_callers}
-    )
+    """The tools of running calls; a call that waits for a person stays pending in the store."""
+    services = runtime.services
+    waiting = services.pending_calls.waiting_callers
+    return sorted({call.tool_name for call in services.running_calls if call.assigned_id not in waiting})

@@ -1,11 +1,12 @@
-"""Options that most commands share: where the tools come from, where calls are remembered, and how much is told."""
+"""Options that commands share: tool sources, configuration, store, toolsets and --debug; and their parameter types."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
@@ -21,10 +22,20 @@ from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
 from surehand.config.store_address import hide_password, is_server_address, resolve_store_address
 from surehand.core.durations import parse_duration
-from surehand.core.errors import DefinitionError
+from surehand.core.errors import DefinitionError, InvalidArguments
+from surehand.core.strict_json import parse_json
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.services import Approver
 
+NO_TOOLS_MESSAGE = (
+    "No tools are configured. Name some with --tools tools.py, or write a surehand.yaml: `surehand init` creates one."
+)
+NO_STORE_MESSAGE = "No store is configured. Add `store: surehand.db` to {file}, or name one with --store surehand.db."
+MISSING_STORE_MESSAGE = (
+    "The store {file} does not exist. The first call that is stored creates it, and so does `surehand store migrate`."
+)
+_STORE_ONLY_COMMANDS = ("pending", "show")
+"""Commands that read a store and need no tools."""
 toolset_option = click.option(
     "--toolset",
     "toolsets",
@@ -34,17 +45,117 @@ toolset_option = click.option(
 )
 
 
-def listings_in_toolset(catalogue: Catalogue, name: str) -> list[Listing]:
-    """The tools of the toolset, and those whose names match."""
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """Where the tools come from and where calls are stored, as given on the command line."""
+
+    tool_sources: tuple[str, ...] = ()
+    config_path: str | None = None
+    store_override: str | None = None
+    """An address that replaces the one in the configuration."""
+
+    def build_runtime(self, approver: Approver | None = None) -> Runtime:
+        """Build a runtime with these tools and no store.
+
+        With a store it would resume calls that were answered, and a command that only looks at tools must run none.
+        Call it before an event loop runs: importing a module may take a while, or run a loop of its own.
+        """
+        return self._assemble(replace(self._read_config(), store=None), None, approver)
+
+    def build_runtime_with_store(self, approver: Approver | None = None) -> Runtime:
+        """Build a runtime with the configured store, if there is one."""
+        config = self._read_config()
+        return self._assemble(config, self._find_store_address(config), approver)
+
+    def build_answering_runtime(self) -> Runtime:
+        """Build a runtime with a required store. Without tools, another process on the store resumes answered calls."""
+        address = self.require_store_address()
+        return self._assemble(self._read_config(), address, None)
+
+    def require_store_address(self, *, may_be_new: bool = False) -> str:
+        """The address of the store, which must exist unless it may be new."""
+        config = self._read_config()
+        address = self._find_store_address(config)
+        if address is None:
+            raise CommandExit(EXIT_USAGE, NO_STORE_MESSAGE.format(file=config.path or "a surehand.yaml"))
+        if not may_be_new and not is_server_address(address) and not Path(address).exists():
+            raise CommandExit(EXIT_USAGE, MISSING_STORE_MESSAGE.format(file=relative_path(address)))
+        return address
+
+    def follow_up_command(self, verb: str, *words: str) -> str:
+        """Another command with the same options, as far as it takes them, for a person to copy."""
+        sources = () if verb in _STORE_ONLY_COMMANDS else self.tool_sources
+        options = [option for source in sources for option in ("-t", source)]
+        if self.config_path:
+            options += ["-c", self.config_path]
+        if self.store_override:
+            options += ["--store", relative_path(hide_password(self.store_override))]
+        return shlex.join(["surehand", verb, *options, *words])
+
+    def _read_config(self) -> Config:
+        try:
+            path = self.config_path if self.config_path or self.tool_sources else find_config()
+            return read_config(path) if path else Config()
+        except ConfigError as error:
+            raise CommandExit(EXIT_USAGE, error_message(error)) from error
+
+    def _find_store_address(self, config: Config) -> str | None:
+        address = self.store_override
+        if config.store and not address:
+            try:
+                address = config.store.resolve_address(os.environ)
+            except ConfigError as error:
+                raise CommandExit(EXIT_USAGE, error_message(error)) from error
+        if address is not None and is_server_address(address):
+            _validate_server_address(address)
+        return address
+
+    def _assemble(self, config: Config, store: str | None, approver: Approver | None) -> Runtime:
+        if config.path is None and not self.tool_sources and store is None:
+            raise CommandExit(EXIT_USAGE, NO_TOOLS_MESSAGE)
+        try:
+            sources = [load_tool_source(source) for source in self.tool_sources]
+            return assemble(config, *sources, store=store, approver=approver)
+        except (ConfigError, ToolSourceError, DefinitionError) as error:
+            raise CommandExit(EXIT_USAGE, error_message(error)) from error
+
+
+def _validate_server_address(address: str) -> None:
+    """Reject a malformed address without quoting it, because psycopg's own message would show the password."""
     try:
-        named = catalogue.toolset(name)
-    except KeyError:  # then it can only be a glob
-        named = []
-    return list(dict.fromkeys([*named, *catalogue.select(name)]))
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        return  # opening the store reports the missing package
+    try:
+        conninfo_to_dict(address)
+    except ProgrammingError:
+        problem = "The address of the store is not a valid postgresql:// address."
+        remedy = "Percent-encode special characters of the password, for example @ as %40."
+        raise CommandExit(EXIT_USAGE, f"{problem} {remedy}") from None
+
+
+def relative_path(path: str) -> str:
+    """A path relative to the current directory, if it is inside."""
+    return path.removeprefix(f"{Path.cwd()}/")
+
+
+def error_message(error: Exception) -> str:
+    """The message of an error, with paths relative to the current directory."""
+    return str(error).replace(f"{Path.cwd()}/", "")
+
+
+def listings_in_toolset(catalogue: Catalogue, name: str) -> list[Listing]:
+    """The tools of a toolset, and those whose names match it as a glob."""
+    try:
+        members = catalogue.toolset(name)
+    except KeyError:  # not a toolset: it can only be a glob
+        members = []
+    return list(dict.fromkeys([*members, *catalogue.select(name)]))
 
 
 class DurationParam(click.ParamType[float | None]):
-    """30, 30s, 5m or off."""
+    """A duration: 30, 30s, 5m or off."""
 
     name = "duration"
 
@@ -54,124 +165,45 @@ class DurationParam(click.ParamType[float | None]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
         """Seconds, or None for `off`."""
         try:
-            found = parse_duration(value)
+            seconds = parse_duration(value)
         except ValueError:
-            self.fail(f"{value!r} is no duration: write 30s, 5m or off.", param, ctx)
-        if found is not None and found <= 0 and not self._allow_zero:
-            self.fail("the time limit must be above zero.", param, ctx)
-        return found
+            self.fail(f"{value!r} is not a duration. Write 30s, 5m or off.", param, ctx)
+        if seconds is not None and seconds <= 0 and not self._allow_zero:
+            self.fail("the duration must be positive.", param, ctx)
+        return seconds
 
 
-NO_TOOLS_MESSAGE = (
-    "There are no tools here. Name them with --tools tools.py, or write a surehand.yaml: `surehand init` makes one."
-)
-NO_STORE_MESSAGE = "No store is configured. Add `store: surehand.db` to {file}, or name one with --store surehand.db."
-MISSING_STORE_MESSAGE = (
-    "There is no store {file}. The first call that is remembered makes it, and so does `surehand store migrate`."
-)
-_STORE_ONLY_COMMANDS = ("pending", "show")
-"""Commands that look at a store, and need no tools for that."""
+class JsonObjectParam(click.ParamType[Mapping[str, Any]]):
+    """A JSON object."""
 
+    name = "json"
 
-@dataclass(frozen=True, slots=True)
-class RuntimeOptions:
-    """Where the tools come from and where calls are remembered, as the command line says."""
-
-    tool_sources: tuple[str, ...] = ()
-    config_path: str | None = None
-    store_override: str | None = None
-    """An address that takes the place of the configuration's."""
-
-    def build_runtime(self, approver: Approver | None = None) -> Runtime:
-        """A runtime of these tools, before any loop runs: modules may take their time, or run a loop of their own.
-
-        It has no store: with one it would go on with calls that were answered, and looking at tools must not run any.
-        """
-        return self._assemble(replace(self._read_config(), store=None), None, approver)
-
-    def build_runtime_with_store(self, approver: Approver | None = None) -> Runtime:
-        """The same with the store, where there is one."""
-        config = self._read_config()
-        return self._assemble(config, self._find_store_address(config), approver)
-
-    def build_answering_runtime(self) -> Runtime:
-        """The same with a store that has to be there. Tools need not be: then others go on with what is answered."""
-        address = self.require_store_address()
-        return self._assemble(self._read_config(), address, None)
-
-    def require_store_address(self, *, may_be_new: bool = False) -> str:
-        """The store that is meant; it has to be there already unless it may be new."""
-        config = self._read_config()
-        found = self._find_store_address(config)
-        if found is None:
-            raise CommandExit(EXIT_USAGE, NO_STORE_MESSAGE.format(file=config.path or "a surehand.yaml"))
-        if not may_be_new and not is_server_address(found) and not Path(found).exists():
-            raise CommandExit(EXIT_USAGE, MISSING_STORE_MESSAGE.format(file=relative_path(found)))
-        return found
-
-    def follow_up_command(self, verb: str, *words: str) -> str:
-        """A further command with the same options, as far as it takes them, for people to copy."""
-        sources = () if verb in _STORE_ONLY_COMMANDS else self.tool_sources
-        options = [option for source in sources for option in ("-t", source)]
-        options += ["-c", self.config_path] if self.config_path else []
-        options += ["--store", relative_path(hide_password(self.store_override))] if self.store_override else []
-        return shlex.join(["surehand", verb, *options, *words])
-
-    def _read_config(self) -> Config:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
+        """The parsed object."""
         try:
-            found = self.config_path if self.config_path or self.tool_sources else find_config()
-            return read_config(found) if found else Config()
-        except ConfigError as error:
-            raise CommandExit(EXIT_USAGE, error_message(error)) from error
-
-    def _find_store_address(self, config: Config) -> str | None:
-        try:
-            found = (
-                config.store.resolve_address(os.environ)
-                if config.store and not self.store_override
-                else self.store_override
-            )
-        except ConfigError as error:
-            raise CommandExit(EXIT_USAGE, error_message(error)) from error
-        if found is not None and is_server_address(found):
-            _validate_server_address(found)
-        return found
-
-    def _assemble(self, config: Config, store: str | None, approver: Approver | None) -> Runtime:
-        if config.path is None and not self.tool_sources and store is None:
-            raise CommandExit(EXIT_USAGE, NO_TOOLS_MESSAGE)
-        try:
-            return assemble(
-                config, *(load_tool_source(source) for source in self.tool_sources), store=store, approver=approver
-            )
-        except (ConfigError, ToolSourceError, DefinitionError) as error:
-            raise CommandExit(EXIT_USAGE, error_message(error)) from error
+            parsed = parse_json(value)
+        except InvalidArguments as error:
+            self.fail(str(error).partition(" Send ")[0], param, ctx)  # the rest is advice for a model
+        if not isinstance(parsed, dict):
+            self.fail('give a JSON object: {"name": value, ...}.', param, ctx)
+        return parsed
 
 
-def _validate_server_address(address: str) -> None:
-    """Here, because the database's own complaint would show the password."""
-    try:
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-    except ImportError:
-        return  # opening it says what is missing
-    try:
-        conninfo_to_dict(address)
-    except ProgrammingError:
-        problem = "The address of the store is no valid postgresql:// address."
-        raise CommandExit(
-            EXIT_USAGE, f"{problem} Write special characters of a password as %40 and the like."
-        ) from None
+class HashParam(click.ParamType[str]):
+    """A whole SHA-256 hash in hexadecimal; a prefix would be easy to forge."""
 
+    name = "hash"
 
-def relative_path(path: str) -> str:
-    """A file as people name it: from where they are."""
-    return path.removeprefix(f"{Path.cwd()}/")
+    def __init__(self, subject: str, source: str) -> None:
+        self._subject = subject
+        self._source = source
 
-
-def error_message(error: Exception) -> str:
-    """An error that names files so."""
-    return str(error).replace(f"{Path.cwd()}/", "")
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The hash in lower case."""
+        digits = str(value).strip().lower()
+        if not re.fullmatch(r"[0-9a-f]{64}", digits):
+            self.fail(f"{self._subject} has 64 hexadecimal digits, as `{self._source}` shows it.", param, ctx)
+        return digits
 
 
 class StoreAddressParam(click.ParamType[str]):
@@ -180,7 +212,7 @@ class StoreAddressParam(click.ParamType[str]):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The address; a file is meant in the current folder."""
+        """The address; a relative file starts at the current directory."""
         try:
             return resolve_store_address(value, Path())
         except ValueError as error:
@@ -203,17 +235,17 @@ _DEBUG_OPTION = click.option("--debug", is_flag=True, help="Show tracebacks and 
 
 
 def with_tools(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a `Given` of the tools that its options name."""
+    """Add the options for tool sources, and pass the command its `RuntimeOptions`."""
     return _TOOLS_OPTION(_CONFIG_OPTION(_DEBUG_OPTION(_pass_runtime_options(command))))
 
 
 def with_store(command: Callable[..., None]) -> Callable[..., None]:
-    """The same of a store."""
+    """Add the options for a store, and pass the command its `RuntimeOptions`."""
     return _STORE_OPTION(_CONFIG_OPTION(_DEBUG_OPTION(_pass_runtime_options(command))))
 
 
 def with_tools_and_store(command: Callable[..., None]) -> Callable[..., None]:
-    """The same of both."""
+    """Add the options for tool sources and a store, and pass the command its `RuntimeOptions`."""
     return _TOOLS_OPTION(with_store(command))
 
 

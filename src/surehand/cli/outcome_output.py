@@ -1,4 +1,4 @@
-"""Outcomes and events, as people read them and as programs do, and the exit code that goes with them."""
+"""Prints outcomes for a person, converts outcomes and events to JSON for a program, and gives the exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from surehand.cli.elicitation_form import is_yes_no_form
-from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_PENDING, EXIT_REFUSED, print_problem
+from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_PENDING, EXIT_REFUSED, YELLOW, print_problem
 from surehand.cli.formatting import create_console, pretty_json
 from surehand.cli.options import RuntimeOptions
 from surehand.core.content import to_text
@@ -24,7 +24,7 @@ from surehand.runtime.runtime import Runtime
 
 
 def exit_code(outcome: Outcome) -> int:
-    """What the process ends with."""
+    """The exit code for an outcome."""
     match outcome:
         case Done():
             return EXIT_DONE
@@ -36,38 +36,42 @@ def exit_code(outcome: Outcome) -> int:
 
 
 async def find_current_question(runtime: Runtime, outcome: Outcome) -> tuple[Outcome, int]:
-    """What a call waits for, and which of its questions that is, from one look: what is shown is what is answered."""
+    """The question that a pending call asks now, and its round.
+
+    Both come from one read of the store, so that the person answers the question that is shown.
+    """
     if isinstance(outcome, Pending) and outcome.call_id:
-        found = await runtime.status(outcome.call_id)
-        if found is not None and isinstance(found.outcome, Pending):
-            return found.outcome, found.round
+        status = await runtime.status(outcome.call_id)
+        if status is not None and isinstance(status.outcome, Pending):
+            return status.outcome, status.round
     return outcome, 0
 
 
 def outcome_to_json(outcome: Outcome, question: Outcome | None = None, round: int = 0) -> dict[str, Any]:
-    """One outcome for a program: always the same keys, and a few more for a pending or a failed one.
+    """An outcome for a program: always the same keys, and a few more for a pending or failed one.
 
     Args:
-        asked: what it waits for, and `round` which of its questions that is, where it waits.
+        question: the question that a pending call asks now.
+        round: the round of that question.
     """
     meta = asdict(outcome.meta)
     call_id = meta.pop("call_id")
-    shown: dict[str, Any] = {"status": _status_word(outcome), "data": None, "text": outcome.text, "code": None}
+    record: dict[str, Any] = {"status": _status_word(outcome), "data": None, "text": outcome.text, "code": None}
     match outcome:
         case Done(data=data):
-            shown["data"] = data
+            record["data"] = data
         case Failed():
-            shown |= {"code": outcome.code, "data": outcome.data, "executed": outcome.executed}
+            record |= {"code": outcome.code, "data": outcome.data, "executed": outcome.executed}
         case Pending():
             call_id = outcome.call_id or call_id
-            told = question if isinstance(question, Pending) else outcome
-            shown |= {"waiting_for": told.waiting_for, "message": told.message, "request": told.request}
-            shown |= {"round": round or None}
-    return shown | {"call_id": call_id, "meta": meta}
+            asked = question if isinstance(question, Pending) else outcome
+            record |= {"waiting_for": asked.waiting_for, "message": asked.message, "request": asked.request}
+            record |= {"round": round or None}
+    return record | {"call_id": call_id, "meta": meta}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """One event for a program; the outcome itself is the last line, so the end only says how it went."""
+    """An event for a program. The outcome follows as a line of its own, so `CallEnded` has its status only."""
     fields = event._asdict() if isinstance(event, tuple) else asdict(event)
     if isinstance(event, CallEnded):
         code = event.outcome.code if isinstance(event.outcome, Failed) else None
@@ -76,46 +80,44 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 async def print_outcome(outcome: Outcome, outputs: OversizedOutputs, hint: str = "") -> None:
-    """The outcome for a person: what the tool gave on stdout, anything else on stderr."""
+    """Print an outcome for a person: a result on stdout, everything else on stderr."""
     match outcome:
         case Done(data=data):
             text = await _full_text(outcome.text, outputs)
-            create_console().print(
-                Text(escape_unprintable(text)) if _text_adds_to_data(text, data) else pretty_json(data), soft_wrap=True
-            )
+            rendered = Text(escape_unprintable(text)) if _text_adds_to_data(text, data) else pretty_json(data)
+            create_console().print(rendered, soft_wrap=True)
         case Failed(code=code, message=message):
             print_problem(escape_unprintable(await _full_text(message, outputs)), prefix=f"failed ({code})")
             if code == "crashed" and not logging.getLogger("surehand").isEnabledFor(logging.DEBUG):
                 hint = "Run it again with --debug for the traceback."
         case Pending(waiting_for=waiting_for):
-            print_problem(escape_unprintable(outcome.message), prefix=f"pending ({waiting_for})", ansi_colour=33)
+            print_problem(escape_unprintable(outcome.message), prefix=f"pending ({waiting_for})", ansi_colour=YELLOW)
     if hint:
         sys.stderr.write(f"{hint}\n")
 
 
 def answer_hint(outcome: Outcome, options: RuntimeOptions | None, *, round: int = 1, was_asked: bool = False) -> str:
-    """What a person can do about a call that waits: answer it later where it is remembered, else call again.
+    """How a person can answer a pending call: with a command if it is stored, else by calling again.
 
     Args:
-        given: the options to repeat; None where the call ends with its process.
-        round: which of its questions is open.
-        asked: whether somebody was asked, and left.
+        options: the options to repeat; None if the call is not stored and ends with this process.
+        round: the round of the open question.
+        was_asked: whether a person was asked and gave no answer.
     """
     match outcome:
         case Pending("approval", call_id) if options is not None:
-            verbs = [
-                options.follow_up_command(verb, *question_arguments(call_id, round)) for verb in ("approve", "reject")
-            ]
-            return "\n  ".join(["Nothing ran. Whoever decides can answer later:", *verbs])
+            arguments = question_arguments(call_id, round)
+            commands = [options.follow_up_command(verb, *arguments) for verb in ("approve", "reject")]
+            return "\n  ".join(["Nothing ran. Answer it later with one of:", *commands])
         case Pending("input", call_id) if options is not None and is_yes_no_form(outcome.request):
             settle = options.follow_up_command("settle", *question_arguments(call_id, round))
-            return f"Whoever decides can answer later:\n  {settle} true   # yes\n  {settle} false   # no"
+            return f"Answer it later with one of:\n  {settle} true   # yes\n  {settle} false   # no"
         case Pending(_, call_id) if options is not None:
             settle = options.follow_up_command("settle", *question_arguments(call_id, round))
-            return f"Whoever has the answer can give it later:\n  {settle} ANSWER"
+            return f"Answer it later with:\n  {settle} ANSWER"
         case Pending("approval"):
-            ask = "Run it again to be asked again" if was_asked else "Answer in a terminal"
-            return f"Nothing ran. {ask}, or run it with --yes or --no."
+            remedy = "Run it again to be asked again" if was_asked else "Answer in a terminal"
+            return f"Nothing ran. {remedy}, or run it with --yes or --no."
         case Pending():
             if was_asked:
                 return "It got no answer. Run it again to be asked again."
@@ -124,22 +126,23 @@ def answer_hint(outcome: Outcome, options: RuntimeOptions | None, *, round: int 
 
 
 def question_arguments(call_id: str, round: int) -> list[str]:
-    """How a question is named on the command line; without a number, the first of its call is meant."""
+    """The arguments that name a question on the command line; --round is needed after the first."""
     return [call_id, "--round", str(round)] if round > 1 else [call_id]
 
 
 async def _full_text(text: str, outputs: OversizedOutputs) -> str:
-    """The text before it was cut for a model: a screen has room."""
+    """The whole text of an output that was too large for a model and is stored under a handle."""
     if not text.startswith(f'{{"{READER_TOOL_NAME}":'):
         return text
     try:
-        return (await outputs.find(json.loads(text)[READER_TOOL_NAME]["handle"], None, None)).text
-    except (ValueError, LookupError, TypeError, RecursionError, NotFound):  # a tool's own words, and no handle of ours
+        handle = json.loads(text)[READER_TOOL_NAME]["handle"]
+        return (await outputs.find(handle, None, None)).text
+    except (ValueError, LookupError, TypeError, RecursionError, NotFound):  # a tool's own text that looks like one
         return text
 
 
 def _text_adds_to_data(text: str, data: Any) -> bool:
-    """Whether the text says more than the value as JSON would: a string, or blocks."""
+    """Whether the text is more than the data as JSON: a plain string, or content blocks."""
     return data is None or isinstance(data, str) or text != to_text(data)
 
 

@@ -1,4 +1,4 @@
-"""Progress: on a terminal, a spinner or a bar for each call that takes a while."""
+"""ProgressDisplay: a spinner or a progress bar on the terminal for each running call."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.runtime import Runtime
 
 DISPLAY_DELAY_SECONDS = 0.2
-"""Seconds before anything is shown: most calls are quicker, and a flash tells nobody anything."""
+"""Delay before anything is shown: most calls are faster, and a flash would only distract."""
 
 
 class ProgressDisplay:
-    """A listener that draws calls on stderr while they run, and nothing that stays."""
+    """An event listener that draws running calls on stderr, and removes them when they end."""
 
     def __init__(self) -> None:
-        screen = create_console(sys.stderr)
-        # Short of the edge: the `^C` that a terminal shows there would begin a line that nobody takes away.
-        message = Column(no_wrap=True, overflow="ellipsis", max_width=max(screen.width - 48, 20))
+        console = create_console(sys.stderr)
+        # Narrower than the terminal: a `^C` that it echoes at the edge would wrap to a line that is never erased.
+        message_column = Column(no_wrap=True, overflow="ellipsis", max_width=max(console.width - 48, 20))
         self._progress = Progress(
             SpinnerColumn(),
-            _MessageColumn(message, self._attempt),
+            _MessageColumn(message_column, self._attempt),
             _PercentageBarColumn(),
             TimeElapsedColumn(),
-            console=screen,
+            console=console,
             transient=True,
         )
         self._task_ids: dict[str, TaskID] = {}
         self._running_invocations: set[Invocation] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._is_drawing = self._is_paused = False
+        self._is_drawing = False
+        self._is_paused = False
 
     def follow(self, runtime: Runtime) -> None:
-        """Draw the calls of this runtime."""
+        """Draw the calls of a runtime."""
         self._running_invocations = runtime.services.running_calls
         runtime.listen(self)
 
@@ -58,16 +59,16 @@ class ProgressDisplay:
             case CallProgress(call_id=call_id):
                 self._set_message(call_id, event.message or event.title)
                 if event.fraction is not None and call_id in self._task_ids:
-                    self._progress.update(
-                        self._task_ids[call_id], total=1.0, completed=min(max(event.fraction, 0.0), 1.0)
-                    )
+                    completed = min(max(event.fraction, 0.0), 1.0)
+                    self._progress.update(self._task_ids[call_id], total=1.0, completed=completed)
                 self._start_drawing()
             case CallEnded(call_id=call_id) if call_id in self._task_ids:
                 self._progress.remove_task(self._task_ids.pop(call_id))
 
     def _attempt(self, call_id: str) -> int:
-        # Asked for by the thread that draws: a copy, because calls come and go meanwhile.
-        return next((each.attempt for each in list(self._running_invocations) if each.assigned_id == call_id), 1)
+        # rich draws in a thread of its own: copy the set, because the event loop changes it meanwhile.
+        running = list(self._running_invocations)
+        return next((each.attempt for each in running if each.assigned_id == call_id), 1)
 
     def _set_message(self, call_id: str, message: str | None) -> None:
         if message and call_id in self._task_ids:
@@ -79,7 +80,7 @@ class ProgressDisplay:
             self._progress.start()
 
     def close(self) -> None:
-        """Take everything off the screen."""
+        """Remove the display."""
         if self._timer is not None:
             self._timer.cancel()
         self._stop_drawing()
@@ -91,7 +92,7 @@ class ProgressDisplay:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the screen to somebody else."""
+        """A context in which nothing is drawn, so that a prompt can use the terminal."""
         self._stop_drawing()
         self._is_paused = True
         try:
@@ -104,21 +105,20 @@ class ProgressDisplay:
 
 
 class _MessageColumn(ProgressColumn):
-    """The tool, which attempt it is after the first, and what it said last."""
+    """The tool's name, its attempt after the first, and its last message."""
 
     def __init__(self, column: Column, attempt: Callable[[str], int]) -> None:
         super().__init__(column)
         self._attempt = attempt
 
     def render(self, task: Task) -> Text:
-        attempt, message = self._attempt(task.fields["call_id"]), to_one_line(task.description)
-        words = [str(task.fields["tool"]), f"attempt {attempt}" if attempt > 1 else "", message]
-        name, *others = filter(None, words)
-        return Text.assemble((name, "cyan"), *(f"  {word}" for word in others))
+        attempt = self._attempt(task.fields["call_id"])
+        details = [f"attempt {attempt}" if attempt > 1 else "", to_one_line(task.description)]
+        return Text.assemble((str(task.fields["tool"]), "cyan"), *(f"  {each}" for each in details if each))
 
 
 class _PercentageBarColumn(ProgressColumn):
-    """A bar with its percentage, for calls that say how far they are."""
+    """A progress bar with its percentage, for calls that report a fraction."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,13 +1,15 @@
-"""The prompt: a person at the terminal says yes, no or something else, and answers for client tools."""
+"""Prompts at the terminal: approving a call, editing its arguments, and answering for a client tool or a server."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+import click
 from rich.text import Text
 
 from surehand.catalogue.catalogue import Catalogue
@@ -23,46 +25,66 @@ from surehand.runtime.policy import Policy
 try:
     import readline
     import termios
-except ImportError:  # not on Windows: lines cannot be edited there before they are sent
+except ImportError:  # Windows has neither: an answer cannot be edited there
     readline = termios = None  # type: ignore[assignment]
 
 APPROVAL_QUESTION = "Run it? [y]es, [n]o, [e]dit: "
+REVIEW_QUESTION = "Run it? [y]es, [n]o, [e]dit, [s]kip: "
+EDITOR_VARIABLES = ("VISUAL", "EDITOR")
+
+
+class EndOfAnswers(Exception):
+    """The person has closed the input: no further question can be asked."""
 
 
 def ask_for_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
-    """Show everything that would happen and ask; None if the person leaves without an answer."""
+    """Show what the call would do and ask for approval; None if the person gives no answer."""
     discard_typed_input()
+    try:
+        return _ask_for_approval(pending_call, catalogue, policy, APPROVAL_QUESTION)
+    except EndOfAnswers:
+        return None
+
+
+def review_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
+    """The same for one of several calls: None if the person skips it; raises `EndOfAnswers` at the end of input."""
+    return _ask_for_approval(pending_call, catalogue, policy, REVIEW_QUESTION)
+
+
+def _ask_for_approval(
+    pending_call: PendingCall, catalogue: Catalogue, policy: Policy, question: str
+) -> Approval | None:
     _print_approval_request(pending_call)
     edited: Mapping[str, Any] | None = None
-    while (answer := read_answer(APPROVAL_QUESTION)) is not None:
+    while (answer := read_answer(question)) is not None:
         match answer.strip().lower():
             case "y" | "yes":
                 return Approval(True, arguments=edited)
             case "n" | "no":
                 return Approval(False)
             case "e" | "edit":
-                edited = _edit_arguments(
-                    pending_call.tool, pending_call.arguments if edited is None else edited, catalogue, policy
-                )
+                current = pending_call.arguments if edited is None else edited
+                edited = _edit_arguments(pending_call.tool, current, catalogue, policy)
                 _print_arguments(edited)
+            case "s" | "skip" if question is REVIEW_QUESTION:
+                return None
             case _:
-                print_notice("Answer y, n or e.", "yellow")
-    return None
+                choices = "y, n, e or s" if question is REVIEW_QUESTION else "y, n or e"
+                print_notice(f"Answer {choices}.", "yellow")
+    raise EndOfAnswers
 
 
 def ask_for_answer(pending_call: PendingCall, catalogue: Catalogue) -> tuple[Any] | None:
-    """What the person answers in place of a client: JSON where it is JSON, else text; None for no answer."""
+    """The person's answer in a tuple, parsed if it is JSON; None for no answer."""
     print_notice(f"{pending_call.tool} asks you", "bold yellow")
     listing = catalogue.find(pending_call.tool)
-    print_notice(
-        listing.tool.description if listing and listing.kind in ("client", "external") else pending_call.message
-    )
+    is_client_tool = listing is not None and listing.kind in ("client", "external")
+    print_notice(listing.tool.description if listing is not None and is_client_tool else pending_call.message)
     _print_arguments(pending_call.arguments)
     if pending_call.request:
         print_notice("It asks for:", "bold")
-        create_console(sys.stderr).print(
-            render_form(pending_call.request) or pretty_json(pending_call.request), soft_wrap=True
-        )
+        form = render_form(pending_call.request) or pretty_json(pending_call.request)
+        create_console(sys.stderr).print(form, soft_wrap=True)
     answer = read_answer("Answer (JSON or text): ")
     if answer is None:
         return None
@@ -76,32 +98,52 @@ def _print_approval_request(pending_call: PendingCall) -> None:
     print_notice(f"{pending_call.tool} asks first", "bold yellow")
     print_notice(pending_call.message)
     _print_arguments(pending_call.arguments)
-    preview = pending_call.request.get("preview") if isinstance(pending_call.request, Mapping) else None
+    request = pending_call.request
+    preview = request.get("preview") if isinstance(request, Mapping) else None
     if preview is not None:
         print_notice("Preview:", "bold")
         create_console(sys.stderr).print(render_preview(preview), soft_wrap=True)
 
 
 def _print_arguments(arguments: Mapping[str, Any]) -> None:
-    """All of them, however long: what is cut off could be what matters."""
+    """Print all arguments, however long: a cut could hide the part that matters."""
     create_console(sys.stderr).print(pretty_json(arguments), soft_wrap=True)
 
 
 def _edit_arguments(tool: str, arguments: Mapping[str, Any], catalogue: Catalogue, policy: Policy) -> Mapping[str, Any]:
-    """Other arguments from the person, asked for until they fit; an empty line keeps those there are."""
-    text = json.dumps(arguments, ensure_ascii=True)
-    print_notice("Change them and press Enter; an empty line leaves them as they are.")
+    """Ask for other arguments until they are valid; nothing, or what was there before, keeps the current ones."""
+    editor = next((os.environ[name] for name in EDITOR_VARIABLES if os.environ.get(name)), None)
+    text = json.dumps(arguments, indent=None if editor is None else 2, ensure_ascii=True)
+    if editor is None:
+        print_notice("Change the arguments and press Enter; an empty line keeps them. $EDITOR would be opened here.")
     while True:
-        text = read_answer("Arguments: ", initial_text=text) or ""
-        if not text.strip():
+        changed = _edit_in_line(text) if editor is None else _edit_in_editor(text, editor)
+        if not changed.strip():
             return arguments
-        if problem := _argument_problem(tool, text, catalogue, policy):
-            print_notice(problem, "red")
-        else:
-            return dict(parse_json(text))
+        problem = _argument_problem(tool, changed, catalogue, policy)
+        if not problem:
+            return dict(parse_json(changed))
+        print_notice(problem, "red")
+        if editor is not None and (read_answer("Edit again? [Y]es, [n]o: ") or "").strip().lower() in ("n", "no"):
+            return arguments
+        text = changed
+
+
+def _edit_in_line(text: str) -> str:
+    return read_answer("Arguments: ", initial_text=text) or ""
+
+
+def _edit_in_editor(text: str, editor: str) -> str:
+    """Open the text in an editor; empty if the person does not save it, or the editor cannot be started."""
+    try:
+        return click.edit(text, editor=editor, extension=".json") or ""
+    except click.ClickException as error:
+        print_notice(error.format_message(), "red")
+        return ""
 
 
 def _argument_problem(tool: str, text: str, catalogue: Catalogue, policy: Policy) -> str:
+    """Why the arguments cannot be used; empty if they can."""
     listing = catalogue.find(tool)
     try:
         if not isinstance(parse_json(text), Mapping):
@@ -109,36 +151,38 @@ def _argument_problem(tool: str, text: str, catalogue: Catalogue, policy: Policy
         if listing is not None and policy.decide(listing, listing.tool.validate_arguments(text)).decision == "deny":
             return "The policy does not allow these arguments."
     except MalformedJson as error:
-        return str(error).partition(" Send ")[0]  # what follows tells a model what to do
+        return str(error).partition(" Send ")[0]  # the rest is advice for a model
     except InvalidArguments as error:
-        return f"These arguments do not fit: {str(error).removeprefix('invalid arguments: ')}"
+        return f"The arguments are invalid: {str(error).removeprefix('invalid arguments: ')}"
     return ""
 
 
 def print_notice(text: str, style: str = "") -> None:
-    """Tell the person something, on stderr."""
+    """Print a line for the person on stderr."""
     create_console(sys.stderr).print(Text(escape_unprintable(text), style=style))
 
 
 def discard_typed_input() -> None:
-    """What was typed before the question was there is no answer to it."""
+    """Discard what was typed before the question appeared: it is not an answer to it."""
     if termios is not None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def read_answer(question: str, initial_text: str = "") -> str | None:
-    """One line from the person; None at the end of input. Ctrl-C raises KeyboardInterrupt."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Read one line; None at the end of input. Ctrl-C raises KeyboardInterrupt."""
+    # asyncio.Runner handles SIGINT by cancelling the main task, which does not interrupt a blocking `input`.
+    previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     if initial_text and readline is not None:
         readline.set_startup_hook(lambda: readline.insert_text(initial_text))
     try:
         return input(question)
-    except (EOFError, KeyboardInterrupt) as left:
+    except EOFError:
         sys.stderr.write("\n")
-        if isinstance(left, KeyboardInterrupt):
-            raise
         return None
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        raise
     finally:
         if readline is not None:
             readline.set_startup_hook()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)

@@ -1,4 +1,4 @@
-"""Arguments: JSON, or key=value pairs as people type them."""
+"""Parses the arguments of `surehand call`: a JSON object, or key=value pairs with the types of the tool's schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surehand.core.call import Arguments
 
 
 def parse_arguments(words: str | Sequence[str], schema: Mapping[str, Any]) -> Arguments:
-    """What to call a tool with: JSON as it is, and pairs as the tool's schema says."""
+    """The arguments of a call: JSON text unchanged, or a dictionary parsed from pairs."""
     match words:
         case str():
             return words
@@ -28,22 +28,26 @@ def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, A
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"{pair[:80]!r} is no argument: give one JSON object, - for stdin, or key=value.")
+            raise click.UsageError(
+                f"{pair[:80]!r} is not an argument. Give one JSON object, - for stdin, or key=value."
+            )
         texts.setdefault(key, []).append(text)
     return {key: _parse_values(key, values, schema) for key, values in texts.items()}
 
 
 def _parse_values(key: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
-    kinds = _json_types(schema.get("properties", {}).get(key, {}), schema)
-    if len(texts) > 1 and "array" not in kinds:
-        raise click.UsageError(f"{key} is given {len(texts)} times, and is no list.")
-    if len(texts) == 1 and (kinds - {"null"} != {"array"} or _is_of_type(_json_or_text(texts[0]), kinds)):
-        return _parse_value(texts[0], kinds)
+    """The value of a key that was given once or, for a list, several times."""
+    types = _json_types(schema.get("properties", {}).get(key, {}), schema)
+    if len(texts) > 1 and "array" not in types:
+        raise click.UsageError(f"{key} is given {len(texts)} times, but it is not a list.")
+    is_list_only = types - {"null"} == {"array"}
+    if len(texts) == 1 and (not is_list_only or _is_of_type(_json_or_text(texts[0]), types)):
+        return _parse_value(texts[0], types)
     return [_parse_value(text, _item_types(schema, key)) for text in texts]
 
 
 def _parse_value(text: str, types: set[str]) -> Any:
-    """A text stays text where the schema asks for nothing else (`zip=01234`), or for no such JSON (`body=5`)."""
+    """Parse JSON, but keep the text where the schema wants only text (`zip=01234`) or no such value (`body=5`)."""
     if types and types <= {"string", "null"}:
         return text
     value = _json_or_text(text)
@@ -58,7 +62,7 @@ def _json_or_text(text: str) -> Any:
 
 
 def _is_of_type(value: Any, types: set[str]) -> bool:
-    """Whether a value is of one of these types."""
+    """Whether a value is of one of the JSON types."""
     match value:
         case None:
             return "null" in types
@@ -74,20 +78,26 @@ def _is_of_type(value: Any, types: set[str]) -> bool:
 
 
 def _item_types(schema: Mapping[str, Any], key: str) -> set[str]:
-    wanted = _resolve_reference(schema.get("properties", {}).get(key, {}), schema)
-    options = [wanted, *(_resolve_reference(option, schema) for option in _alternatives(wanted))]
-    items: Any = next((option["items"] for option in options if isinstance(option.get("items"), Mapping)), {})
+    """The JSON types of a list's items."""
+    subschema = _resolve_reference(schema.get("properties", {}).get(key, {}), schema)
+    candidates = [subschema, *(_resolve_reference(each, schema) for each in _alternatives(subschema))]
+    items: Any = next((each["items"] for each in candidates if isinstance(each.get("items"), Mapping)), {})
     return _json_types(items, schema)
 
 
 def _json_types(subschema: Any, schema: Mapping[str, Any], depth: int = 5) -> set[str]:
-    """The JSON types that a value may have; empty where the schema does not say. A schema may hold itself."""
+    """The JSON types that a value may have; empty if the schema leaves them open.
+
+    Args:
+        depth: how many levels of alternatives to follow; a schema may refer to itself.
+    """
     subschema = _resolve_reference(subschema, schema)
-    found = subschema.get("type", ())
-    kinds = {found} if isinstance(found, str) else set(found)
-    for option in _alternatives(subschema):
-        kinds |= _json_types(option, schema, depth - 1) if depth else set()
-    return kinds
+    declared = subschema.get("type", ())
+    types = {declared} if isinstance(declared, str) else set(declared)
+    if depth:
+        for alternative in _alternatives(subschema):
+            types |= _json_types(alternative, schema, depth - 1)
+    return types
 
 
 def _alternatives(subschema: Mapping[str, Any]) -> list[Any]:

@@ -45,20 +45,24 @@ class SearchSettings:
 
 
 SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "tavily": ("key",),
-    "google": ("key", "cx"),
+    "tavily": ("key", "endpoint"),
+    "google": ("key", "cx", "endpoint"),
     "bing": ("key", "endpoint"),
-    "duckduckgo": (),
-    "brave": ("key",),
+    "duckduckgo": ("endpoint",),
+    "brave": ("key", "endpoint"),
     "searxng": ("url",),
 }
+_REQUIRED_ADDRESS = {"bing": "endpoint", "searxng": "url"}
+"""The setting with the address of engines that have no address of their own."""
 _SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
 
 
 def _parse_search(node: ConfigNode) -> SearchSettings:
     """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
     if isinstance(node.value, str):
-        return SearchSettings(_parse_engine_name(node), node)
+        engine = _parse_engine_name(node)
+        _require_address(engine, {}, node)
+        return SearchSettings(engine, node)
     settings = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
     if "engine" not in settings:
         raise node.error("search has no engine.", f"write engine: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
@@ -68,7 +72,15 @@ def _parse_search(node: ConfigNode) -> SearchSettings:
         if name not in known:
             raise setting.error(f"{engine} has no setting {name}.", f"its settings: {', '.join(known) or 'none'}.")
         read_text(setting)
+    _require_address(engine, settings, node)
     return SearchSettings(engine, node, settings)
+
+
+def _require_address(engine: str, settings: Mapping[str, ConfigNode], node: ConfigNode) -> None:
+    name = _REQUIRED_ADDRESS.get(engine)
+    if name is not None and name not in settings:
+        fix = f'write search: {{engine: {engine}, {name}: "https://search.example.com"}}.'
+        raise node.error(f"{engine} needs {name}, the URL of the server that it searches with.", fix)
 
 
 def _parse_engine_name(node: ConfigNode) -> str:

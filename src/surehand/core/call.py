@@ -58,6 +58,14 @@ class CallIdentity(NamedTuple):
     task: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ScopeFolders:
+    """Folders that the tools of a scope use instead of their own, as absolute paths."""
+
+    memory_dir: str | None = None
+    session_dir: str | None = None
+
+
 @dataclass(frozen=True)
 class Call:
     """One request to run a tool."""

@@ -32,6 +32,10 @@ class RunningCall(Protocol):
     @property
     def workspace(self) -> str: ...
     @property
+    def memory_dir(self) -> str | None: ...
+    @property
+    def session_dir(self) -> str | None: ...
+    @property
     def threads(self) -> Any: ...
     @property
     def is_standalone(self) -> bool:
@@ -42,6 +46,7 @@ class RunningCall(Protocol):
     def find_value(self, value_type: type[T]) -> T | None: ...
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome: ...
     async def open_store(self) -> Any: ...
+    def set_active_space(self, space: str | None) -> None: ...
     def find_tool(self, name: str) -> OfferedTool | None: ...
     def list_tools(self) -> Sequence[OfferedTool]: ...
 
@@ -149,6 +154,16 @@ class Context:
         return self._call.workspace
 
     @property
+    def memory_dir(self) -> str | None:
+        """The folder for the memory files of this scope; None where the scope sets none."""
+        return self._call.memory_dir
+
+    @property
+    def session_dir(self) -> str | None:
+        """The folder with the archives of this scope's session; None where the scope sets none."""
+        return self._call.session_dir
+
+    @property
     def log(self) -> logging.Logger:
         """A logger named after the tool."""
         return logging.getLogger(f"surehand.tool.{self._call.tool_name}")
@@ -176,6 +191,10 @@ class Context:
     async def store(self) -> Any:
         """The runtime's `Store`; a runtime without one opens a store in memory."""
         return await self._call.open_store()
+
+    def set_active_space(self, space: str | None) -> None:
+        """Show the visible calls of this agent in another space, or in none, for the rest of the session."""
+        self._call.set_active_space(space)
 
     def use(self, value_type: type[T]) -> T:
         """The value of that type that the nearest scope offers."""

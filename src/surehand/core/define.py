@@ -42,6 +42,9 @@ class InitContext:
     """The folder that relative file paths refer to."""
 
 
+_NO_INIT = InitContext(".")
+
+
 @dataclass(frozen=True, slots=True)
 class LazyTool:
     """A tool whose factory the runtime calls when it starts."""
@@ -49,7 +52,7 @@ class LazyTool:
     name: str
     factory: Callable[..., Any | Awaitable[Any]]
 
-    async def resolve(self, init: InitContext) -> Tool[..., Any]:
+    async def resolve(self, init: InitContext = _NO_INIT) -> Tool[..., Any]:
         """Call the factory and return its tool under the name of this one."""
         product = self.factory(init) if _takes_argument(self.factory) else self.factory()
         if inspect.isawaitable(product):

@@ -35,6 +35,8 @@ class ToolError(Exception):
     code: FailureCode = "failed"
     executed = True
     """Whether the handler may have had an effect before the error was raised."""
+    tool: str = ""
+    """The name of the tool whose outcome raised it in `unwrap()`; empty for an error of a handler's own."""
 
     def __init__(
         self, message: str = "", *, code: FailureCode | None = None, data: Any = None, retry_after: float | None = None

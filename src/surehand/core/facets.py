@@ -19,6 +19,9 @@ ToolKind: TypeAlias = Literal[
     "function", "client", "external", "hosted", "internal", "provided", "mcp", "rest", "agent"
 ]
 
+Overflow: TypeAlias = Literal["handle", "excerpt"]
+"""What a model is shown of a text beyond `max_bytes`: its handle and beginning, or also its first and last lines."""
+
 FacetFunction: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
 """A sync or async function of the arguments and the context."""
 
@@ -67,6 +70,7 @@ class CallLimits:
     priority: int = 0
     """How urgent calls are in the queue, the higher the sooner. A waiting call gains one a second."""
     max_bytes: int | None = None
+    overflow: Overflow = "handle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ def _find_problems(
         problems.append((f"`timeout` must be above zero, got {limits.timeout}.", "give seconds, '30s' or 'off'."))
     if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:
         problems.append((f"`retries` must not be negative, got {limits.retries}.", "give zero or more."))
+    if limits.overflow not in ("handle", "excerpt"):
+        problems.append((f"`overflow` must be 'handle' or 'excerpt', got {limits.overflow!r}.", "use one of them."))
     if presentation.audience not in ("model", "user", "all"):
         problems.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
     if presentation.intent not in ("render", "action", "compute"):

@@ -94,7 +94,8 @@ def _is_task_cancelling() -> bool:
 
 def failed_from_error(error: ToolError) -> Failed:
     """The outcome of a `ToolError`, with its code and message."""
-    return Failed(error.code, str(error), executed=error.executed, data=error.data, retry_after=error.retry_after)
+    failed = Failed(error.code, str(error), executed=error.executed, data=error.data, retry_after=error.retry_after)
+    return failed.with_cause(_cause_of(error))
 
 
 def failed_from_crash(
@@ -113,7 +114,17 @@ def failed_from_crash(
         description = f"{exception_type}: {message_line}"[:500]
         data = {"exception": exception_type}
     message = f"{name} crashed with {description}. The same call will most likely crash again"
-    return Failed("crashed", message, executed=True, data=data)
+    return Failed("crashed", message, executed=True, data=data).with_cause(_cause_of(error))
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """What an error was raised from, or the error itself: what `unwrap` raises says the same already."""
+    # The first frame is ours, and it holds the outcome: kept, exception and outcome would keep each other alive.
+    if error.__traceback__ is not None:
+        error = error.with_traceback(error.__traceback__.tb_next)
+    if isinstance(error, ToolError) and not error.tool and error.__cause__ is not None:
+        return error.__cause__
+    return error
 
 
 def _first_message_line(error: BaseException, redact: Redactor | None) -> str:

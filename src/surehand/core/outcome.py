@@ -12,10 +12,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from reprlib import Repr
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeAlias, cast
 
-from surehand.core.content import Block, Json, Text, block_text, to_json, to_text
+from surehand.core.content import Audio, Block, File, Image, Json, Resource, Text, block_text, to_json, to_text
 from surehand.core.errors import FAILURE_CODES, FailureCode, StillPending, error_class_for
+
+if TYPE_CHECKING:
+    from surehand.core.call import Call
+    from surehand.core.legacy_results import LegacyDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,12 @@ class CallMeta:
 class OutcomeOrigin(Protocol):
     """The call that produced an outcome, from which its `meta` is computed."""
 
+    @property
+    def tool_name(self) -> str: ...
+
+    @property
+    def call(self) -> Call: ...
+
     def measure(self, outcome: Outcome) -> CallMeta: ...
 
 
@@ -49,7 +59,7 @@ WaitingFor: TypeAlias = Literal["approval", "result", "input"]
 
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _set_attribute = object.__setattr__
-_NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text"})
+_NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text", "cause"})
 _truncating_repr = Repr()
 _truncating_repr.maxstring = _truncating_repr.maxother = 300
 
@@ -76,6 +86,29 @@ class _Outcome:
         new.__dict__.pop("origin", None)
         new.__dict__.update(changes)
         return new
+
+    def as_legacy(self, document: LegacyDocument) -> dict[str, Any]:
+        """The result in the shape of one of the source documents: "000", "001", "002" or "004"."""
+        # Imported on first use: dates and base64 are needed by few programs.
+        from surehand.core.legacy_results import LegacySource, legacy_result
+
+        meta = self.meta
+        call = None if self.origin is None else self.origin.call
+        common = {
+            "text": cast("Outcome", self).text,
+            "tool": meta.tool,
+            "call_id": meta.call_id,
+            "kind": meta.kind,
+            "namespace": meta.namespace,
+            "started_at": meta.started_at,
+            "latency_ms": meta.latency_ms,
+            "call": call,
+        }
+        return legacy_result(LegacySource(**{**common, **self._legacy_fields()}), document)
+
+    def _legacy_fields(self) -> dict[str, Any]:
+        """The fields of `LegacySource` that this kind of outcome has."""
+        raise NotImplementedError
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"An outcome is immutable. Use evolve({name}=...) for a changed copy.")
@@ -204,6 +237,16 @@ class Done(_Outcome):
         """The plain value."""
         return self.data
 
+    def _legacy_fields(self) -> dict[str, Any]:
+        media = [block for block in self.content if isinstance(block, (Image, Audio, File, Resource))]
+        return {
+            "status": "done",
+            "data_json": to_json(self.data) if self.data_json is None else self.data_json,
+            "title": self.title,
+            "metadata": self.metadata,
+            "attachments": [*media, *(block for block in self.attachments if block not in media)],
+        }
+
 
 class Failed(_Outcome):
     """The call failed: `code` is for programs, `message` for the model."""
@@ -217,6 +260,8 @@ class Failed(_Outcome):
     """Whether the handler may have run."""
     data: Any = None
     retry_after: float | None = None
+    cause: BaseException | None = None
+    """The exception behind the failure. Only in the process where it was raised: it is not stored."""
 
     def __init__(
         self,
@@ -246,8 +291,21 @@ class Failed(_Outcome):
         return (Text(self.text),)
 
     def unwrap(self) -> NoReturn:
-        """Raise a `ToolError` with the same code and message; its class is that of the code, such as `NotFound`."""
-        raise error_class_for(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+        """Raise a `ToolError` with the same code and message; its class is that of the code, such as `NotFound`.
+
+        Its `tool` is the name of the tool, its `__cause__` the exception behind the failure.
+        """
+        error = error_class_for(self.code)(self.message, code=self.code, data=self.data, retry_after=self.retry_after)
+        error.tool = "" if self.origin is None else self.origin.tool_name
+        raise error from self.cause
+
+    def with_cause(self, error: BaseException) -> Self:
+        """Keep the exception behind the failure, for `unwrap`. Returns this same outcome."""
+        _set_attribute(self, "cause", error)
+        return self
+
+    def _legacy_fields(self) -> dict[str, Any]:
+        return {"status": "failed", "error": self.message, "code": self.code, "executed": self.executed}
 
 
 class Pending(_Outcome):
@@ -305,7 +363,18 @@ class Pending(_Outcome):
 
     def unwrap(self) -> NoReturn:
         """Raise `StillPending`, because the call has no value yet."""
-        raise StillPending(f"Call {self.call_id} is still waiting for {self.waiting_for}.", data=self.call_id)
+        error = StillPending(f"Call {self.call_id} is still waiting for {self.waiting_for}.", data=self.call_id)
+        error.tool = "" if self.origin is None else self.origin.tool_name
+        raise error
+
+    def _legacy_fields(self) -> dict[str, Any]:
+        return {
+            "status": "pending",
+            "call_id": self.call_id,
+            "error": self.message or f"waiting for {self.waiting_for}",
+            "waiting_for": self.waiting_for,
+            "expires_at": self.expires_at,
+        }
 
 
 Outcome: TypeAlias = Done | Failed | Pending

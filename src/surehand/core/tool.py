@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from time import time
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from surehand.core.call import Arguments, Principal
+from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.context import CURRENT_CALL, OfferedTool
 from surehand.core.description import DescriptionSource
@@ -17,7 +18,7 @@ from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, To
 from surehand.core.handler import Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
-from surehand.core.outcome import Outcome
+from surehand.core.outcome import CallMeta, Outcome, attach_origin
 from surehand.core.schema import Parameters
 from surehand.core.strict_json import decode_utf8
 from surehand.core.threads import HandlerThreads
@@ -141,16 +142,20 @@ class Tool(Generic[P, R]):
         start = self.compile()
         if start is None:
             raise DefinitionError(f"{self.name} has no handler of its own.", fix="call it through a Runtime.")
+        call = StandaloneCall(self.name, {}, self.kind)
+        outcome: Outcome
         try:
-            values = self.validate_arguments(arguments)
+            call.arguments = self.validate_arguments(arguments)
         except InvalidArguments as error:
-            return failed_from_error(error).evolve(executed=False)
-        call = StandaloneCall(self.name, values)
-        token = CURRENT_CALL.set(call)
-        try:
-            return await build_invoker(self.name, start)(call)
-        finally:
-            CURRENT_CALL.reset(token)
+            outcome = failed_from_error(error).evolve(executed=False)
+        else:
+            token = CURRENT_CALL.set(call)
+            try:
+                outcome = await build_invoker(self.name, start)(call)
+            finally:
+                CURRENT_CALL.reset(token)
+        attach_origin(outcome, call)
+        return outcome
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.function is None:
@@ -191,12 +196,24 @@ class StandaloneCall:
     cancelled = False
     is_standalone = True
     workspace = ""
+    memory_dir: str | None = None
+    session_dir: str | None = None
 
-    def __init__(self, tool_name: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, tool_name: str, arguments: dict[str, Any], kind: str = "") -> None:
         self.tool_name = tool_name
         self.arguments = arguments
+        self.kind = kind
         self.state: dict[str, Any] = {}
         self.id = new_id()
+        self._started_at = time()
+
+    @property
+    def call(self) -> Call:
+        return Call(self.tool_name, self.arguments, id=self.id)
+
+    def measure(self, outcome: Outcome) -> CallMeta:
+        """Name the call; without a runtime nothing else is measured."""
+        return CallMeta(self.id, self.tool_name, self.kind, started_at=self._started_at)
 
     @property
     def threads(self) -> HandlerThreads:
@@ -221,3 +238,6 @@ class StandaloneCall:
 
     async def open_store(self) -> Any:
         raise Unavailable(f"{self.tool_name} needs a store, and so a runtime: use `await runtime.call(...)`.")
+
+    def set_active_space(self, space: str | None) -> None:
+        raise Unavailable(f"{self.tool_name} enters a space, which needs a runtime: use `await runtime.call(...)`.")

@@ -16,6 +16,7 @@ from surehand.core.facets import (
     Intent,
     Lifecycle,
     Lifespan,
+    Overflow,
     Presentation,
     Safety,
     ToolKind,
@@ -47,6 +48,7 @@ class ToolOptions(TypedDict, total=False):
     queue: str
     priority: int
     max_bytes: int | str
+    overflow: Overflow
     middleware: Sequence[Callable[..., Any]]
     use: Mapping[str, type]
     display: Mapping[str, Any]
@@ -109,7 +111,7 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    fields = _pick_options(options, "timeout", "retries", "queue", "priority", "max_bytes")
+    fields = _pick_options(options, "timeout", "retries", "queue", "priority", "max_bytes", "overflow")
     cache = options.get("cache")
     try:
         if isinstance(fields.get("timeout"), str):

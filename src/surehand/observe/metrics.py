@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SECONDS_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_TOOL_LABELS = ("namespace", "tool")
+"""The namespace is empty for functions and built-in tools."""
 _MAX_READ_ATTEMPTS = 10
 
 
@@ -46,21 +48,22 @@ class CallCollector:
     def __init__(self, runtime: Scope) -> None:
         from prometheus_client import Counter, Histogram
 
+        def count(name: str, text: str, *more_labels: str) -> Counter:
+            return Counter(name, text, (*_TOOL_LABELS, *more_labels), registry=None)
+
+        def time(name: str, text: str) -> Histogram:
+            return Histogram(name, text, _TOOL_LABELS, buckets=_SECONDS_BUCKETS, registry=None)
+
         self._runtime = runtime
-        self._calls = Counter(
-            "surehand_calls", "Calls by how they ended: ok, pending, or a code.", ("tool", "status"), registry=None
-        )
-        self._seconds = Histogram(
-            "surehand_call_seconds", "How long calls took.", ("tool",), buckets=_SECONDS_BUCKETS, registry=None
-        )
-        self._queued = Histogram(
-            "surehand_queued_seconds",
-            "How long they waited for a slot.",
-            ("tool",),
-            buckets=_SECONDS_BUCKETS,
-            registry=None,
-        )
-        self._tokens = Counter("surehand_tokens", "Estimated tokens of their texts.", ("tool",), registry=None)
+        self._calls = count("surehand_calls", "Calls by how they ended: ok, pending, or a code.", "status")
+        self._seconds = time("surehand_call_seconds", "How long calls took.")
+        self._queued = time("surehand_queued_seconds", "How long they waited for a slot.")
+        self._characters_in = count("surehand_characters_in", "Characters of their arguments.")
+        self._characters_out = count("surehand_characters_out", "Characters of their texts.")
+        self._tokens = count("surehand_tokens", "Estimated tokens of their texts.")
+        self._counted = (
+            self._calls, self._seconds, self._queued, self._characters_in, self._characters_out, self._tokens,
+        )  # fmt: skip
 
     def on_event(self, event: Event) -> None:
         """Count an ended call."""
@@ -68,20 +71,23 @@ class CallCollector:
             return
         meta = call_meta(event)
         tool = tool_label(event, meta, self._runtime.catalogue)
-        self._calls.labels(tool, status_label(event)).inc()
-        self._seconds.labels(tool).observe(meta.latency_ms / 1000)
-        self._queued.labels(tool).observe(meta.queued_ms / 1000)
-        self._tokens.labels(tool).inc(meta.tokens)
+        namespace = meta.namespace
+        self._calls.labels(namespace, tool, status_label(event)).inc()
+        self._seconds.labels(namespace, tool).observe(meta.latency_ms / 1000)
+        self._queued.labels(namespace, tool).observe(meta.queued_ms / 1000)
+        self._characters_in.labels(namespace, tool).inc(meta.characters_in)
+        self._characters_out.labels(namespace, tool).inc(meta.characters_out)
+        self._tokens.labels(namespace, tool).inc(meta.tokens)
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counted metrics and the current gauges."""
-        for metric in (self._calls, self._seconds, self._queued, self._tokens):
+        for metric in self._counted:
             yield from metric.collect()
         yield from self._gauges()
 
     def describe(self) -> Iterable[Metric]:
         """Yield the names, by which a registry notices duplicates."""
-        for metric in (self._calls, self._seconds, self._queued, self._tokens):
+        for metric in self._counted:
             yield from metric.describe()
         yield from self._gauges()
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from surehand.core.content import to_json
 from surehand.core.errors import NotFound
 from surehand.core.ids import new_id
-from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.runtime.durability.call_record import unknown_effect_failure
 from surehand.runtime.durability.json_arguments import json_arguments
 from surehand.runtime.visible_calls import to_message_status
@@ -139,6 +140,18 @@ def _amend_statements(
     return amend_statements(space, message_id, message, kind, owner_id)
 
 
+def _structured_result(invocation: Invocation, outcome: Outcome | None) -> Any:
+    """The data of an outcome as plain JSON values; None where there is none, or where it is too large to be shown."""
+    if outcome is None or outcome.data is None:
+        return None
+    try:
+        written = (outcome.data_json if isinstance(outcome, Done) else None) or to_json(outcome.data)
+    except ValueError:  # a failure's data may be anything; the text says what happened
+        return None
+    limit = invocation.listing.tool.limits.max_bytes or invocation.scope.services.defaults.max_output
+    return json.loads(written) if len(written) <= limit else None
+
+
 def build_call_message(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
     """The content of the message that shows a call."""
     is_pending = isinstance(outcome, Pending)
@@ -147,6 +160,7 @@ def build_call_message(invocation: Invocation, status: str, outcome: Outcome | N
         "toolName": invocation.listing.name,
         "args": json_arguments(invocation),
         "result": None if outcome is None or is_pending else outcome.text,
+        "data": _structured_result(invocation, outcome),
         "status": status,
         "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
         "message": outcome.message if isinstance(outcome, Pending) else None,

@@ -34,6 +34,8 @@ MAX_COUNTED_CHARACTERS = 10_000_000
 MAX_LINE_CHARACTERS = 20_000
 """Longer lines are split, so that a reader can ask for their pieces."""
 READER_TOOL_NAME = "tool_output"
+_EXCERPT_HEADER_BYTES = 700
+"""Room in an excerpt for the handle and for the line about what is left out."""
 _LINE_RANGE_PATTERN = re.compile(r"\s*(\d+)\s*(?:[-:,]\s*(\d+)?\s*)?\Z")
 
 
@@ -65,13 +67,39 @@ class OversizedOutput:
         preview = text[: min(1_000, limit // 8)].encode(errors="replace").decode()
         return to_text({READER_TOOL_NAME: {**self.summary(), "preview": preview}})
 
+    def excerpt_message(self, text: str, limit: int) -> str:
+        """What a model is shown of the text: the handle on the first line, then the first and the last lines of it."""
+        half = (limit - _EXCERPT_HEADER_BYTES) // 2
+        if half <= 0:
+            return self.placeholder_message(text, limit)
+        raw = text.encode(errors="replace")
+        head, tail = _first_lines(raw[:half]), _last_lines(raw[-half:])
+        first, last = len(split_lines(head)) + 1, self.line_count - len(split_lines(tail))
+        if first > last:  # part of one long line is left out, and the line is named
+            first = last = max(last, 1)
+        header = to_text({READER_TOOL_NAME: {**self.summary(), "left_out": f"{first}-{last}"}})
+        return f"{header}\n{head}\n[... lines {first} to {last} left out ...]\n{tail}"
+
+
+def _first_lines(raw: bytes) -> str:
+    """The whole lines at the start of a text that was cut off; all of it if it has no line break."""
+    end = raw.rfind(b"\n")
+    return (raw[:end] if end > 0 else raw).decode(errors="ignore")
+
+
+def _last_lines(raw: bytes) -> str:
+    """The whole lines at the end of a text whose beginning was cut off; all of it if it has no line break."""
+    start = raw.rstrip(b"\n").find(b"\n")
+    return raw[start + 1 :].decode(errors="ignore")
+
 
 def parse_placeholder(text: str) -> dict[str, Any] | None:
     """The summary in a placeholder message; None if the text is not one."""
     if not text.startswith(f'{{"{READER_TOOL_NAME}":'):
         return None
     try:
-        summary = json.loads(text)[READER_TOOL_NAME]
+        # Only the first line is ours: what follows in an excerpt is the text of the tool.
+        summary = json.loads(text.partition("\n")[0])[READER_TOOL_NAME]
     except (ValueError, RecursionError):
         return None
     return summary if isinstance(summary, dict) and isinstance(summary.get("handle"), str) else None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from surehand.core.invoke import Redactor
     from surehand.runtime.durability.maintenance import StoreMaintenance
     from surehand.runtime.pipeline.stages.middleware import Middleware
+    from surehand.runtime.visible_calls import OnNoSpace
     from surehand.store.store import Store
 
 
@@ -46,6 +47,7 @@ class Runtime(Scope):
         workspace: str | None = None,
         approver: Approver | None = None,
         spaces: SpaceWriter | None = None,
+        on_no_space: OnNoSpace = "warn",
         defaults: Defaults | Mapping[str, Any] | None = None,
         crash_details: bool = True,
         secrets: Sequence[str] = (),
@@ -60,6 +62,7 @@ class Runtime(Scope):
             middleware=middleware,
             approver=approver,
             spaces=spaces,
+            on_no_space=_validate_on_no_space(on_no_space),
             defaults=Defaults.from_mapping(defaults),
             clock=clock or Clock(),
             workspace=workspace,
@@ -232,6 +235,12 @@ def _build_redactor(secrets: Sequence[str]) -> Redactor:
     from surehand.runtime.redaction import build_redactor  # keeps base64, html and urllib off the import path
 
     return build_redactor(secrets)
+
+
+def _validate_on_no_space(value: OnNoSpace) -> OnNoSpace:
+    if value not in ("warn", "error"):
+        raise ValueError(f"`on_no_space` must be 'warn' or 'error', got {value!r}.")
+    return value
 
 
 def _to_policy(policy: Policy | Iterable[Mapping[str, Any]] | None) -> Policy:

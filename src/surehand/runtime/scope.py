@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import asdict, replace
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, CallIdentity, Principal, caller_fields
+from surehand.core.call import Arguments, Call, CallIdentity, Principal, ScopeFolders, caller_fields
 from surehand.core.context import Context
 from surehand.core.durations import parse_duration
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
@@ -38,6 +40,7 @@ CallerContext: TypeAlias = Context | Principal | Mapping[str, Any]
 _new_object = object.__new__
 _NO_TOOL = CallIdentity()[:4]
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
+_NO_FOLDERS = ScopeFolders()
 
 
 class Scope:
@@ -54,6 +57,7 @@ class Scope:
         own_catalogue: Catalogue | None = None,
         toolsets: tuple[str, ...] = (),
         priority: int | None = None,
+        folders: ScopeFolders = _NO_FOLDERS,
     ) -> None:
         self.services = services
         self.principal = principal
@@ -64,6 +68,11 @@ class Scope:
         """Priority of this scope's calls in their queues; None takes that of the tool."""
         self.toolsets = toolsets
         """Toolsets that a tool of the runtime must belong to, each of them, to be called in this scope."""
+        self.folders = folders
+        self.host_space = principal.space
+        """The space that the host made active; `principal.space` differs from it where the agent entered another."""
+        self.scope_in_entered_space: Scope | None = None
+        """The same scope in the space that its agent entered, once a call was made there."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
         self.caller_fields = caller_fields(principal)
@@ -442,6 +451,8 @@ class Scope:
         priority: int | None = None,
         max_tokens: int | None = None,
         max_calls: int | None = None,
+        memory_dir: str | PathLike[str] | None = None,
+        session_dir: str | PathLike[str] | None = None,
         **principal_fields: Any,
     ) -> Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
@@ -449,6 +460,7 @@ class Scope:
         `values` are offered to `use(...)`, `tools` come before the runtime's, only the runtime's tools of `toolset` can
         be called, `priority` is that of its calls in their queues (the higher the sooner), and `max_tokens` and
         `max_calls` set a budget for the turn.
+        `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -458,6 +470,13 @@ class Scope:
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
+        if principal_fields.get("space") is not None:
+            self.services.visible_calls.warn_without_store(principal_fields["space"])
+        folders = self.folders
+        if memory_dir is not None:
+            folders = replace(folders, memory_dir=_absolute_path(memory_dir))
+        if session_dir is not None:
+            folders = replace(folders, session_dir=_absolute_path(session_dir))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
         return Scope(
             self.services,
@@ -468,6 +487,7 @@ class Scope:
             own_catalogue=self._catalogue_with(tools),
             toolsets=self._narrowed_toolsets(toolset),
             priority=self.priority if priority is None else validate_priority(priority),
+            folders=folders,
         )
 
     def _narrowed_toolsets(self, toolset: str | None) -> tuple[str, ...]:
@@ -518,6 +538,11 @@ def _join_descriptions(first: ToolDescriptions, second: ToolDescriptions) -> Too
     first.extend(second)
     first.left_out.update(second.left_out)
     return first
+
+
+def _absolute_path(folder: str | PathLike[str]) -> str:
+    """A folder independent of the working directory: a call may go on in another process."""
+    return str(Path(fspath(folder)).expanduser().absolute())
 
 
 async def invalid_call(problem: str) -> Outcome:

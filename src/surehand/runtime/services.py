@@ -40,7 +40,7 @@ from surehand.runtime.pipeline.result_cache import ResultCache
 from surehand.runtime.pipeline.stacks import StackTable
 from surehand.runtime.policy import Policy
 from surehand.runtime.stats import MemoryJournal, ToolStats
-from surehand.runtime.visible_calls import VisibleCalls
+from surehand.runtime.visible_calls import OnNoSpace, VisibleCalls
 from surehand.store.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class RuntimeServices:
         middleware: Sequence[Middleware],
         approver: Approver | None,
         spaces: SpaceWriter | None,
+        on_no_space: OnNoSpace,
         defaults: Defaults,
         clock: Clock,
         workspace: str | None,
@@ -113,7 +114,7 @@ class RuntimeServices:
         self.approver = approver
         self.defaults = defaults
         self.clock = clock
-        self.visible_calls = VisibleCalls(self, spaces)
+        self.visible_calls = VisibleCalls(self, spaces, on_no_space)
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is unavailable, by namespace."""
         self.active_providers: list[Provider] = []

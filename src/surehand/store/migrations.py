@@ -14,7 +14,11 @@ from surehand.store.queries import load_queries
 from surehand.store.sqlite.database import SqliteDatabase
 
 AnyDatabase: TypeAlias = SqliteDatabase | PostgresDatabase
-MIGRATION_FILES = ("schema.sql", "migrations/0002_message_owner.sql")
+MIGRATION_FILES = (
+    "schema.sql",
+    "migrations/0002_message_owner.sql",
+    "migrations/0003_audit_session.sql",
+)
 """Files under `sql/` in order, forward only: the first creates all tables, each further one changes them."""
 
 _SQL = load_queries("schema_versions")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
-from surehand.store.database import Row, Statement
+from surehand.store.database import Row, SqlValue, Statement, to_storable_name
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
 from surehand.store.queries import load_queries
 from surehand.store.retention import Retention, prune
@@ -41,11 +41,12 @@ class Store:
         self.address = address
         self.retention = retention or Retention()
         """By which a runtime on this store prunes it."""
+        self._flushes: list[Callable[[], Awaitable[object]]] = []
         self.pending = PendingTable(database)
         self.grants = GrantTable(database)
         self.inbox = InboxTable(database)
-        self.journal = JournalTable(database)
-        self.audit = AuditTable(database)
+        self.journal = JournalTable(database, self._flush_buffers)
+        self.audit = AuditTable(database, self._flush_buffers)
         self.runs = RunTable(database)
         self.artifacts = ArtifactTable(database)
         self.notes = NoteTable(database)
@@ -69,6 +70,23 @@ class Store:
         """Execute statements in one transaction."""
         return self.database.write(statements)
 
+    def flush_before_reading(self, flush: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        """Call a function before the journal or the audit is listed; returns a function that undoes this.
+
+        A runtime writes some rows a moment later: a reader in its process should see them all the same.
+        """
+        self._flushes.append(flush)
+
+        def remove() -> None:
+            if flush in self._flushes:
+                self._flushes.remove(flush)
+
+        return remove
+
+    async def _flush_buffers(self) -> None:
+        for flush in [*self._flushes]:
+            await flush()
+
     async def info(self) -> dict[str, Any]:
         """Return the schema version, the size, and the number of rows in each table."""
         counts = {}
@@ -84,6 +102,15 @@ class Store:
             "calls": {row["state"]: int(row["number"]) for row in states},
             "waiting": await self.pending.count(),
         }
+
+    async def find_calls(self, prefix: str, *, limit: int = 10) -> dict[str, str]:
+        """Return the calls whose ids begin so, with their tools. An id that is given whole is found alone."""
+        if not prefix:
+            return {}
+        params: dict[str, SqlValue] = {"prefix": to_storable_name(prefix), "limit": max(limit, 0)}
+        found = await self.database.read(_SQL["find_calls_by_prefix"], params)
+        tools = {row["call_id"]: row["tool"] for row in found}
+        return {prefix: tools[prefix]} if prefix in tools else tools
 
     async def prune(
         self, retention: Retention | None = None, *, vacuum: bool = False, exempt_call_ids: Collection[str] = ()

@@ -1,21 +1,20 @@
-"""Trouble: what the operating system refuses, in words that a model can act on."""
+"""Translates errors of the operating system at a workspace path into `ToolError`s that a model can act on."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import Protocol, Self
 
 from surehand.core.errors import Denied, InvalidArguments, NotFound, ToolError, Unavailable
 from surehand.core.names import nearest_names
 from surehand.core.sanitize import escape_line
 
-if TYPE_CHECKING:
-    from surehand.workspace.path import WorkspacePath
-
 _MAX_NAMES_COMPARED = 2000
-"""Names of a folder that are compared with one that is not there."""
+"""Names of a directory that are compared with a missing one."""
+_MAX_PATH_LENGTH = 200
+"""Characters of a path in an error message."""
 _ERRNO_REASONS = {
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder",
@@ -27,12 +26,32 @@ _ERRNO_REASONS = {
 }
 
 
-def to_tool_error(workspace_path: WorkspacePath, error: OSError) -> ToolError:
-    """The error to raise for one of the system's at a place."""
-    path = path_for_message(workspace_path)
+class DisplayablePath(Protocol):
+    """A path that messages can name; `WorkspacePath` is one."""
+
+    @property
+    def display_path(self) -> str: ...
+
+
+class SearchablePath(DisplayablePath, Protocol):
+    """A path whose directory can be searched for similar names; `WorkspacePath` is one."""
+
+    @property
+    def parts(self) -> tuple[str, ...]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parent(self) -> Self: ...
+    def sample_names(self, limit: int) -> list[str]: ...
+    def __truediv__(self, name: str) -> Self: ...
+
+
+def to_tool_error(failed_path: SearchablePath, error: OSError) -> ToolError:
+    """Return the error to raise for an `OSError` at a path."""
+    path = path_for_message(failed_path)
     match error.errno:
         case errno.ENOENT:
-            return NotFound(f"{path} was not found in the workspace.{_suggest_similar(workspace_path)}")
+            return NotFound(f"{path} was not found in the workspace.{_suggest_similar(failed_path)}")
         case errno.EXDEV:
             return Denied(f"Permission denied: {path} goes through a link that leads outside the workspace.")
         case errno.ELOOP:
@@ -52,13 +71,13 @@ def to_tool_error(workspace_path: WorkspacePath, error: OSError) -> ToolError:
     return ToolError(f"{path}: {error.strerror or type(error).__name__}.")
 
 
-def path_for_message(path: WorkspacePath) -> str:
-    """A path as an error names it: not endless."""
-    return escape_line(path.display_path, 200)
+def path_for_message(path: DisplayablePath) -> str:
+    """The path for an error message, cut to a bounded length."""
+    return escape_line(path.display_path, _MAX_PATH_LENGTH)
 
 
 def refuse_irregular(path: str, file_stat: os.stat_result, prefix: str = "") -> None:
-    """Raise for what is no plain file."""
+    """Raise `InvalidArguments` unless the status is that of a regular file."""
     if stat.S_ISDIR(file_stat.st_mode):
         raise InvalidArguments(f"{prefix}{path} is a folder. List it to see what is in it, or name a file.")
     if not stat.S_ISREG(file_stat.st_mode):
@@ -72,11 +91,14 @@ def _file_kind_name(mode: int) -> str:
     return "device"
 
 
-def _suggest_similar(path: WorkspacePath) -> str:
-    """Names close to a missing one, where its folder is there."""
+def _suggest_similar(missing: SearchablePath) -> str:
+    """A sentence with names of the same directory that resemble the missing one; empty without any."""
     try:
-        known = path.parent.sample_names(_MAX_NAMES_COMPARED) if path.parts else []
-        near = [name for name in nearest_names(path.name, known, 3) if name != path.name]
+        names = missing.parent.sample_names(_MAX_NAMES_COMPARED) if missing.parts else []
+        similar = [name for name in nearest_names(missing.name, names, 3) if name != missing.name]
     except (ToolError, OSError):
         return ""
-    return f" Did you mean {', '.join(path_for_message(path.parent / name) for name in near)}?" if near else ""
+    if not similar:
+        return ""
+    paths = ", ".join(path_for_message(missing.parent / name) for name in similar)
+    return f" Did you mean {paths}?"

@@ -1,28 +1,43 @@
-"""Spot: a place in a workspace. Everything that happens there happens beneath its root's descriptor."""
+"""WorkspacePath: a path inside a workspace. All file access of the built-in tools goes through it.
+
+Files are opened beneath the root's descriptor, and each access checks what the opened file really is: sensitive,
+private, protected or read-only.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO, Protocol
 
 from surehand.core.errors import Denied, NotFound, ToolError
 from surehand.core.sanitize import escape_line
 from surehand.workspace.beneath import descriptor_path, open_beneath
 from surehand.workspace.directory_entry import DirectoryEntry, OpenedEntry, scan_entries
 from surehand.workspace.os_errors import path_for_message, refuse_irregular, to_tool_error
-
-if TYPE_CHECKING:
-    from surehand.workspace.workspace import Workspace, WorkspaceRoot
+from surehand.workspace.protected_paths import ProtectedPaths
+from surehand.workspace.root import WorkspaceRoot
 
 __all__ = ["DirectoryEntry", "WorkspacePath"]
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+class WorkspaceRules(Protocol):
+    """The parts of a `Workspace` that its paths depend on."""
+
+    writes: bool
+    roots: tuple[WorkspaceRoot, ...]
+    has_sensitive_name: Callable[[Iterable[str]], bool]
+    protected_paths: ProtectedPaths
+
+    def file_lock(self, path: WorkspacePath) -> threading.Lock: ...
 
 
 def _never_cancelled() -> bool:
@@ -31,26 +46,26 @@ def _never_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """A place in a workspace, which may or may not exist."""
+    """A path in a workspace; a file may or may not exist there."""
 
-    workspace: Workspace
+    workspace: WorkspaceRules
     root: WorkspaceRoot
     parts: tuple[str, ...]
 
     @property
     def display_path(self) -> str:
-        """As models are shown it: relative to the main root, or absolute in a folder elsewhere."""
-        label = (self.root.display_prefix,) if self.root.display_prefix else ()
-        return escape_line("/".join((*label, *self.parts)) or ".")
+        """The path as models see it: relative to the main root, or absolute in another root."""
+        prefix = (self.root.display_prefix,) if self.root.display_prefix else ()
+        return escape_line("/".join((*prefix, *self.parts)) or ".")
 
     @property
     def name(self) -> str:
-        """Its last name."""
+        """The last name of the path."""
         return self.parts[-1] if self.parts else self.root.path.name
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether a name on its path looks like keys or credentials."""
+        """Whether a name on the path looks like keys or credentials."""
         return self.workspace.has_sensitive_name(self.parts)
 
     def __truediv__(self, name: str) -> WorkspacePath:
@@ -58,16 +73,17 @@ class WorkspacePath:
 
     @property
     def parent(self) -> WorkspacePath:
-        """The folder it lies in."""
+        """The directory that contains the path."""
         return replace(self, parts=self.parts[:-1])
 
-    # Looking
+    # Reading
 
     def open_descriptor(self, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """A descriptor, which the caller closes."""
+        """Open the path and return its descriptor, which the caller closes."""
         with self._translate_os_errors():
             descriptor = open_beneath(self.root.descriptor, self.parts, flags, mode)
         try:
+            # Check after opening: only the descriptor tells which file the path led to at that moment.
             self._refuse_sensitive_link_target(descriptor)
             self._refuse_private(descriptor)
         except BaseException:
@@ -77,7 +93,7 @@ class WorkspacePath:
 
     @contextmanager
     def open_context(self, flags: int = os.O_RDONLY) -> Iterator[int]:
-        """A descriptor, closed afterwards."""
+        """Open the path and close its descriptor afterwards."""
         descriptor = self.open_descriptor(flags)
         try:
             with self._translate_os_errors():
@@ -86,7 +102,7 @@ class WorkspacePath:
             os.close(descriptor)
 
     def open_reader(self) -> BinaryIO:
-        """A regular file, open for reading; anything else is refused."""
+        """Open a regular file for reading; raise for a directory, FIFO or device."""
         descriptor = self.open_descriptor()
         try:
             refuse_irregular(path_for_message(self), os.fstat(descriptor))
@@ -96,12 +112,12 @@ class WorkspacePath:
             raise
 
     def stat(self) -> os.stat_result:
-        """Size, times and kind of what a path leads to."""
+        """The status of the file that the path leads to."""
         with self.open_context(_O_PATH) as descriptor:
             return os.fstat(descriptor)
 
     def exists(self) -> bool:
-        """Whether there is anything that can be looked at."""
+        """Whether the path leads to an existing file or directory."""
         try:
             self.stat()
         except NotFound:
@@ -109,13 +125,13 @@ class WorkspacePath:
         return True
 
     def resolve_links(self) -> WorkspacePath:
-        """The same place without links on its path; itself where nothing is there, or the system does not say."""
+        """The same path with links resolved; unchanged if it does not exist or the system cannot say."""
         try:
             with self.open_context(_O_PATH) as descriptor:
-                inside = self._real_parts(descriptor)
+                real_parts = self._real_parts(descriptor)
         except NotFound:
             return self
-        return self if inside is None else replace(self, parts=inside)
+        return self if real_parts is None else replace(self, parts=real_parts)
 
     def scan_directory(
         self,
@@ -125,77 +141,83 @@ class WorkspacePath:
         include_hidden: bool = True,
         extra_flags: int = 0,
     ) -> list[DirectoryEntry]:
-        """What a folder holds, by name; links are shown as links."""
-        with self.open_context(_DIRECTORY_FLAGS | extra_flags) as folder:
-            return scan_entries(folder, limit=limit, directories_first=directories_first, include_hidden=include_hidden)
+        """The entries of a directory by name; links are listed as links."""
+        with self.open_context(_DIRECTORY_FLAGS | extra_flags) as directory:
+            return scan_entries(
+                directory, limit=limit, directories_first=directories_first, include_hidden=include_hidden
+            )
 
     def sample_names(self, limit: int) -> list[str]:
-        """Some of the names in a folder, in no order; raises `OSError`, for it is what errors are explained with."""
-        folder = open_beneath(self.root.descriptor, self.parts, _DIRECTORY_FLAGS)
+        """Up to `limit` names of a directory, in no order.
+
+        Raises `OSError` untranslated, because the translation of errors calls this for its suggestions.
+        """
+        directory = open_beneath(self.root.descriptor, self.parts, _DIRECTORY_FLAGS)
         try:
-            self._refuse_sensitive_link_target(folder)
-            with os.scandir(folder) as found:
-                return [item.name for item in islice(found, limit)]
+            self._refuse_sensitive_link_target(directory)
+            with os.scandir(directory) as iterator:
+                return [item.name for item in islice(iterator, limit)]
         finally:
-            os.close(folder)
+            os.close(directory)
 
     def walk(self, *, include_hidden: bool = False) -> Iterator[tuple[WorkspacePath, DirectoryEntry]]:
-        """Everything below a folder; links are not followed, and what vanishes meanwhile is left out."""
-        folders = [self]
-        while folders:
-            folder = folders.pop()
+        """Everything below a directory; links are not followed, and directories that vanish are skipped."""
+        pending = [self]
+        while pending:
+            directory = pending.pop()
+            is_start = directory is self
             try:
-                found = folder.scan_directory(
-                    include_hidden=include_hidden, extra_flags=0 if folder is self else os.O_NOFOLLOW
+                entries = directory.scan_directory(
+                    include_hidden=include_hidden, extra_flags=0 if is_start else os.O_NOFOLLOW
                 )
             except ToolError:
-                if folder is self:
+                if is_start:
                     raise
                 continue
-            inside = [(folder / entry.name, entry) for entry in found]
-            yield from inside
-            folders += [spot for spot, entry in reversed(inside) if entry.is_directory]
+            children = [(directory / entry.name, entry) for entry in entries]
+            yield from children
+            pending += [path for path, entry in reversed(children) if entry.is_directory]
 
     # Changing
 
     def check_writable(self) -> None:
-        """Refuse where nothing may be changed."""
+        """Raise `Denied` if nothing may be changed here."""
         if not self.workspace.writes:
             raise Denied("Permission denied: changing files is switched off in this workspace.")
         if not self.root.writable:
             raise self._read_only_error()
 
     def write_atomically(self, data: bytes, *, expected_stat: os.stat_result | None = None) -> bool:
-        """Put new content in place, whole or not at all; folders on the way are made. True if there was a file before.
+        """Replace the content, all of it or nothing, and create missing directories. True if the file existed.
 
         Args:
-            expected: what the file was when it was read; if it has changed since, nothing is written.
+            expected_stat: the file's status when it was read; if the file has changed since, raise `conflict`.
         """
-        with self._open_for_change(create_directories=True) as held:
-            before = held.stat_or_none()
-            if before is None or not stat.S_ISLNK(before.st_mode):
-                held.write_atomically(data, before, expected_stat)
-                return before is not None
+        with self._open_for_change(create_directories=True) as entry:
+            current_stat = entry.stat_or_none()
+            if current_stat is None or not stat.S_ISLNK(current_stat.st_mode):
+                entry.write_atomically(data, current_stat, expected_stat)
+                return current_stat is not None
         return self._link_target().write_atomically(data, expected_stat=expected_stat)
 
     def remove(self, *, recursive: bool = False, is_cancelled: Callable[[], bool] = _never_cancelled) -> None:
-        """Take a file or an empty folder away; a folder with all that is in it only when asked to."""
-        with self._open_for_change(whole_tree=True) as held:
-            held.remove(recursive=recursive, is_cancelled=is_cancelled)
+        """Delete a file or an empty directory; with `recursive`, a directory and everything in it."""
+        with self._open_for_change(whole_tree=True) as entry:
+            entry.remove(recursive=recursive, is_cancelled=is_cancelled)
 
     def rename(self, destination: WorkspacePath, *, overwrite: bool = False) -> None:
-        """Move a file or folder; what is already there stays unless it may be overwritten."""
+        """Move a file or directory; without `overwrite`, an existing destination raises `conflict`."""
         destination.check_writable()
-        with self._open_for_change(whole_tree=True) as held:
-            held.stat()  # before folders are made for it
-            with destination._open_for_change(create_directories=True, whole_tree=True) as place:
-                held.move(place, overwrite=overwrite)
+        with self._open_for_change(whole_tree=True) as source:
+            source.stat()  # raises for a missing source before directories are created for it
+            with destination._open_for_change(create_directories=True, whole_tree=True) as target:
+                source.move(target, overwrite=overwrite)
 
-    # What keeps it inside and safe
+    # Checks
 
     @contextmanager
     def _open_for_change(self, *, create_directories: bool = False, whole_tree: bool = False) -> Iterator[OpenedEntry]:
-        """Its name in the folder around it: whatever is done to that is done inside the root."""
+        """Open the parent directory, check that the entry may be changed, and yield it."""
         self.check_writable()
         if not self.parts:
             raise Denied("Permission denied: the root of the workspace itself stays as it is. Name something in it.")
@@ -213,116 +235,110 @@ class WorkspacePath:
         return open_beneath(self.root.descriptor, parts, _DIRECTORY_FLAGS)
 
     def _create_parents(self) -> int:
-        """The folder around it, made as far as it is not there yet."""
-        parts, missing = self.parts[:-1], list[str]()
+        """Open the parent directory, and create it and its parents where they are missing."""
+        parts = self.parts[:-1]
+        missing: list[str] = []
         while True:
             try:
-                folder = self._open_directory(parts)
+                directory = self._open_directory(parts)
                 break
             except FileNotFoundError:
                 if not parts:
                     raise
-                parts, missing = parts[:-1], [parts[-1], *missing]
+                missing.insert(0, parts[-1])
+                parts = parts[:-1]
         try:
-            self._refuse_sensitive_link_target(folder, *missing, self.name)
+            self._refuse_sensitive_link_target(directory, *missing, self.name)
             for name in missing:
-                inner = self._create_directory(folder, name)
-                os.close(folder)
-                folder = inner
+                child = self._create_directory(directory, name)
+                os.close(directory)
+                directory = child
         except BaseException:
-            os.close(folder)
+            os.close(directory)
             raise
-        return folder
+        return directory
 
     def _create_directory(self, parent: int, name: str) -> int:
         self._refuse_read_only(parent)
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
-        # What somebody else put there meanwhile may be a link, and is not followed.
+        # O_NOFOLLOW: between mkdir and open, another process may put a link there.
         return os.open(name, _DIRECTORY_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
     def _link_target(self) -> WorkspacePath:
-        """What a link leads to, so that the link stays and its target is changed."""
-        inside = self.resolve_links()
-        if inside.parts == self.parts:
+        """The target of a link, so that the target is changed and the link stays."""
+        target = self.resolve_links()
+        if target.parts == self.parts:
             raise Denied(f"Permission denied: {path_for_message(self)} is a link. Name the file that it leads to.")
-        return inside
+        return target
 
     def _real_parts(self, descriptor: int) -> tuple[str, ...] | None:
-        """Where an open file really lies below the root, links resolved; None where the system does not say."""
-        real, base = descriptor_path(descriptor), descriptor_path(self.root.descriptor)
-        if real is None or base is None:
+        """The path of an open file below the root, links resolved; None where the system cannot say."""
+        file_path = descriptor_path(descriptor)
+        root_path = descriptor_path(self.root.descriptor)
+        if file_path is None or root_path is None:
             return None
-        base = base.rstrip("/")
-        if real != base and not real.startswith(f"{base}/"):
+        root_path = root_path.rstrip("/")
+        if file_path != root_path and not file_path.startswith(f"{root_path}/"):
             return None
-        return tuple(part for part in real[len(base) :].split("/") if part)
+        return _split_parts(file_path[len(root_path) :])
 
     def _refuse_sensitive_link_target(self, descriptor: int, *remaining_names: str) -> None:
-        """A link may not lead, under another name, to what a person would have been asked about."""
-        inside = self._real_parts(descriptor)
-        if inside is None:
+        """Raise `Denied` if a link leads, under a harmless name, to a file that needs a person's approval."""
+        real_parts = self._real_parts(descriptor)
+        if real_parts is None:
             self._refuse_links(len(self.parts) - len(remaining_names))
             return
-        inside = (*inside, *remaining_names)
-        if inside != self.parts and self.workspace.has_sensitive_name(
-            inside
-        ):  # by its own name, and so a person was asked
-            real = path_for_message(replace(self, parts=inside))
-            raise Denied(
-                f"Permission denied: {path_for_message(self)} leads to {real}, which is sensitive. Ask for {real} itself."
-            )
+        real_parts = (*real_parts, *remaining_names)
+        # A path that carries the sensitive name itself was approved by a person before the call ran.
+        if real_parts != self.parts and self.workspace.has_sensitive_name(real_parts):
+            path = path_for_message(self)
+            target = path_for_message(replace(self, parts=real_parts))
+            raise Denied(f"Permission denied: {path} leads to {target}, which is sensitive. Ask for {target} itself.")
 
     def _refuse_links(self, part_count: int) -> None:
-        """Where the system does not say where a file lies, its path must be the plain one."""
+        """Raise `Denied` for a path with links, for systems that cannot say where an open file lies."""
         try:
             os.close(open_beneath(self.root.descriptor, self.parts[:part_count], _O_PATH, follow_links=False))
         except OSError as error:
             if error.errno == errno.ELOOP:
-                problem = (
-                    f"{path_for_message(self)} goes through a link, and it cannot be found out here where that leads."
-                )
+                path = path_for_message(self)
+                problem = f"{path} goes through a link, and it cannot be found out here where that leads."
                 raise Denied(f"Permission denied: {problem} Name the path itself.") from None
             raise to_tool_error(self, error) from None
 
     def _refuse_read_only(self, descriptor: int, *, whole_tree: bool = False) -> None:
-        """A link may not lead into a folder that is only read; nor may a root go with the folder around it."""
-        inside = self._real_parts(descriptor) if len(self.workspace.roots) > 1 else None
-        if inside is None:
-            return  # one folder alone; or a path without links, whose root was looked at already
-        real = (*self._current_root_parts(), *inside, self.name)
-        # Where the folders are now, and not where they were: a command may have moved what is around them.
-        places = [
-            (_split_parts(descriptor_path(root.descriptor)) or root.path.parts[1:], root)
-            for root in self.workspace.roots
+        """Raise `Denied` if a link leads into a read-only root, or if a change would take another root along."""
+        real_parts = self._real_parts(descriptor) if len(self.workspace.roots) > 1 else None
+        if real_parts is None:
+            return  # a single root, or a path without links: `check_writable` has looked at its root
+        absolute_parts = (*_current_parts(self.root), *real_parts, self.name)
+        # Compare with where the roots are now: a command may have moved a directory around them.
+        roots = [(_current_parts(root), root) for root in self.workspace.roots]
+        containing = [
+            (root_parts, root) for root_parts, root in roots if absolute_parts[:-1][: len(root_parts)] == root_parts
         ]
-        around = [(place, root) for place, root in places if real[:-1][: len(place)] == place]
-        if not max(around, key=lambda pair: (len(pair[0]), not pair[1].writable), default=((), self.root))[1].writable:
+        _, innermost = max(containing, key=lambda pair: (len(pair[0]), not pair[1].writable), default=((), self.root))
+        if not innermost.writable:
             raise self._read_only_error()
-        if whole_tree and any(place[: len(real)] == real for place, _ in places):
-            raise Denied(
-                f"Permission denied: {path_for_message(self)} holds a folder of the workspace, which stays as it is."
-            )
-
-    def _current_root_parts(self) -> tuple[str, ...]:
-        """Where the root is now; a path that was resolved when it was opened is compared with it."""
-        return _split_parts(descriptor_path(self.root.descriptor)) or self.root.path.parts[1:]
+        if whole_tree and any(root_parts[: len(absolute_parts)] == absolute_parts for root_parts, _ in roots):
+            path = path_for_message(self)
+            raise Denied(f"Permission denied: {path} holds a folder of the workspace, which stays as it is.")
 
     def _refuse_protected(self, descriptor: int, *, whole_tree: bool) -> None:
-        """What the host itself runs or keeps stays as it is, by whatever name it is reached."""
-        inside = self._real_parts(descriptor)
-        real = (*self.root.path.parts[1:], *(self.parts[:-1] if inside is None else inside), self.name)
-        if self.workspace.protected_paths.forbids_change(real, whole_tree=whole_tree):
-            problem = (
-                f"{path_for_message(self)} is, or holds, what this program itself runs or keeps, and stays as it is."
-            )
+        """Raise `Denied` for paths that the host program runs or stores, whatever link led to them."""
+        real_parts = self._real_parts(descriptor)
+        parent_parts = self.parts[:-1] if real_parts is None else real_parts
+        absolute_parts = (*self.root.path.parts[1:], *parent_parts, self.name)
+        if self.workspace.protected_paths.forbids_change(absolute_parts, whole_tree=whole_tree):
+            path = path_for_message(self)
+            problem = f"{path} is, or holds, what this program itself runs or keeps, and stays as it is."
             raise Denied(f"Permission denied: {problem}")
 
     def _refuse_private(self, descriptor: int) -> None:
-        inside = self._real_parts(descriptor)
-        if self.workspace.protected_paths.forbids_reading(
-            (*self.root.path.parts[1:], *(self.parts if inside is None else inside))
-        ):
+        real_parts = self._real_parts(descriptor)
+        absolute_parts = (*self.root.path.parts[1:], *(self.parts if real_parts is None else real_parts))
+        if self.workspace.protected_paths.forbids_reading(absolute_parts):
             raise Denied(f"Permission denied: {path_for_message(self)} is this program's own, and not to be read.")
 
     def _read_only_error(self) -> Denied:
@@ -334,6 +350,11 @@ class WorkspacePath:
             yield
         except OSError as error:
             raise to_tool_error(self, error) from None
+
+
+def _current_parts(root: WorkspaceRoot) -> tuple[str, ...]:
+    """Where a root is now; where the system cannot say, where it was when it was opened."""
+    return _split_parts(descriptor_path(root.descriptor)) or root.path.parts[1:]
 
 
 def _split_parts(path: str | None) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Protected: paths in a workspace that the host itself runs or keeps. No tool may change them."""
+"""Which paths of a workspace need a question first (sensitive names), and which no tool may change or read.
+
+`Workspace` builds both; `WorkspacePath` enforces them, and a sandbox gets them as mounts.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,22 @@ from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
 
+PathParts = tuple[str, ...]
 SENSITIVE_NAME_GLOBS = (
     ".env*", "*.env", "*credential*", "*secret*", "*password*", ".netrc", "_netrc", ".pgpass",
     ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
     "*.keystore", "*.kdbx", "*.keychain", "*.keychain-db", "*.ppk", "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*",
     "id_ed25519*", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store",
 )  # fmt: skip
-"""Globs over the names on a path, its folders included; upper and lower case are the same."""
+"""Globs for the names on a path, directories included, that look like keys or credentials. Case does not matter."""
+GIT_PROTECTED_PATHS = (".git/hooks", ".git/config")
+"""Programs that git runs, and the file that tells git which programs to run."""
 
 
 def build_name_matcher(globs: Iterable[str]) -> Callable[[Iterable[str]], bool]:
-    """Whether any of the names on a path fits one of the globs."""
-    found = re.compile("|".join(translate(glob.casefold()) for glob in globs) or r"(?!)")
-    return lambda parts: any(found.match(part.casefold()) for part in parts)
-
-
-PathParts = tuple[str, ...]
-GIT_PROTECTED_PATHS = (".git/hooks", ".git/config")
-"""What git runs, and where it is told what to run."""
+    """Return a function that checks whether any name on a path matches one of the globs."""
+    pattern = re.compile("|".join(translate(glob.casefold()) for glob in globs) or r"(?!)")
+    return lambda names: any(pattern.match(name.casefold()) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,52 +43,55 @@ class WorkspaceMount:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPaths:
-    """Absolute paths, as their parts."""
+    """Absolute paths, each as a tuple of its parts, that tools may not change or not even read."""
 
     write_protected: tuple[PathParts, ...]
-    """To be read, and not to be changed."""
+    """Paths that tools may read and not change."""
     private: tuple[PathParts, ...]
-    """Not even to be read, nor what lies beside them under such a name, as `calls.db-wal` beside `calls.db`."""
+    """Paths that tools may not read either. Names with a suffix count too: `calls.db-wal` beside `calls.db`."""
 
     @classmethod
     def for_root(cls, root: Path, write_protected: Iterable[Path], private: Iterable[Path]) -> ProtectedPaths:
-        """What was named, git's own hooks and settings, and the environment that this program runs in."""
-        git = [root / ".git"] if (root / ".git").is_file() else [root / path for path in GIT_PROTECTED_PATHS]
-        own = [Path(sys.prefix).resolve()] if sys.prefix != sys.base_prefix else []
-        named = [*(root / path for path in write_protected), *git, *own]
-        return cls(_absolute_parts(named), _absolute_parts(root / path for path in private))
+        """Add git's hooks and settings and this program's virtual environment to the configured paths."""
+        # In a git worktree `.git` is a file that names the repository: that file is protected then.
+        git_paths = [root / ".git"] if (root / ".git").is_file() else [root / path for path in GIT_PROTECTED_PATHS]
+        environments = [Path(sys.prefix).resolve()] if sys.prefix != sys.base_prefix else []
+        configured = [root / path for path in write_protected]
+        return cls(
+            _absolute_parts([*configured, *git_paths, *environments]),
+            _absolute_parts(root / path for path in private),
+        )
 
     def forbids_change(self, real_parts: PathParts, *, whole_tree: bool) -> bool:
-        """Whether changing that path would change something protected; if whole, with all that is in it."""
-        around = whole_tree and any(
-            path[: len(real_parts)] == real_parts for path in self.write_protected + self.private
-        )
-        return (
-            around
-            or self.forbids_reading(real_parts)
-            or any(real_parts[: len(path)] == path for path in self.write_protected)
-        )
+        """Whether a change of the path would change a protected one; `whole_tree` includes everything below it."""
+        if self.forbids_reading(real_parts):
+            return True
+        if any(real_parts[: len(parts)] == parts for parts in self.write_protected):
+            return True
+        protected = self.write_protected + self.private
+        return whole_tree and any(parts[: len(real_parts)] == real_parts for parts in protected)
 
     def forbids_reading(self, real_parts: PathParts) -> bool:
-        """Whether that path is not to be read."""
+        """Whether the path is private."""
         return any(
-            real_parts[: len(path) - 1] == path[:-1] and _is_private_name(real_parts, path) for path in self.private
+            real_parts[: len(parts) - 1] == parts[:-1] and _is_private_name(real_parts, parts) for parts in self.private
         )
 
     def sandbox_mounts(self, directory: Path) -> list[WorkspaceMount]:
-        """How a sandbox shows them in a folder that can be written to.
+        """The mounts that protect these paths in a writable directory of a sandbox.
 
-        The folders around them become mounts of their own: then they cannot be moved away, and others put in place.
+        The directories around a protected path become mounts of their own: a mount point cannot be renamed, so a
+        command cannot move the protected path away and put another in its place.
         """
-        fixed = [
-            path for parts in self.write_protected if directory in (path := Path("/", *parts)).parents and path.exists()
-        ]
-        private = [path for parts in self.private if directory in (path := Path("/", *parts)).parents]
-        around = {outer for path in (*fixed, *private) for outer in path.parents if directory in outer.parents}
+        write_protected = [path for path in _paths_below(directory, self.write_protected) if path.exists()]
+        private = _paths_below(directory, self.private)
+        around = {
+            outer for path in (*write_protected, *private) for outer in path.parents if directory in outer.parents
+        }
         hidden = [file for path in private for file in _private_files_beside(path)]
         return [
             *(WorkspaceMount(path, writable=True) for path in sorted(around) if path.is_dir()),
-            *(WorkspaceMount(path) for path in fixed),
+            *(WorkspaceMount(path) for path in write_protected),
             *(WorkspaceMount(path, hidden=True) for path in hidden),
         ]
 
@@ -96,12 +100,23 @@ def _absolute_parts(paths: Iterable[Path]) -> tuple[PathParts, ...]:
     return tuple(path.absolute().parts[1:] for path in paths)
 
 
+def _paths_below(directory: Path, all_parts: Iterable[PathParts]) -> list[Path]:
+    paths = [Path("/", *parts) for parts in all_parts]
+    return [path for path in paths if directory in path.parents]
+
+
 def _is_private_name(real_parts: PathParts, private_parts: PathParts) -> bool:
-    name = real_parts[len(private_parts) - 1 : len(private_parts)]
-    return bool(name) and (name[0] == private_parts[-1] or name[0].startswith(f"{private_parts[-1]}-"))
+    """Whether the name at the private path's depth is the private name, or that with a suffix such as `-wal`."""
+    depth = len(private_parts)
+    if len(real_parts) < depth:
+        return False
+    name = real_parts[depth - 1]
+    private_name = private_parts[-1]
+    return name == private_name or name.startswith(f"{private_name}-")
 
 
 def _private_files_beside(path: Path) -> list[Path]:
+    """The private file itself and its siblings with a suffix, as far as they exist."""
     if not path.parent.is_dir():
         return []
     return [

@@ -1,4 +1,8 @@
-"""Workspace: the folders that the built-in tools may touch, each opened once."""
+"""Workspace: the directories that the built-in tools may touch, each opened once.
+
+Tools turn the paths that models write into `WorkspacePath`s with `Workspace.resolve`; the shell mounts
+`Workspace.sandbox_mounts`.
+"""
 
 from __future__ import annotations
 
@@ -7,64 +11,50 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.errors import DefinitionError, Denied, InvalidArguments, ToolError, Unavailable
+from surehand.core.errors import DefinitionError, Denied, InvalidArguments, ToolError
 from surehand.core.sanitize import escape_line
 from surehand.workspace.path import WorkspacePath
-from surehand.workspace.protected_paths import SENSITIVE_NAME_GLOBS, ProtectedPaths, build_name_matcher
+from surehand.workspace.protected_paths import (
+    SENSITIVE_NAME_GLOBS,
+    ProtectedPaths,
+    WorkspaceMount,
+    build_name_matcher,
+)
+from surehand.workspace.root import WorkspaceRoot
 
 log = logging.getLogger("surehand")
 DirectoryLike: TypeAlias = str | PathLike[str]
-ROOT_VARIABLE, WRITES_VARIABLE = "AGENT_WORKSPACE_ROOT", "AGENT_FILESYSTEM_WRITES_ENABLED"
+ROOT_VARIABLE = "AGENT_WORKSPACE_ROOT"
+WRITES_VARIABLE = "AGENT_FILESYSTEM_WRITES_ENABLED"
 _FALSE_WORDS = ("false", "0", "no", "off")
 _LOCK_COUNT = 64
 _MAX_PATH_BYTES = 4095
-"""Bytes of a path that an operating system takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceRoot:
-    """One folder of a workspace."""
-
-    path: Path
-    writable: bool
-    open_descriptors: list[int]
-    """Its descriptor, until the workspace is closed."""
-    alias_parts: tuple[tuple[str, ...], ...]
-    """The parts of the paths it is known under: as it was given, and without links."""
-    display_prefix: str = ""
-    """What its paths begin with when models are shown them: nothing in the main one."""
-
-    @property
-    def descriptor(self) -> int:
-        """What all else is opened beneath. Once it is closed, its number may be another file's."""
-        if not self.open_descriptors:
-            raise Unavailable("The workspace is closed.")
-        return self.open_descriptors[0]
+"""PATH_MAX of Linux without the terminating NUL."""
 
 
 class Workspace:
-    """Folders that built-in tools may touch. They are opened once, and everything else is opened beneath them.
+    """Directories that built-in tools may touch. They are opened once, and all files are opened beneath them.
 
     Args:
-        root: the main folder, which relative paths are meant in.
-        extra: further folders, named by their absolute paths.
-        read_only: further folders that are only read.
-        writes: False lets nothing be changed anywhere.
-        sensitive: names that a person is asked about before a tool touches them.
-        fixed: paths that nobody here may change, as what the host itself runs. Git's hooks and settings, and the
-            virtual environment of this program, are among them anyway.
-        private: paths that nobody here may even read, such as the runtime's own store.
+        root: the main directory; relative paths start here.
+        extra: further directories, named by their absolute paths.
+        read_only: further directories that tools may read and not change.
+        writes: False forbids every change.
+        sensitive: globs of names that need a person's approval before a tool touches them.
+        fixed: paths that no tool may change, such as programs that the host runs. Git's hooks and settings and the
+            virtual environment of this program are always among them.
+        private: paths that no tool may even read, such as the runtime's own store.
     """
 
     source: Literal["given", "env", "config", "cwd"] = "given"
-    """What said which folder is the root."""
+    """Where the root came from."""
 
     def __init__(
         self,
@@ -77,26 +67,28 @@ class Workspace:
         fixed: DirectoryLike | Iterable[DirectoryLike] = (),
         private: DirectoryLike | Iterable[DirectoryLike] = (),
     ) -> None:
-        self.writes = writes and os.environ.get(WRITES_VARIABLE, "").strip().lower() not in _FALSE_WORDS
+        self.writes: bool = writes and os.environ.get(WRITES_VARIABLE, "").strip().lower() not in _FALSE_WORDS
         self.roots: tuple[WorkspaceRoot, ...] = (_open_root(root, writable=self.writes),)
-        self._finalizer = weakref.finalize(self, _close_descriptors, held := [self.roots[0].open_descriptors])
-        for folders, writable in ((extra, self.writes), (read_only, False)):
-            for folder in _as_tuple(folders):
-                more = _open_root(folder, writable=writable)
-                held.append(more.open_descriptors)
-                self.roots += (replace(more, display_prefix=_display_prefix(more.path, self.root)),)
-        self.has_sensitive_name = build_name_matcher(_as_tuple(sensitive))
+        # Registered before the other roots are opened: if one of them fails, the descriptors so far are closed.
+        descriptor_lists = [self.roots[0].open_descriptors]
+        self._finalizer = weakref.finalize(self, _close_descriptors, descriptor_lists)
+        for directories, writable in ((extra, self.writes), (read_only, False)):
+            for directory in _as_tuple(directories):
+                another = _open_root(directory, writable=writable)
+                descriptor_lists.append(another.open_descriptors)
+                self.roots += (replace(another, display_prefix=_display_prefix(another.path, self.root)),)
+        self.has_sensitive_name: Callable[[Iterable[str]], bool] = build_name_matcher(_as_tuple(sensitive))
         self.protected_paths = ProtectedPaths.for_root(self.root, _expand_paths(fixed), _expand_paths(private))
         self._locks = tuple(threading.Lock() for _ in range(_LOCK_COUNT))
 
     @classmethod
     def coerce(cls, value: DirectoryLike | Workspace | None = None, **options: Any) -> Workspace:
-        """A workspace as it is; or one for a folder, found as the environment allows."""
+        """Return a workspace unchanged, or open one for a directory as `detect` does."""
         if not isinstance(value, Workspace):
             return cls.detect(value, **options)
         if options:
             raise DefinitionError(
-                f"{', '.join(options)} cannot be set for a workspace that exists.", fix="give them to Workspace(...)."
+                f"{', '.join(options)} cannot be set for an existing workspace.", fix="pass them to Workspace(...)."
             )
         return value
 
@@ -104,51 +96,63 @@ class Workspace:
     def detect(
         cls, configured: DirectoryLike | None = None, *, environment: Mapping[str, str] | None = None, **options: Any
     ) -> Workspace:
-        """The root that the environment sets, narrowed by a configured one; else that one; else the current folder."""
-        cap = (os.environ if environment is None else environment).get(ROOT_VARIABLE) or None
-        if cap is not None and configured is not None and not _is_within_root_limit(configured, cap):
-            configured = None
-        for name in ("extra", "read_only") if cap is not None else ():
-            options[name] = [
-                folder for folder in _as_tuple(options.get(name, ())) if _is_within_root_limit(folder, cap or "")
-            ]
-        made = cls(configured or cap or os.getcwd(), **options)
-        made.source = "config" if configured is not None else "env" if cap is not None else "cwd"
-        return made
+        """Open the configured root, the one that the environment sets, or the current directory.
+
+        The environment's root is a limit: configured directories outside it are ignored with a warning.
+        """
+        variables = os.environ if environment is None else environment
+        limit = variables.get(ROOT_VARIABLE) or None
+        if limit is not None:
+            if configured is not None and not _is_within_root_limit(configured, limit):
+                configured = None
+            for name in ("extra", "read_only"):
+                directories = _as_tuple(options.get(name, ()))
+                options[name] = [each for each in directories if _is_within_root_limit(each, limit)]
+        workspace = cls(configured or limit or os.getcwd(), **options)
+        if configured is not None:
+            workspace.source = "config"
+        else:
+            workspace.source = "env" if limit is not None else "cwd"
+        return workspace
 
     @property
     def root(self) -> Path:
-        """The main folder."""
+        """The main directory."""
         return self.roots[0].path
 
     def resolve(self, path: str) -> WorkspacePath:
-        """A place in the workspace, by a path as models write it. Nothing is opened yet."""
-        told = f"'{escape_line(path, 200)}'"
+        """Return the workspace path for a path as models write it. Opens nothing."""
+        quoted = f"'{escape_line(path, 200)}'"
         if not path.strip() or "\0" in path:
-            raise InvalidArguments(f"{told} is no path. Give one inside the workspace, such as 'src/main.py'.")
-        _validate_path_encoding(path, told)
+            raise InvalidArguments(f"{quoted} is no path. Give one inside the workspace, such as 'src/main.py'.")
+        _validate_path_encoding(path, quoted)
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         if ".." in parts:
-            raise Denied(f"Permission denied: {told} contains '..'. Name the path itself, from the workspace's root.")
-        found = self.find_root(parts if path.startswith("/") else (*self.root.parts[1:], *parts))
-        if found is None:
-            raise Denied(f"Permission denied: {told} is outside the workspace. Its root is {self.root}.")
-        return WorkspacePath(self, *found)
+            raise Denied(f"Permission denied: {quoted} contains '..'. Name the path itself, from the workspace's root.")
+        absolute_parts = parts if path.startswith("/") else (*self.root.parts[1:], *parts)
+        location = self.find_root(absolute_parts)
+        if location is None:
+            raise Denied(f"Permission denied: {quoted} is outside the workspace. Its root is {self.root}.")
+        root, parts_below = location
+        return WorkspacePath(self, root, parts_below)
 
-    def sandbox_mounts(self) -> list[Any]:
-        """What a sandbox shows of it: its folders, with what nobody may change there."""
-        inside = [
-            each for root in self.roots if root.writable for each in self.protected_paths.sandbox_mounts(root.path)
-        ]
-        roots = {root.path for root in self.roots}
-        return [*self.roots, *{each.path: each for each in inside if each.path not in roots}.values()]
+    def sandbox_mounts(self) -> list[WorkspaceRoot | WorkspaceMount]:
+        """The mounts that a sandbox needs: the roots, and the protected paths in the writable ones."""
+        root_paths = {root.path for root in self.roots}
+        protected: dict[Path, WorkspaceMount] = {}
+        for root in self.roots:
+            if root.writable:
+                protected |= {mount.path: mount for mount in self.protected_paths.sandbox_mounts(root.path)}
+        return [*self.roots, *(mount for path, mount in protected.items() if path not in root_paths)]
 
     def find_root(self, parts: tuple[str, ...]) -> tuple[WorkspaceRoot, tuple[str, ...]] | None:
-        """The folder that an absolute path lies in, and its parts from there; one that is only read comes first."""
-        known = [(alias, root) for root in self.roots for alias in root.alias_parts if parts[: len(alias)] == alias]
-        if not known:
+        """The innermost root that contains an absolute path, and the parts below it; a read-only root wins a tie."""
+        containing = [
+            (alias, root) for root in self.roots for alias in root.alias_parts if parts[: len(alias)] == alias
+        ]
+        if not containing:
             return None
-        alias, root = max(known, key=lambda pair: (len(pair[0]), not pair[1].writable))
+        alias, root = max(containing, key=lambda pair: (len(pair[0]), not pair[1].writable))
         return root, parts[len(alias) :]
 
     def is_sensitive(self, path: str) -> bool:
@@ -156,19 +160,19 @@ class Workspace:
         try:
             return self.has_sensitive_name(self.resolve(path).parts)
         except ToolError:
-            return False  # the call itself will say what is wrong with it
+            return False  # the call itself reports the invalid path
 
     def file_lock(self, path: WorkspacePath) -> threading.Lock:
-        """Held by whoever reads a file in order to change it, so that no change of another call is lost."""
+        """The lock for reading a file and then changing it, so that no concurrent call loses its change."""
         return self._locks[hash((path.root.path, path.parts)) % _LOCK_COUNT]
 
     def close(self) -> None:
-        """Let go of the folders."""
+        """Close the roots' descriptors."""
         self._finalizer()
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    """One stands for a list of one."""
+    """A single path or text becomes a tuple of one."""
     return (value,) if isinstance(value, (str, PathLike)) else tuple(value)
 
 
@@ -177,39 +181,39 @@ def _expand_paths(values: Any) -> list[Path]:
 
 
 def _open_root(directory: DirectoryLike, *, writable: bool) -> WorkspaceRoot:
-    given = Path(directory).expanduser().absolute()
-    path = given.resolve()
+    configured = Path(directory).expanduser().absolute()
+    path = configured.resolve()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        problem = "is no folder" if error.errno == errno.ENOTDIR else (error.strerror or "").lower()
+        problem = "is not a directory" if error.errno == errno.ENOTDIR else (error.strerror or "").lower()
         raise DefinitionError(
-            f"The workspace {given} cannot be used: {problem}.", fix="name a folder that exists."
+            f"The workspace {configured} cannot be opened: {problem}.", fix="name an existing directory."
         ) from None
-    return WorkspaceRoot(path, writable, [descriptor], tuple({given.parts[1:], path.parts[1:]}))
+    return WorkspaceRoot(path, writable, [descriptor], tuple({configured.parts[1:], path.parts[1:]}))
 
 
 def _is_within_root_limit(directory: DirectoryLike, limit: str) -> bool:
-    """Whether a folder is inside the one that the environment sets."""
+    """Whether a directory is inside the root that the environment sets; logs a warning if not."""
     if Path(directory).expanduser().resolve().is_relative_to(Path(limit).expanduser().resolve()):
         return True
-    log.warning(
-        "The workspace folder %s is ignored: it is not inside %s, which %s sets.", directory, limit, ROOT_VARIABLE
-    )
+    log.warning("Ignored the workspace directory %s: it is outside %s, set by %s.", directory, limit, ROOT_VARIABLE)
     return False
 
 
 def _display_prefix(path: Path, main_root: Path) -> str:
-    below = path.relative_to(main_root).as_posix() if path.is_relative_to(main_root) else path.as_posix()
+    if not path.is_relative_to(main_root):
+        return path.as_posix()
+    below = path.relative_to(main_root).as_posix()
     return "" if below == "." else below
 
 
 def _validate_path_encoding(path: str, quoted_path: str) -> None:
     try:
-        long = len(os.fsencode(path)) > _MAX_PATH_BYTES
+        length = len(os.fsencode(path))
     except UnicodeEncodeError:
         raise InvalidArguments(f"{quoted_path} holds characters that no file name can have.") from None
-    if long:
+    if length > _MAX_PATH_BYTES:
         raise InvalidArguments(f"{quoted_path} is too long for a path: it has {len(path):,} characters.")
 
 

@@ -1,4 +1,4 @@
-"""Editing: text that stands in the file is replaced, and all the rest stays byte for byte."""
+"""`edit` and `edit_file`: text is replaced, and everything else stays byte for byte."""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ def put(where: Path, content: str | bytes) -> Path:
 # edit
 
 
-async def test_the_only_place_is_replaced_and_the_change_is_shown(tmp_path: Path) -> None:
+async def test_the_only_match_is_replaced_and_the_diff_is_shown(tmp_path: Path) -> None:
     path = put(tmp_path, "one\ntwo\nthree\n")
 
     outcome = await edit(tmp_path, "two", "2")
@@ -71,7 +71,7 @@ async def test_the_only_place_is_replaced_and_the_change_is_shown(tmp_path: Path
     )
 
 
-async def test_nothing_in_the_new_text_has_a_meaning(tmp_path: Path) -> None:
+async def test_the_new_text_is_taken_literally(tmp_path: Path) -> None:
     path = put(tmp_path, "value")
 
     await edit(tmp_path, "value", r"$& $1 $$ \1 \g<0> {0} %s")
@@ -79,7 +79,7 @@ async def test_nothing_in_the_new_text_has_a_meaning(tmp_path: Path) -> None:
     assert path.read_text() == r"$& $1 $$ \1 \g<0> {0} %s"
 
 
-async def test_several_places_are_listed_and_nothing_changes(tmp_path: Path) -> None:
+async def test_several_matches_are_listed_and_nothing_changes(tmp_path: Path) -> None:
     path = put(tmp_path, "x\ny\nx\nx y\n")
 
     message = failed(await edit(tmp_path, "x", "z"))
@@ -88,13 +88,13 @@ async def test_several_places_are_listed_and_nothing_changes(tmp_path: Path) -> 
     assert path.read_text() == "x\ny\nx\nx y\n"
 
 
-async def test_places_that_overlap_are_several(tmp_path: Path) -> None:
+async def test_overlapping_matches_count_separately(tmp_path: Path) -> None:
     put(tmp_path, "aaa")
 
     assert "2 times" in failed(await edit(tmp_path, "aa", "b"))
 
 
-async def test_all_places_are_replaced_when_asked_to(tmp_path: Path) -> None:
+async def test_replace_all_replaces_every_match(tmp_path: Path) -> None:
     path = put(tmp_path, "x\ny\nx\naaa\n")
 
     outcome = await edit(tmp_path, "x", "z", replace_all=True)
@@ -105,7 +105,7 @@ async def test_all_places_are_replaced_when_asked_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("every", [True, False])
-async def test_what_is_not_there_is_said_with_the_nearest_lines(tmp_path: Path, every: bool) -> None:
+async def test_a_missing_text_is_reported_with_the_nearest_line(tmp_path: Path, every: bool) -> None:
     put(tmp_path, "import os\n\ndef total(items):\n    return sum(items)\n\nprint(total([1]))\n")
 
     message = failed(await edit(tmp_path, "def totals(item):", "x", replace_all=every))
@@ -127,20 +127,20 @@ async def test_what_is_not_there_is_said_with_the_nearest_lines(tmp_path: Path, 
         ("something else entirely", "copy the text exactly"),
     ],
 )
-async def test_a_hint_says_what_is_wrong(tmp_path: Path, old: str, hint: str) -> None:
+async def test_the_error_says_how_the_text_differs(tmp_path: Path, old: str, hint: str) -> None:
     put(tmp_path, "def f():\n    return 1\n")
 
     assert hint in failed(await edit(tmp_path, old, "x"))
 
 
 @pytest.mark.parametrize(("old", "new"), [("", "x"), ("same", "same")])
-async def test_what_would_change_nothing_is_refused(tmp_path: Path, old: str, new: str) -> None:
+async def test_an_edit_that_changes_nothing_is_refused(tmp_path: Path, old: str, new: str) -> None:
     put(tmp_path, "same")
 
     failed(await edit(tmp_path, old, new))
 
 
-async def test_what_cannot_be_edited_is_refused(tmp_path: Path) -> None:
+async def test_binary_and_too_large_files_are_not_edited(tmp_path: Path) -> None:
     assert "not found" in failed(await edit(tmp_path, "a", "b"), "not_found")
     put(tmp_path, b"PK\x03\x04\0")
     assert "ZIP archive" in failed(await edit(tmp_path, "a", "b"))
@@ -186,14 +186,14 @@ async def test_a_replacement_cannot_fill_the_memory(tmp_path: Path) -> None:
     ],
     ids=range(12),
 )
-async def test_line_ends_encodings_and_marks_stay(tmp_path: Path, before: bytes, after: bytes) -> None:
+async def test_line_ends_encodings_and_byte_order_marks_are_kept(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = put(tmp_path, before)
 
     assert (await edit(tmp_path, "b", "x\ny")).ok
     assert path.read_bytes() == after
 
 
-async def test_line_ends_in_what_is_looked_for_do_not_count(tmp_path: Path) -> None:
+async def test_line_ends_in_the_searched_text_do_not_matter(tmp_path: Path) -> None:
     path = put(tmp_path, "a\r\nb\r\nc\r\n")
 
     assert (await edit(tmp_path, "a\nb", "x\r\ny")).ok
@@ -207,7 +207,7 @@ async def test_a_character_that_the_encoding_lacks_is_refused(tmp_path: Path) ->
     assert path.read_bytes() == b"\xe4 b"
 
 
-async def test_the_mode_stays_and_a_link_stays(tmp_path: Path) -> None:
+async def test_the_mode_and_a_link_are_kept(tmp_path: Path) -> None:
     path = put(tmp_path, "b")
     path.chmod(0o700)
     (tmp_path / "link").symlink_to("a.txt")
@@ -224,7 +224,7 @@ text_lines = st.lists(st.text("ab é", max_size=4), max_size=6)
 
 
 @given(text_lines, st.sampled_from(["\n", "\r\n"]), st.data())
-def test_everything_around_an_edit_stays_byte_for_byte(lines: list[str], newline: str, data: st.DataObject) -> None:
+def test_all_bytes_around_an_edit_are_kept(lines: list[str], newline: str, data: st.DataObject) -> None:
     text = "\n".join(lines)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
@@ -291,7 +291,7 @@ async def test_several_edits_are_made_in_one_step(tmp_path: Path) -> None:
     ],
     ids=range(23),
 )
-async def test_the_fields_of_an_edit_say_what_it_does(
+async def test_the_fields_of_an_edit_decide_its_operation(
     tmp_path: Path, before: str, change: dict[str, Any], after: str
 ) -> None:
     path = put(tmp_path, before)
@@ -321,9 +321,7 @@ async def test_the_fields_of_an_edit_say_what_it_does(
         ({"old": "b ", "new": "x"}, "whitespace only"),
     ],
 )
-async def test_an_edit_that_cannot_be_made_changes_nothing(
-    tmp_path: Path, change: dict[str, Any], problem: str
-) -> None:
+async def test_one_invalid_edit_prevents_all(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     path = put(tmp_path, "a\nb\nc\n")
 
     assert problem in failed(await edit_file(tmp_path, change))
@@ -340,7 +338,7 @@ async def test_edits_that_overlap_are_refused(tmp_path: Path) -> None:
     assert path.read_text() == "one two three\n"
 
 
-async def test_edits_are_meant_in_the_file_as_it_was(tmp_path: Path) -> None:
+async def test_all_edits_refer_to_the_original_file(tmp_path: Path) -> None:
     path = put(tmp_path, "a\nb\n")
 
     await edit_file(tmp_path, {"old": "a", "new": "b"}, {"old": "b", "new": "c"})
@@ -348,14 +346,14 @@ async def test_edits_are_meant_in_the_file_as_it_was(tmp_path: Path) -> None:
     assert path.read_text() == "b\nc\n"
 
 
-async def test_neighbours_do_not_overlap(tmp_path: Path) -> None:
+async def test_adjacent_edits_do_not_overlap(tmp_path: Path) -> None:
     path = put(tmp_path, "a\nb")
 
     assert (await edit_file(tmp_path, {"old": "a", "delete": True}, {"old": "b", "delete": True})).ok
     assert path.read_text() == ""
 
 
-async def test_all_of_nothing_changes_nothing(tmp_path: Path) -> None:
+async def test_all_without_a_match_changes_nothing(tmp_path: Path) -> None:
     path = put(tmp_path, "a\n")
     before = path.stat()
 
@@ -366,7 +364,7 @@ async def test_all_of_nothing_changes_nothing(tmp_path: Path) -> None:
     assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
-async def test_the_older_arguments_are_taken_too(tmp_path: Path) -> None:
+async def test_edit_file_takes_old_string_and_new_string_too(tmp_path: Path) -> None:
     path = put(tmp_path, "a\na\n")
 
     refused = await call(tmp_path, "edit_file", path="a.txt", old_string="a", new_string="b")
@@ -383,7 +381,7 @@ async def test_the_older_arguments_are_taken_too(tmp_path: Path) -> None:
 # But for whitespace
 
 
-async def test_whitespace_counts_unless_it_is_said_that_it_does_not(tmp_path: Path) -> None:
+async def test_whitespace_matters_unless_tolerant(tmp_path: Path) -> None:
     path = put(tmp_path, "def f():   \n    return 1\n")
     change = {"old": "def f():\n    return 1", "new": "def f():\n    return 2"}
 
@@ -403,7 +401,7 @@ async def test_whitespace_counts_unless_it_is_said_that_it_does_not(tmp_path: Pa
     ],
     ids=range(4),
 )  # fmt: skip
-async def test_new_text_is_indented_as_the_found_text_is(
+async def test_new_text_gets_the_indentation_of_the_match(
     tmp_path: Path, before: str, old: str, new: str, after: str
 ) -> None:
     path = put(tmp_path, before)
@@ -412,14 +410,14 @@ async def test_new_text_is_indented_as_the_found_text_is(
     assert path.read_text() == after
 
 
-async def test_being_tolerant_never_chooses_between_places(tmp_path: Path) -> None:
+async def test_a_tolerant_search_never_picks_one_of_several_matches(tmp_path: Path) -> None:
     put(tmp_path, "  a\n    a\n")
 
     assert "2 times" in failed(await edit_file(tmp_path, {"old": "\ta", "new": "b"}, whitespace_tolerant=True))
     failed(await edit_file(tmp_path, {"old": "  \n", "new": "b"}, whitespace_tolerant=True))
 
 
-async def test_another_shape_is_not_the_same_text(tmp_path: Path) -> None:
+async def test_a_different_relative_indentation_does_not_match(tmp_path: Path) -> None:
     put(tmp_path, "if a:\n    b\nc\n")
 
     failed(await edit_file(tmp_path, {"old": "if a:\n    b\n    c", "new": "x"}, whitespace_tolerant=True))
@@ -429,7 +427,7 @@ async def test_another_shape_is_not_the_same_text(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from(["a\n", "b\n", "c"]), max_size=60), st.data())
-def test_changes_turn_the_old_lines_into_the_new_ones(pieces: list[str], data: st.DataObject) -> None:
+def test_applying_the_changes_gives_the_new_lines(pieces: list[str], data: st.DataObject) -> None:
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=0, max_size=6)))
     spans = [
@@ -452,7 +450,7 @@ def applied(lines: list[str], changes: list[Any]) -> list[str]:
     for change in reversed(changes):
         at = change.line_number - 1
         assert tuple(lines[at : at + len(change.removed_lines)]) == change.removed_lines
-        lines = [*lines[:at], *change.added_lines, *lines[at + len(change.removed) :]]
+        lines = [*lines[:at], *change.added_lines, *lines[at + len(change.removed_lines) :]]
     return split_lines("".join(lines))
 
 
@@ -474,7 +472,7 @@ def patched(lines: list[str], diff: str) -> str:
     return "".join([*made, *lines[at:]])
 
 
-def test_distant_changes_are_hunks_of_their_own() -> None:
+def test_distant_changes_are_separate_hunks() -> None:
     before = [f"{n}\n" for n in range(1, 31)]
     after = ["1\n", "two\n", *before[2:19], "new\n", *before[19:29], "30"]
 
@@ -495,7 +493,7 @@ async def test_a_large_diff_is_cut(tmp_path: Path) -> None:
     assert len(outcome.text) < 100_000
 
 
-async def test_bytes_that_are_no_text_do_not_get_into_what_is_shown(tmp_path: Path) -> None:
+async def test_invalid_bytes_do_not_appear_in_a_diff(tmp_path: Path) -> None:
     put(tmp_path, b"x" * 9000 + b"\n\xff\xfe b\n")
 
     done = await edit(tmp_path, "b", "c")
@@ -507,7 +505,7 @@ async def test_bytes_that_are_no_text_do_not_get_into_what_is_shown(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", ["\n" * 9_000_000, "ab\n" * 3_000_000, "x" * 9_000_000])
-async def test_a_large_file_is_edited_in_little_more_memory_than_it_takes(tmp_path: Path, content: str) -> None:
+async def test_editing_a_large_file_needs_little_extra_memory(tmp_path: Path, content: str) -> None:
     put(tmp_path, f"first {content} last")
     tracemalloc.start()
     try:
@@ -524,7 +522,7 @@ async def test_a_large_file_is_edited_in_little_more_memory_than_it_takes(tmp_pa
 # Several at once
 
 
-async def test_no_parallel_edit_is_lost(tmp_path: Path) -> None:
+async def test_no_concurrent_edit_is_lost(tmp_path: Path) -> None:
     put(tmp_path, "".join(f"[{n:02}]\n" for n in range(50)))
     async with Runtime(files(tmp_path)) as runtime:
         calls = [
@@ -537,7 +535,7 @@ async def test_no_parallel_edit_is_lost(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "".join(f"done {n}\n" for n in range(50))
 
 
-async def test_nor_is_one_through_another_name(tmp_path: Path) -> None:
+async def test_no_concurrent_edit_through_a_link_is_lost(tmp_path: Path) -> None:
     put(tmp_path, "".join(f"[{n:02}]\n" for n in range(40)))
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("a.txt")
@@ -554,7 +552,7 @@ async def test_nor_is_one_through_another_name(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "".join(f"done {n}\n" for n in range(40))
 
 
-async def test_an_edit_begins_anew_when_another_process_came_between(
+async def test_an_edit_is_retried_when_another_process_changed_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, fstat, changed = put(tmp_path, "a\nb\n"), os.fstat, threading.Event()
@@ -575,7 +573,7 @@ async def test_an_edit_begins_anew_when_another_process_came_between(
     assert path.read_text() == "a\nc\nmine\n"
 
 
-async def test_a_file_that_changes_all_the_time_is_a_conflict_and_not_a_lost_change(tmp_path: Path) -> None:
+async def test_a_file_that_keeps_changing_is_a_conflict(tmp_path: Path) -> None:
     path, stopped = put(tmp_path, "0\nedit me\n"), threading.Event()
 
     def restless() -> None:
@@ -603,7 +601,7 @@ async def test_a_file_that_changes_all_the_time_is_a_conflict_and_not_a_lost_cha
     assert path.read_text().count("\n") == 2
 
 
-async def test_nothing_is_changed_any_more_once_nobody_waits(tmp_path: Path) -> None:
+async def test_a_cancelled_call_changes_nothing(tmp_path: Path) -> None:
     path, space = put(tmp_path, "a\n"), Workspace(tmp_path)
     calls = {
         "edit": {"file_path": "a.txt", "old_string": "a", "new_string": "b"},
@@ -624,7 +622,7 @@ async def test_nothing_is_changed_any_more_once_nobody_waits(tmp_path: Path) -> 
 # Asking
 
 
-async def test_a_person_is_shown_the_diff_before_an_edit(tmp_path: Path) -> None:
+async def test_the_approval_of_an_edit_shows_a_diff(tmp_path: Path) -> None:
     path = put(tmp_path, "a\nb\n")
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
         one = await runtime.call("edit", {"file_path": "a.txt", "old_string": "b", "new_string": "c"})
@@ -646,7 +644,7 @@ async def test_a_person_is_shown_the_diff_before_an_edit(tmp_path: Path) -> None
     assert path.read_text() == "a\nc\n"
 
 
-async def test_a_preview_does_not_hold_up_the_loop(tmp_path: Path) -> None:
+async def test_a_preview_does_not_block_the_event_loop(tmp_path: Path) -> None:
     put(tmp_path, "line of text\n" * 700_000)
     slowest = 0.0
 

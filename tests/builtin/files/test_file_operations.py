@@ -1,4 +1,4 @@
-"""The file tools as a whole: which there are, and deleting, moving and looking at files."""
+"""The file tools together: their names and schemas; deleting, moving and describing files."""
 
 import os
 from datetime import datetime
@@ -48,7 +48,7 @@ def ours(tools: list[Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("names", "shown"), [("short", set(PAIRS)), ("long", set(PAIRS.values()))])
-async def test_a_model_is_shown_one_name_for_each_job(tmp_path: Path, names: Any, shown: set[str]) -> None:
+async def test_a_model_sees_one_name_for_each_tool(tmp_path: Path, names: Any, shown: set[str]) -> None:
     known = {*PAIRS, *PAIRS.values(), *ALONE}
     async with Runtime(files(tmp_path, names=names)) as runtime:
         described = {one["function"]["name"] for one in runtime.describe("openai")}
@@ -58,7 +58,7 @@ async def test_a_model_is_shown_one_name_for_each_job(tmp_path: Path, names: Any
     assert found == known
 
 
-def test_each_tool_says_what_it_may_do(tmp_path: Path) -> None:
+def test_each_tool_declares_its_effects(tmp_path: Path) -> None:
     tools = ours(files(tmp_path))
 
     assert {name for name, tool in tools.items() if tool.effects == {"write"}} == WRITING
@@ -72,7 +72,7 @@ def test_each_tool_says_what_it_may_do(tmp_path: Path) -> None:
     assert listed == tools.keys()
 
 
-def test_the_parameters_are_those_of_the_documents(tmp_path: Path) -> None:
+def test_the_parameters_match_the_source_documents(tmp_path: Path) -> None:
     tools = ours(files(tmp_path))
 
     schemas = {name: tool.schema for name, tool in tools.items()}
@@ -93,14 +93,14 @@ def test_the_parameters_are_those_of_the_documents(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_every_model_api_can_be_told_of_them(tmp_path: Path) -> None:
+def test_every_model_api_accepts_the_descriptions(tmp_path: Path) -> None:
     for names in ("short", "long"):
         catalogue = Catalogue(*files(tmp_path, names=names))
         for api in ("openai", "anthropic", "gemini", "mcp"):
             assert catalogue.describe(api)
 
 
-def test_mistakes_of_the_developer_are_found_at_once(tmp_path: Path) -> None:
+def test_invalid_options_are_definition_errors(tmp_path: Path) -> None:
     for wrong in (
         lambda: files(tmp_path / "missing"),
         lambda: files(tmp_path, names="both"),  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ async def test_a_workspace_can_be_shared(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").exists()
 
 
-async def test_a_tool_runs_by_itself_too(tmp_path: Path) -> None:
+async def test_a_tool_runs_without_a_runtime(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     read = ours(files(tmp_path))["read"]
 
@@ -141,7 +141,7 @@ async def test_a_file_a_link_and_an_empty_folder_are_deleted(tmp_path: Path) -> 
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["kept", "file"]
 
 
-async def test_a_folder_with_something_in_it_is_deleted_only_when_that_is_said(tmp_path: Path) -> None:
+async def test_a_folder_with_content_is_deleted_only_with_recursive(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "folder/deep").mkdir(parents=True)
     (root / "folder/deep/file").touch()
@@ -164,12 +164,12 @@ async def test_a_folder_with_something_in_it_is_deleted_only_when_that_is_said(t
 @pytest.mark.parametrize(
     ("path", "code"), [("missing", "not_found"), (".", "denied"), ("/", "denied"), ("..", "denied"), ("/tmp", "denied")]
 )
-async def test_what_is_not_there_or_not_ours_is_not_deleted(tmp_path: Path, path: str, code: str) -> None:
+async def test_missing_and_outside_paths_are_not_deleted(tmp_path: Path, path: str, code: str) -> None:
     failed(await call(tmp_path, "delete_file", path=path, recursive=True), code)
     failed(await call(tmp_path, "delete_file", path=str(tmp_path), recursive=True), "denied")
 
 
-async def test_a_person_is_asked_before_keys_go_with_their_folder(tmp_path: Path) -> None:
+async def test_deleting_a_folder_with_sensitive_files_needs_approval(tmp_path: Path) -> None:
     (tmp_path / "conf/deep").mkdir(parents=True)
     (tmp_path / "conf/deep/server.pem").touch()
 
@@ -195,7 +195,7 @@ async def test_files_and_folders_are_moved_and_bytes_stay(tmp_path: Path) -> Non
     assert (tmp_path / "newer/b.bin").stat().st_ino == inode
 
 
-async def test_what_is_there_stays_unless_it_may_be_overwritten(tmp_path: Path) -> None:
+async def test_an_existing_destination_stays_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
 
@@ -225,7 +225,7 @@ async def test_what_is_there_stays_unless_it_may_be_overwritten(tmp_path: Path) 
         ("a", "a/b", "invalid_arguments"),
     ],
 )
-async def test_a_move_that_cannot_be_made_changes_nothing(tmp_path: Path, old: str, new: str, code: str) -> None:
+async def test_a_failed_move_changes_nothing(tmp_path: Path, old: str, new: str, code: str) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "folder").mkdir()
 
@@ -234,7 +234,7 @@ async def test_a_move_that_cannot_be_made_changes_nothing(tmp_path: Path, old: s
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "folder"]
 
 
-async def test_a_file_is_carried_to_another_file_system(tmp_path: Path) -> None:
+async def test_a_file_is_copied_to_another_file_system(tmp_path: Path) -> None:
     other = Path("/dev/shm")
     if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no second file system here")
@@ -262,7 +262,7 @@ async def test_a_file_is_carried_to_another_file_system(tmp_path: Path) -> None:
         elsewhere.rmdir()
 
 
-async def test_keys_are_not_moved_to_a_harmless_name_unasked(tmp_path: Path) -> None:
+async def test_moving_a_sensitive_file_needs_approval(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("TOKEN=1")
 
     out = await call(tmp_path, "move_file", **{"from": ".env", "to": "notes.txt"})
@@ -276,7 +276,7 @@ async def test_keys_are_not_moved_to_a_harmless_name_unasked(tmp_path: Path) -> 
 # get_file_info
 
 
-async def test_what_a_path_leads_to_is_told(tmp_path: Path) -> None:
+async def test_get_file_info_describes_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("four")
     os.utime(tmp_path / "a.txt", (1_700_000_000.5, 1_700_000_000.5))
     (tmp_path / "folder").mkdir()
@@ -293,7 +293,7 @@ async def test_what_a_path_leads_to_is_told(tmp_path: Path) -> None:
     assert (fifo.data["isDirectory"], fifo.data["isFile"]) == (False, False)
 
 
-async def test_a_missing_path_is_a_failure_that_says_so_in_data(tmp_path: Path) -> None:
+async def test_a_missing_path_fails_with_exists_false_in_data(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     for path in ("missing", "missing/deep", "file/below"):
@@ -305,7 +305,7 @@ async def test_a_missing_path_is_a_failure_that_says_so_in_data(tmp_path: Path) 
 # The contract of the source documents
 
 
-async def test_reading_a_missing_and_a_foreign_file_are_the_errors_that_were_promised(tmp_path: Path) -> None:
+async def test_missing_and_outside_files_fail_with_the_documented_errors(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
 
     read = await call(tmp_path, "read_file", path="a.txt")
@@ -328,13 +328,13 @@ async def test_reading_a_missing_and_a_foreign_file_are_the_errors_that_were_pro
         ("write", {"file_path": "a.txt", "content": ""}, "Allow to change a.txt?"),
     ],
 )
-async def test_a_person_is_asked_in_words_for_what_will_happen(tmp_path: Path, name, arguments, question) -> None:
+async def test_the_approval_question_describes_the_change(tmp_path: Path, name, arguments, question) -> None:
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
         assert (await runtime.call(name, arguments)).message == question
 
 
 @pytest.mark.parametrize("option", ["extra", "read_only"])
-async def test_one_further_folder_needs_no_list(tmp_path: Path, option) -> None:
+async def test_a_single_extra_folder_needs_no_list(tmp_path: Path, option) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
 
@@ -343,6 +343,6 @@ async def test_one_further_folder_needs_no_list(tmp_path: Path, option) -> None:
 
 
 @pytest.mark.parametrize("factory", [files, shell, web])
-def test_a_factory_that_was_not_called_is_a_mistake(factory) -> None:
+def test_a_factory_that_was_not_called_is_a_definition_error(factory) -> None:
     with pytest.raises(DefinitionError, match="is a factory of tools, not a tool"):
         Runtime(factory)

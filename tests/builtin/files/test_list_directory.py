@@ -1,4 +1,4 @@
-"""Listing: what is in a folder, folders first, and never more than was asked for."""
+"""`list` and `list_files`: the entries of a folder, folders first, within the limit."""
 
 import os
 import time
@@ -39,13 +39,13 @@ async def test_folders_come_first_and_files_have_sizes(project: Path) -> None:
     assert outcome.metadata == {"path": ".", "entryCount": 4, "truncated": False}
 
 
-async def test_hidden_names_are_shown_when_asked_for(project: Path) -> None:
+async def test_hidden_names_are_listed_on_request(project: Path) -> None:
     outcome = await call(project, include_hidden=True)
 
     assert outcome.text == ".git/\nempty/\nsrc/\n.hidden  7 bytes\nREADME.md  9 bytes\nlink  (link)"
 
 
-async def test_folders_below_follow_and_links_are_not_entered(project: Path) -> None:
+async def test_subfolders_follow_and_links_are_not_entered(project: Path) -> None:
     outcome = await call(project, recursive=True)
 
     assert outcome.text.split("\n") == [
@@ -79,7 +79,7 @@ async def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
     assert many.metadata["entryCount"] == 500
 
 
-async def test_what_cannot_be_listed_is_an_error(project: Path) -> None:
+async def test_a_path_that_cannot_be_listed_is_an_error(project: Path) -> None:
     file, missing, outside = (
         await call(project, path="README.md"), await call(project, path="srcs"), await call(project, path="/etc")
     )  # fmt: skip
@@ -93,7 +93,7 @@ async def test_what_cannot_be_listed_is_an_error(project: Path) -> None:
     assert outside.code == "denied"
 
 
-async def test_a_secret_folder_is_asked_about_but_names_are_shown(tmp_path: Path) -> None:
+async def test_a_sensitive_folder_needs_approval_but_sensitive_names_are_listed(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "secrets.txt").touch()
 
@@ -113,7 +113,7 @@ async def test_strange_names_are_shown_escaped(tmp_path: Path) -> None:
     assert {record["name"] for record in records} == {"a\\nb\\t\\u001b[0m", "\\u202egnp\\u3164.exe", "\\udcff\\udcfe"}
 
 
-async def test_a_folder_without_permission_is_left_out_or_refused(tmp_path: Path) -> None:
+async def test_an_unreadable_folder_is_skipped_or_refused(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed").chmod(0)
     try:
@@ -153,7 +153,7 @@ async def test_list_files_gives_records(project: Path) -> None:
         ("nothing", []),
     ],
 )
-async def test_list_files_takes_a_glob_and_no_regular_expression(project: Path, pattern: str, found: list[str]) -> None:
+async def test_list_files_takes_a_glob_not_a_regular_expression(project: Path, pattern: str, found: list[str]) -> None:
     outcome = await call(project, "list_files", recursive=True, pattern=pattern)
 
     assert [record["path"] for record in outcome.data["files"]] == found
@@ -168,7 +168,7 @@ async def test_list_files_shows_hidden_folders_without_entering_them(project: Pa
     assert "link/util.py" not in paths
 
 
-async def test_list_files_is_bounded(tmp_path: Path) -> None:
+async def test_list_files_has_a_maximum(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number}").touch()
 
@@ -178,7 +178,7 @@ async def test_list_files_is_bounded(tmp_path: Path) -> None:
     assert (all_of_them.data["count"], all_of_them.data["truncated"]) == (300, False)
 
 
-async def test_a_search_that_ends_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_truncated_listing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_directory, "_MAX_ENTRIES_MATCHED", 5)
     for number in range(9):
         (tmp_path / f"{number}").touch()
@@ -189,7 +189,7 @@ async def test_a_search_that_ends_early_says_so(tmp_path: Path, monkeypatch: pyt
     assert outcome.data["truncated"] is True
 
 
-async def test_a_pattern_that_is_made_to_be_slow_is_not(tmp_path: Path) -> None:
+async def test_a_hostile_pattern_is_matched_quickly(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / ("a" * 200 + f"{number}")).touch()
     began = time.process_time()

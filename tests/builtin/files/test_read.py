@@ -1,4 +1,4 @@
-"""Reading: a page of numbered lines, or the content as it is, of any text file, in flat memory."""
+"""`read` and `read_file`: pages of numbered lines, or the content as it is, in constant memory."""
 
 import base64
 import os
@@ -62,7 +62,7 @@ async def test_lines_are_numbered_as_cat_does(tmp_path: Path) -> None:
     assert outcome.title == "Read a.txt"
 
 
-async def test_a_page_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_a_page_names_the_offset_of_the_next_page(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
 
     first = await read(tmp_path, "a.txt")
@@ -93,7 +93,7 @@ async def test_all_pages_together_are_the_file(tmp_path: Path) -> None:
     assert seen == lines
 
 
-async def test_a_page_never_exceeds_what_a_model_is_shown_at_once(tmp_path: Path) -> None:
+async def test_a_page_never_exceeds_the_output_limit(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{'é' * 1999}\n" * 5000)
 
     outcome = await read(tmp_path, "a.txt", limit=5000)
@@ -104,7 +104,7 @@ async def test_a_page_never_exceeds_what_a_model_is_shown_at_once(tmp_path: Path
     assert outcome.metadata["totalLines"] == 5000
 
 
-async def test_more_than_the_cap_gives_the_cap(tmp_path: Path) -> None:
+async def test_a_limit_above_the_maximum_is_reduced_to_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n" * 9000)
 
     outcome = await read(tmp_path, "a.txt", limit=100_000)
@@ -121,7 +121,7 @@ async def test_an_offset_beyond_the_end_says_how_many_lines_there_are(tmp_path: 
 
 
 @pytest.mark.parametrize("arguments", [{"offset": 0}, {"offset": -1}, {"limit": 0}, {"offset": "x"}, {"lines": 3}])
-async def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
+async def test_an_invalid_offset_or_limit_is_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
     (tmp_path / "a.txt").write_text("one\n")
 
     assert (await refused(tmp_path, "a.txt", **arguments)).code == "invalid_arguments"
@@ -164,7 +164,7 @@ async def test_a_long_line_is_cut_and_says_so(tmp_path: Path) -> None:
         ("utf-32", "utf-32-le"),
     ],
 )
-async def test_encodings_are_found_out(tmp_path: Path, codec: str, name: str | None) -> None:
+async def test_the_encoding_is_detected(tmp_path: Path, codec: str, name: str | None) -> None:
     (tmp_path / "a.txt").write_bytes("Grüße\r\naus Köln\n".encode(codec))
 
     outcome = await read(tmp_path, "a.txt")
@@ -183,13 +183,13 @@ async def test_a_file_of_two_byte_characters_is_paged_too(tmp_path: Path) -> Non
     assert outcome.metadata["totalLines"] == 200_000
 
 
-async def test_bytes_that_are_no_utf8_further_on_are_shown_as_such(tmp_path: Path) -> None:
+async def test_invalid_utf8_after_the_head_is_shown_as_replacement_characters(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\n" * 5000 + b"\xff\n")
 
     assert (await read(tmp_path, "a.txt", offset=5001)).text == "  5001\t\ufffd"
 
 
-async def test_a_character_across_the_looked_at_bytes_is_still_utf8(tmp_path: Path) -> None:
+async def test_a_character_cut_at_the_end_of_the_head_is_still_utf8(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"x" * 8191 + "é\n".encode())
 
     assert "encoding" not in (await read(tmp_path, "a.txt")).metadata
@@ -224,7 +224,7 @@ async def test_a_binary_file_says_what_it_is(tmp_path: Path, name: str, data: by
     assert f"{len(data)} bytes" in failed.message
 
 
-async def test_a_nul_after_the_first_bytes_is_not_looked_for(tmp_path: Path) -> None:
+async def test_a_nul_after_the_head_does_not_make_a_file_binary(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"x" * 8192 + b"\0")
 
     assert (await read(tmp_path, "a.txt")).metadata["totalLines"] == 1
@@ -250,7 +250,7 @@ async def test_an_image_comes_as_an_image(tmp_path: Path) -> None:
         (b"RIFF\x24\0\0\0WEBPVP8 ", "image/webp"),
     ],
 )
-async def test_images_are_known_by_their_first_bytes(tmp_path: Path, data: bytes, mime: str) -> None:
+async def test_images_are_detected_by_their_first_bytes(tmp_path: Path, data: bytes, mime: str) -> None:
     (tmp_path / "a").write_bytes(data)
 
     assert (await read(tmp_path, "a")).data["mimeType"] == mime
@@ -269,7 +269,7 @@ async def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(20)
-async def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+async def test_an_irregular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
@@ -302,7 +302,7 @@ def measured() -> Iterator[Callable[[], int]]:
         tracemalloc.stop()
 
 
-async def test_a_terabyte_of_hole_is_paged_at_once(tmp_path: Path) -> None:
+async def test_a_sparse_file_of_a_terabyte_is_paged_at_once(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.write(b"line\n" * 5000)
         file.truncate(1 << 40)
@@ -361,7 +361,7 @@ async def test_a_line_without_an_end_takes_no_memory_either(tmp_path: Path) -> N
     assert peak() < 6_000_000
 
 
-async def test_what_is_too_far_into_a_file_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_too_far_into_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MAX_SCAN_BYTES", 3_000_000)
     monkeypatch.setattr(page_module, "MAX_COUNTED_FILE_BYTES", 3_000_000)
     (tmp_path / "lines").write_bytes(b"x\n" * 4_000_000)
@@ -376,7 +376,7 @@ async def test_what_is_too_far_into_a_file_is_said_to_be(tmp_path: Path, monkeyp
     assert lost.metadata == {"path": "line", "startLine": 1, "endLine": 2, "totalLines": None, "truncated": True}
 
 
-async def test_reading_ends_when_nobody_waits_any_more(tmp_path: Path) -> None:
+async def test_reading_stops_when_the_call_is_cancelled(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_bytes(b"x\n" * 10_000_000)
     space, checked = Workspace(tmp_path), list[bool]()
 
@@ -422,7 +422,7 @@ async def test_a_file_that_shrinks_and_grows_while_it_is_read_does_no_harm(tmp_p
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_however_the_blocks_fall_the_lines_are_the_same(
+def test_the_lines_do_not_depend_on_the_block_size(
     lines: list[str], first: int, limit: int, most: int, block: int, codec: str, newline: str
 ) -> None:
     data = newline.join(lines).encode(codec)
@@ -480,7 +480,7 @@ async def test_read_file_says_how_to_page_what_is_too_large(tmp_path: Path) -> N
     assert page.data["truncated"] is False
 
 
-async def test_read_file_reads_in_the_encoding_that_is_asked_for(tmp_path: Path) -> None:
+async def test_read_file_uses_the_requested_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Köln".encode("utf-16-le"))
 
     assert (await call(tmp_path, "read_file", path="a.txt", encoding="utf-16-le")).data["content"] == "Köln"
@@ -489,7 +489,7 @@ async def test_read_file_reads_in_the_encoding_that_is_asked_for(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["rot13", "zip", "idna", "unicode_escape", "utf-9", "../x", "", "\ud800"[:0] + "é"])
-async def test_only_encodings_of_files_are_known(tmp_path: Path, name: str) -> None:
+async def test_only_text_encodings_are_accepted(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.txt").write_text("x")
 
     outcome = await call(tmp_path, "read_file", path="a.txt", encoding=name)
@@ -511,7 +511,7 @@ async def test_no_line_is_too_long_for_read_file_up_to_its_limit(tmp_path: Path)
 # The contract of the source documents
 
 
-async def test_a_missing_file_is_not_found_and_near_names_are_told(tmp_path: Path) -> None:
+async def test_a_missing_file_is_not_found_and_similar_names_are_suggested(tmp_path: Path) -> None:
     (tmp_path / "main.py").touch()
 
     failed = await refused(tmp_path, "mian.py")
@@ -528,7 +528,7 @@ async def test_a_path_outside_is_denied(tmp_path: Path) -> None:
         assert "Permission denied" in failed.message
 
 
-async def test_what_looks_like_a_key_is_asked_for_first(tmp_path: Path) -> None:
+async def test_a_sensitive_file_needs_approval(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("TOKEN=1")
     async with Runtime(files(tmp_path)) as runtime:
         asked = await runtime.call("read", {"file_path": ".env"})

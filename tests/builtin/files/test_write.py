@@ -1,4 +1,4 @@
-"""Writing: all of a file's content at once, whole or not at all."""
+"""`write` and `write_file`: the whole content of a file at once, all of it or nothing."""
 
 import os
 import stat
@@ -13,17 +13,17 @@ from surehand import Done, Failed, Outcome, Pending, Policy, Runtime
 from surehand.builtin.files.tools import files
 from surehand.workspace import directory_entry
 
-pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(30)  # some write large files, which takes long on a busy machine
 
 REWRITING = """
 import sys
 from surehand.workspace.workspace import Workspace
-spot = Workspace(sys.argv[1]).spot("a.txt")
-spot.replace(b"A" * 500_000)
-print("begun", flush=True)
+path = Workspace(sys.argv[1]).resolve("a.txt")
+path.write_atomically(b"A" * 500_000)
+print("started", flush=True)
 while True:
     for letter in (b"B", b"A"):
-        spot.replace(letter * 500_000)
+        path.write_atomically(letter * 500_000)
 """
 
 
@@ -46,7 +46,7 @@ def left_behind(where: Path) -> list[Path]:
     return [path for path in where.rglob("*") if path.name.endswith(".tmp")]
 
 
-async def test_a_new_file_is_made_with_the_folders_on_its_way(tmp_path: Path) -> None:
+async def test_a_new_file_is_created_with_its_parent_folders(tmp_path: Path) -> None:
     outcome = await write(tmp_path, "a/b/c.txt", "Grüße\n")
 
     assert isinstance(outcome, Done)
@@ -56,7 +56,7 @@ async def test_a_new_file_is_made_with_the_folders_on_its_way(tmp_path: Path) ->
     assert outcome.text == "Created a/b/c.txt (8 bytes)."
 
 
-async def test_what_was_there_is_replaced_and_said(tmp_path: Path) -> None:
+async def test_existing_content_is_replaced_and_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a longer text than the new one")
 
     outcome = await write(tmp_path, "a.txt", "new")
@@ -68,7 +68,7 @@ async def test_what_was_there_is_replaced_and_said(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-async def test_the_content_is_taken_as_it_is_given(tmp_path: Path) -> None:
+async def test_the_content_is_written_literally(tmp_path: Path) -> None:
     content = "a\r\nb\n\tc \0 $1 \\n \u2028 \U0001f600"
 
     await write(tmp_path, "a.txt", content)
@@ -76,7 +76,7 @@ async def test_the_content_is_taken_as_it_is_given(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_bytes() == content.encode()
 
 
-async def test_the_mode_of_a_file_stays(tmp_path: Path) -> None:
+async def test_the_mode_of_a_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("old")
     path.chmod(0o750)
@@ -86,7 +86,7 @@ async def test_the_mode_of_a_file_stays(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
 
 
-async def test_write_file_tells_as_its_document_does(tmp_path: Path) -> None:
+async def test_write_file_returns_the_documented_fields(tmp_path: Path) -> None:
     made = await call(tmp_path, "write_file", path="a.txt", content="Köln", encoding="latin1")
 
     assert made.data == {"bytesWritten": 4, "path": "a.txt", "existedBefore": False}
@@ -111,14 +111,14 @@ async def test_write_file_writes_in_an_encoding(
 
 
 @pytest.mark.parametrize(("content", "encoding"), [("a", "base64"), ("→", "latin-1"), ("a", "rot13"), ("a", "nothing")])
-async def test_what_cannot_be_written_leaves_no_file(tmp_path: Path, content: str, encoding: str) -> None:
+async def test_content_that_cannot_be_encoded_leaves_no_file(tmp_path: Path, content: str, encoding: str) -> None:
     outcome = await call(tmp_path, "write_file", path="new/a", content=content, encoding=encoding)
 
     failed(outcome, "invalid_arguments")
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_too_much_is_refused(tmp_path: Path) -> None:
+async def test_too_large_content_is_refused(tmp_path: Path) -> None:
     failed(await write(tmp_path, "a.txt", "x" * (10 * 1024 * 1024 + 1)), "too_large")
 
     assert not (tmp_path / "a.txt").exists()
@@ -131,13 +131,13 @@ async def test_a_folder_is_not_overwritten(tmp_path: Path) -> None:
     failed(await write(tmp_path, ".", "x"), "denied")
 
 
-async def test_a_file_on_the_way_is_no_folder(tmp_path: Path) -> None:
+async def test_a_file_in_place_of_a_parent_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
 
     failed(await write(tmp_path, "a/b", "x"), "invalid_arguments")
 
 
-async def test_a_path_that_ends_as_a_folder_is_no_file(tmp_path: Path) -> None:
+async def test_a_path_that_ends_in_a_slash_is_refused(tmp_path: Path) -> None:
     for path in ("new/", "a/b//"):
         assert "ends in a slash" in failed(await write(tmp_path, path, "x"), "invalid_arguments").message
 
@@ -166,7 +166,7 @@ async def test_a_link_to_nothing_is_not_written_through(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-async def test_a_file_with_other_names_is_not_written(tmp_path: Path) -> None:
+async def test_a_file_with_hard_links_is_not_written(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()
     outside.write_text("mine")
@@ -183,7 +183,7 @@ async def test_a_fifo_is_not_written(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
 
 
-async def test_names_may_hold_anything_and_are_shown_escaped(tmp_path: Path) -> None:
+async def test_unusual_names_are_written_and_shown_escaped(tmp_path: Path) -> None:
     outcome = await write(tmp_path, "new\nline\x1b[31m\u202e.txt", "x")
 
     assert outcome.text == "Created new\\nline\\u001b[31m\\u202e.txt (1 byte)."
@@ -198,7 +198,7 @@ async def test_paths_that_are_too_long_are_refused_in_a_few_words(tmp_path: Path
     assert len(told.message) < 500
 
 
-async def test_a_very_deep_path_is_made_and_taken_away_from_below(tmp_path: Path) -> None:
+async def test_a_very_deep_path_is_created_and_deleted(tmp_path: Path) -> None:
     path = "d/" * 500 + "a.txt"
     async with Runtime(files(tmp_path)) as runtime:
         assert (await runtime.call("write", {"file_path": path, "content": "deep"})).ok
@@ -226,9 +226,7 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux's")
-async def test_where_no_file_can_be_without_a_name_it_is_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writing_works_without_o_tmpfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_entry, "_UNNAMED_FILE_FLAG", 0)
     (tmp_path / "a.txt").write_text("old")
     (tmp_path / "a.txt").chmod(0o640)
@@ -246,7 +244,7 @@ def test_a_killed_process_leaves_the_old_or_the_new_content(tmp_path: Path) -> N
     for _ in range(8):
         with subprocess.Popen([sys.executable, "-c", REWRITING, tmp_path], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
-            assert child.stdout.readline() == b"begun\n"
+            assert child.stdout.readline() == b"started\n"
             child.kill()
         assert path.read_bytes() in (b"A" * 500_000, b"B" * 500_000)
 
@@ -254,7 +252,7 @@ def test_a_killed_process_leaves_the_old_or_the_new_content(tmp_path: Path) -> N
 # Asking
 
 
-async def test_a_person_is_shown_what_would_change(tmp_path: Path) -> None:
+async def test_the_approval_shows_a_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
         old = await runtime.call("write", {"file_path": "a.txt", "content": "one\n2\nthree\n"})
@@ -280,7 +278,7 @@ async def test_a_person_is_shown_what_would_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".", "../x", "/etc/x", "a.bin", "big.txt"])
-async def test_a_preview_that_cannot_be_made_says_why(tmp_path: Path, path: str) -> None:
+async def test_a_preview_that_fails_gives_the_reason(tmp_path: Path, path: str) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0")
     (tmp_path / "big.txt").write_bytes(b"x" * 11_000_000)
     async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
@@ -294,7 +292,7 @@ async def test_a_preview_that_cannot_be_made_says_why(tmp_path: Path, path: str)
     assert "too large to be compared" in large.request["preview"]["problem"]
 
 
-async def test_keys_are_asked_about_even_where_writing_is_allowed(tmp_path: Path) -> None:
+async def test_sensitive_files_need_approval_even_if_writing_is_allowed(tmp_path: Path) -> None:
     for path in (".env", "deploy/server.PEM", ".ssh/config"):
         asked = await write(tmp_path, path, "x")
         assert isinstance(asked, Pending)

@@ -13,7 +13,7 @@ from surehand import Workspace
 from surehand.builtin.search.globs import GlobPattern
 from surehand.builtin.search.tools import search_tools
 from surehand.core.errors import Denied, InvalidArguments
-from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
+from tests.builtin.searching import both_ways, found, refused, searching, write_tree, yes
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -45,7 +45,7 @@ PATTERNS = {
 
 @both_ways
 async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, TREE), way) as call:
+    async with searching(write_tree(tmp_path, TREE), way) as call:
         for pattern, expected in PATTERNS.items():
             listed = await call("glob", pattern=pattern)
 
@@ -54,9 +54,9 @@ async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, way: str) -> N
 
 
 @both_ways
-async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Path, way: str) -> None:
+async def test_files_are_sorted_by_time_before_the_list_is_cut(tmp_path: Path, way: str) -> None:
     for number in range(20):
-        grow(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
+        write_tree(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
         os.utime(tmp_path / f"folder{number % 3}/{number}.txt", (1, number))
 
     listed = await found(tmp_path, way, "glob", pattern="*.txt", max_results=3)
@@ -67,17 +67,17 @@ async def test_the_newest_come_first_and_only_then_is_the_list_cut(tmp_path: Pat
 
 
 @both_ways
-async def test_of_equally_new_files_the_first_by_name_come_first(tmp_path: Path, way: str) -> None:
+async def test_files_with_equal_times_are_sorted_by_name(tmp_path: Path, way: str) -> None:
     for name in ("b/x", "a/y", "c", "a/x"):
-        grow(tmp_path, {name: ""})
+        write_tree(tmp_path, {name: ""})
         os.utime(tmp_path / name, (1, 1))
 
     assert (await found(tmp_path, way, "glob", pattern="**/*")).data == ["a/x", "a/y", "b/x", "c"]
 
 
 @both_ways
-async def test_the_other_name_gives_the_same_as_data(tmp_path: Path, way: str) -> None:
-    listed = await found(grow(tmp_path, TREE), way, "glob_files", pattern="*.py", cwd="src")
+async def test_glob_files_returns_the_same_as_data(tmp_path: Path, way: str) -> None:
+    listed = await found(write_tree(tmp_path, TREE), way, "glob_files", pattern="*.py", cwd="src")
 
     assert set(listed.data.pop("files")) == {"src/c.py", "src/deep/e.py"}
     assert listed.data == {"totalFiles": 2, "truncated": False, "leftOut": 0}
@@ -85,8 +85,10 @@ async def test_the_other_name_gives_the_same_as_data(tmp_path: Path, way: str) -
 
 @both_ways
 async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, dict.fromkeys((".hidden", ".git/config", "kept.txt", "build/out.txt", "sub/x.log", "sub/y"), ""))
-    grow(tmp_path, {".gitignore": "build/\n*.log\n!.hidden\n", "sub/.gitignore": "!x.log\n/y\n"})
+    write_tree(
+        tmp_path, dict.fromkeys((".hidden", ".git/config", "kept.txt", "build/out.txt", "sub/x.log", "sub/y"), "")
+    )
+    write_tree(tmp_path, {".gitignore": "build/\n*.log\n!.hidden\n", "sub/.gitignore": "!x.log\n/y\n"})
     (tmp_path / "link").symlink_to("sub")
     (tmp_path / "file_link").symlink_to("kept.txt")
     os.mkfifo(tmp_path / "fifo")
@@ -104,18 +106,18 @@ async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_p
         ("node_modules/pkg/*.js", {"node_modules/pkg/index.js"}),
     ],
 )
-async def test_what_a_pattern_names_is_found_although_it_is_hidden_or_ignored(
+async def test_a_pattern_can_name_hidden_and_ignored_folders(
     tmp_path: Path, way: str, pattern: str, expected: set[str]
 ) -> None:
     names = (".github/workflows/ci.yml", "web/.eslintrc", ".editorconfig", "node_modules/pkg/index.js", "x.yml")
-    grow(tmp_path, {**dict.fromkeys(names, ""), ".gitignore": "node_modules/\n.gitignore"})
+    write_tree(tmp_path, {**dict.fromkeys(names, ""), ".gitignore": "node_modules/\n.gitignore"})
 
     assert set((await found(tmp_path, way, "glob", pattern=pattern)).data) == expected
 
 
 @both_ways
-async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, way: str) -> None:
-    grow(
+async def test_an_ignored_folder_can_be_searched_by_its_path(tmp_path: Path, way: str) -> None:
+    write_tree(
         tmp_path, {"node_modules/pkg/index.js": "", "node_modules/pkg/x.log": "", ".gitignore": "node_modules/\n*.log"}
     )
 
@@ -123,14 +125,14 @@ async def test_a_search_inside_an_ignored_folder_is_meant_so(tmp_path: Path, way
 
 
 @both_ways
-async def test_rules_of_a_folder_around_the_workspace_do_not_count(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
+async def test_gitignore_files_above_the_workspace_do_not_count(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
 
     assert (await found(tmp_path / "inner", way, "glob", pattern="*")).data == ["a.txt"]
 
 
 @both_ways
-async def test_names_that_hold_strange_characters_stay_on_one_line(tmp_path: Path, way: str) -> None:
+async def test_names_with_control_characters_stay_on_one_line(tmp_path: Path, way: str) -> None:
     for name in (b"new\nline", b"esc\x1b[31m", b"bad\xff\xfe", "dir\u202eection".encode(), b"quote'\"\\"):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
 
@@ -143,7 +145,9 @@ async def test_names_that_hold_strange_characters_stay_on_one_line(tmp_path: Pat
 
 @both_ways
 async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, dict.fromkeys(("a.txt", "server.pem", "sub/id_rsa", "secrets/plain.txt", "secrets/other.md"), ""))
+    write_tree(
+        tmp_path, dict.fromkeys(("a.txt", "server.pem", "sub/id_rsa", "secrets/plain.txt", "secrets/other.md"), "")
+    )
 
     listed = await found(tmp_path, way, "glob", pattern="*")
 
@@ -156,7 +160,7 @@ async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, way: str
 
 @both_ways
 async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"secrets/plain.txt": "", "secrets/server.pem": ""})
+    write_tree(tmp_path, {"secrets/plain.txt": "", "secrets/server.pem": ""})
 
     async with searching(tmp_path, way) as call:
         waiting = await call("glob", pattern="*", path="secrets")
@@ -169,7 +173,7 @@ async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(
 
 @both_ways
 async def test_another_folder_of_the_workspace_is_found_by_its_absolute_path(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"main/a.py": "", "extra/b.py": "", "extra_evil/c.py": ""})
+    write_tree(tmp_path, {"main/a.py": "", "extra/b.py": "", "extra_evil/c.py": ""})
     space = Workspace(tmp_path / "main", extra=[tmp_path / "extra"])
 
     assert (await found(space, way, "glob", pattern="*.py")).data == ["a.py"]
@@ -201,8 +205,8 @@ REFUSED = [
 
 
 @both_ways
-async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, TREE), way) as call:
+async def test_an_invalid_pattern_is_explained(tmp_path: Path, way: str) -> None:
+    async with searching(write_tree(tmp_path, TREE), way) as call:
         for arguments, code, says in REFUSED:
             failed = await call("glob", **arguments)
 
@@ -211,8 +215,8 @@ async def test_what_cannot_be_looked_for_is_explained(tmp_path: Path, way: str) 
 
 
 @both_ways
-async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {f"{number}.txt": "" for number in range(505)})
+async def test_the_number_of_results_has_a_maximum(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {f"{number}.txt": "" for number in range(505)})
 
     listed = await found(tmp_path, way, "glob", pattern="*", max_results=100_000)
 
@@ -220,7 +224,7 @@ async def test_no_more_are_listed_than_can_be_asked_for(tmp_path: Path, way: str
     assert listed.metadata["truncated"]
 
 
-def test_a_model_is_shown_one_pair_of_names(tmp_path: Path) -> None:
+def test_a_model_sees_one_pair_of_search_tools(tmp_path: Path) -> None:
     def listed(names: str) -> set[str]:
         return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.presentation.listed}
 
@@ -251,7 +255,7 @@ def test_no_pattern_is_slow(pattern: str, path: str) -> None:
 
 
 @given(st.text("ab.*?[]!^-{},\\/", min_size=1, max_size=12), st.text("ab./-]", min_size=1, max_size=10))
-def test_every_pattern_is_taken_or_refused(pattern: str, path: str) -> None:
+def test_every_pattern_is_accepted_or_refused(pattern: str, path: str) -> None:
     with suppress(InvalidArguments, Denied):
         assert GlobPattern(pattern)(path) in (True, False)
 

@@ -8,7 +8,8 @@ import pytest
 from surehand import Workspace
 from surehand.builtin.search import search_pattern
 from surehand.builtin.search.search_scope import MAX_FILE_BYTES
-from tests.builtin.searching import both_ways, found, grow, refused, searching, yes
+from surehand.core.extras import install_command
+from tests.builtin.searching import both_ways, found, refused, searching, write_tree, yes
 from tests.needs import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -23,7 +24,7 @@ TREE = {
 
 @both_ways
 async def test_plain_text_is_found_line_by_line(tmp_path: Path, way: str) -> None:
-    matches = await found(grow(tmp_path, TREE), way, "grep", pattern="main(")
+    matches = await found(write_tree(tmp_path, TREE), way, "grep", pattern="main(")
 
     assert matches.text == "a.py:3: def main(x):\nsrc/c.ts:1: function main() {"
     assert matches.metadata == {"pattern": "main(", "filesSearched": 4, "matchCount": 2, "truncated": False}
@@ -31,15 +32,15 @@ async def test_plain_text_is_found_line_by_line(tmp_path: Path, way: str) -> Non
 
 @both_ways
 async def test_nothing_found_says_so(tmp_path: Path, way: str) -> None:
-    matches = await found(grow(tmp_path, TREE), way, "grep", pattern="maim", include="*.py")
+    matches = await found(write_tree(tmp_path, TREE), way, "grep", pattern="maim", include="*.py")
 
     assert matches.text == "No matches for 'maim' in . (2 files searched)."
     assert matches.data == {"matches": [], "totalMatches": 0, "truncated": False}
 
 
 @both_ways
-async def test_what_is_asked_for_narrows_the_search(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, TREE), way) as call:
+async def test_path_and_include_narrow_the_search(tmp_path: Path, way: str) -> None:
+    async with searching(write_tree(tmp_path, TREE), way) as call:
         lines = {
             "case": await call("grep", pattern="MAIN", case_sensitive=False, path="src"),
             "regex": await call("grep", pattern=r"^def \w+\(", regex=True),
@@ -61,7 +62,7 @@ async def test_what_is_asked_for_narrows_the_search(tmp_path: Path, way: str) ->
 
 @both_ways
 async def test_lines_around_a_match_are_marked(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
+    write_tree(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
 
     matches = await found(tmp_path, way, "grep", pattern=r"line (2|4|9)$", regex=True, context=1)
 
@@ -81,8 +82,8 @@ async def test_lines_around_a_match_are_marked(tmp_path: Path, way: str) -> None
 
 
 @both_ways
-async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), way) as call:
+async def test_the_output_can_be_file_names_or_counts(tmp_path: Path, way: str) -> None:
+    async with searching(write_tree(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), way) as call:
         files = await call("grep", pattern="main", output_mode="files")
         counts = await call("grep", pattern="main", output_mode="count")
 
@@ -92,8 +93,8 @@ async def test_names_of_files_or_counts_may_be_asked_for(tmp_path: Path, way: st
 
 
 @both_ways
-async def test_the_other_tool_takes_a_regex_and_gives_data(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, TREE), way) as call:
+async def test_grep_files_takes_a_regex_and_returns_data(tmp_path: Path, way: str) -> None:
+    async with searching(write_tree(tmp_path, TREE), way) as call:
         matches = await call("grep_files", pattern=r"m\w+\(", include="*.{py,ts}", context_lines=1)
         files = await call("grep_files", pattern="MAIN", case_insensitive=True, output_mode="files_with_matches")
         counts = await call("grep_files", pattern="main", output_mode="count", max_results=1)
@@ -113,7 +114,9 @@ async def test_the_other_tool_takes_a_regex_and_gives_data(tmp_path: Path, way: 
 
 @both_ways
 async def test_matches_over_several_lines(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"unix.txt": "one {\n  two\n}\nthree\n", "dos.txt": "one {\r\n  two\r\n}\r\n", "no.txt": "one {"})
+    write_tree(
+        tmp_path, {"unix.txt": "one {\n  two\n}\nthree\n", "dos.txt": "one {\r\n  two\r\n}\r\n", "no.txt": "one {"}
+    )
 
     async with searching(tmp_path, way) as call:
         regex = await call("grep_files", pattern=r"\{.*?\}", multiline=True)
@@ -130,7 +133,7 @@ async def test_matches_over_several_lines(tmp_path: Path, way: str) -> None:
 
 @both_ways
 async def test_a_search_ends_when_enough_is_found(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {f"{number}.txt": "word\n" * 100 for number in range(30)})
+    write_tree(tmp_path, {f"{number}.txt": "word\n" * 100 for number in range(30)})
 
     async with searching(tmp_path, way) as call:
         some = await call("grep", pattern="word")
@@ -146,8 +149,8 @@ async def test_a_search_ends_when_enough_is_found(tmp_path: Path, way: str) -> N
 
 
 @both_ways
-async def test_exactly_as_many_as_asked_for_is_not_cut(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
+async def test_exactly_the_limit_is_not_truncated(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
 
     matches = await found(tmp_path, way, "grep", pattern="word", max_matches=5)
 
@@ -158,8 +161,8 @@ PLAIN = ["-rf", "--files", "--", "$(id)", "'; id #", "a\\b", '"', "`", "{0}", "*
 
 
 @both_ways
-async def test_plain_text_is_plain(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
+async def test_plain_text_is_not_a_regex(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
 
     async with searching(tmp_path, way) as call:
         for number, text in enumerate(PLAIN, 1):
@@ -171,8 +174,8 @@ async def test_plain_text_is_plain(tmp_path: Path, way: str) -> None:
 
 
 @both_ways
-async def test_regular_expressions_know_all_alphabets(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
+async def test_regular_expressions_support_unicode(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
 
     async with searching(tmp_path, way) as call:
         found = {
@@ -184,8 +187,8 @@ async def test_regular_expressions_know_all_alphabets(tmp_path: Path, way: str) 
 
 
 @both_ways
-async def test_braces_that_count_nothing_mean_themselves(tmp_path: Path, way: str) -> None:
-    async with searching(grow(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), way) as call:
+async def test_braces_that_are_no_repetition_are_literal(tmp_path: Path, way: str) -> None:
+    async with searching(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), way) as call:
         for pattern in (r"main\(\) {", "{", "}", "interface{}", "x{,2}", "a{1,2}{", r"\${x}", "[{]x"):
             assert (await call("grep", pattern=pattern, regex=True)).metadata["matchCount"] == 1, pattern
 
@@ -214,8 +217,8 @@ REFUSED = [
 
 
 @both_ways
-async def test_what_cannot_be_searched_is_explained(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
+async def test_a_search_that_cannot_be_made_is_explained(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
     os.mkfifo(tmp_path / "fifo")
     os.truncate(tmp_path / "monster", MAX_FILE_BYTES + 1)
 
@@ -229,10 +232,8 @@ async def test_what_cannot_be_searched_is_explained(tmp_path: Path, way: str) ->
 
 
 @both_ways
-async def test_sensitive_files_are_not_searched_and_what_they_hold_makes_no_difference(
-    tmp_path: Path, way: str
-) -> None:
-    grow(
+async def test_sensitive_files_are_not_searched_and_do_not_change_the_results(tmp_path: Path, way: str) -> None:
+    write_tree(
         tmp_path, {"a.txt": "token\n", "server.pem": "token alpha\n", "secrets/x.txt": "token beta\n", ".env": "token"}
     )
 
@@ -257,7 +258,7 @@ async def test_sensitive_files_are_not_searched_and_what_they_hold_makes_no_diff
 
 @both_ways
 async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"server.pem": "token\n", "secrets/a.txt": "token\n"})
+    write_tree(tmp_path, {"server.pem": "token\n", "secrets/a.txt": "token\n"})
     (tmp_path / "harmless").symlink_to("server.pem")
 
     for path in ("server.pem", "secrets"):
@@ -273,8 +274,8 @@ async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: P
 
 
 @both_ways
-async def test_only_what_the_workspace_says_is_sensitive(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
+async def test_the_workspace_decides_which_names_are_sensitive(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
 
     matches = await found(Workspace(tmp_path, sensitive=["diary*"]), way, "grep", pattern="token")
 
@@ -284,7 +285,7 @@ async def test_only_what_the_workspace_says_is_sensitive(tmp_path: Path, way: st
 
 @both_ways
 async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"main/a.txt": "word\n", "extra/b.txt": "word\n", "main_evil/c.txt": "word\n"})
+    write_tree(tmp_path, {"main/a.txt": "word\n", "extra/b.txt": "word\n", "main_evil/c.txt": "word\n"})
     space = Workspace(tmp_path / "main", read_only=[tmp_path / "extra"])
 
     assert (await found(space, way, "grep", pattern="word")).text == "a.txt:1: word"
@@ -294,9 +295,9 @@ async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, way: 
     assert (await refused(space, way, "grep", pattern="word", path=f"{tmp_path}/main_evil")).code == "denied"
 
 
-async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plain_text_is_found_without_any_regex_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
-    grow(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
+    write_tree(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
     plain = await found(tmp_path, "walker", "grep", pattern="(x)")
     lower = await found(tmp_path, "walker", "grep", pattern="ÜBER", case_sensitive=False)
@@ -309,13 +310,13 @@ async def test_without_any_engine_plain_text_is_still_found(tmp_path: Path, monk
     assert ascii_.text == "a.txt:2: uber (x)\nb.txt:1: UBER (X)"
     for failed in (regex, in_file):
         assert failed.code == "unavailable"
-        assert "pip install 'surehand[files]'" in failed.message
+        assert install_command("files") in failed.message
 
 
 @needs("bubblewrap")
 async def test_ripgrep_alone_is_enough_for_regular_expressions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
-    grow(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
+    write_tree(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
 
     matches = await found(tmp_path, "ripgrep", "grep_files", pattern="fo+")
     in_file = await found(tmp_path, "ripgrep", "grep_files", pattern="fo+", path="a.txt")

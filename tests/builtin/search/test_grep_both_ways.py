@@ -1,4 +1,4 @@
-"""Ripgrep and our own walker give the same answers, whatever the tree and whatever is asked."""
+"""ripgrep and the Python search give the same results for random trees and queries."""
 
 import pytest
 
@@ -9,5 +9,5 @@ from tests.needs import needs
 @needs("bubblewrap")
 @pytest.mark.timeout(30)  # many processes, on a busy machine
 @pytest.mark.parametrize("seed", range(16))
-def test_both_ways_give_the_same_answers(seed: int) -> None:
+def test_ripgrep_and_the_python_search_give_the_same_results(seed: int) -> None:
     assert list(differences(seed)) == []

@@ -1,4 +1,4 @@
-"""Searching in what was not made to be searched: odd files, endless lines, slow patterns, and callers who go away."""
+"""Searching hostile content: irregular files, endless lines, slow patterns, and cancelled calls."""
 
 import asyncio
 import os
@@ -18,17 +18,17 @@ from surehand.builtin.search import ripgrep, ripgrep_search, search_pattern, sea
 from surehand.builtin.search.python_search import walk_files
 from surehand.builtin.search.tools import search_tools
 from surehand.core.errors import InvalidArguments, NotStarted
-from tests.builtin.searching import both_ways, by, found, grow, refused, searching
+from tests.builtin.searching import both_ways, found, refused, search_with, searching, write_tree
 from tests.needs import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
 @both_ways
-async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
-    grow(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
-    grow(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
+async def test_text_is_found_in_every_encoding_with_a_byte_order_mark(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
+    write_tree(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
+    write_tree(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
 
     matches = await found(tmp_path, way, "grep", pattern="größe$", regex=True)
 
@@ -39,9 +39,9 @@ async def test_text_is_found_in_any_encoding_that_says_what_it_is(tmp_path: Path
 
 
 @both_ways
-async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
-    grow(tmp_path, {"esc": "\x1b[1mword\u202e"})
+async def test_invalid_bytes_do_not_prevent_matches(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
+    write_tree(tmp_path, {"esc": "\x1b[1mword\u202e"})
 
     matches = await found(tmp_path, way, "grep", pattern="word")
 
@@ -54,8 +54,8 @@ async def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path, way: str) ->
 
 @both_ways
 async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"early": b"word\0\nword\n", "late": b"word\n" + b"x\n" * 100_000 + b"\0", "text": "word\n"})
-    grow(tmp_path, {"png": b"\x89PNG\r\n\x1a\n\0word"})
+    write_tree(tmp_path, {"early": b"word\0\nword\n", "late": b"word\n" + b"x\n" * 100_000 + b"\0", "text": "word\n"})
+    write_tree(tmp_path, {"png": b"\x89PNG\r\n\x1a\n\0word"})
 
     async with searching(tmp_path, way) as call:
         assert (await call("grep", pattern="word")).text == "text:1: word"
@@ -66,7 +66,9 @@ async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, way:
 @both_ways
 async def test_long_lines_are_cut_around_the_match(tmp_path: Path, way: str) -> None:
     filler = "äb" * 1_000_000
-    grow(tmp_path, {"middle": f"{filler}NEEDLE{filler}\n", "start": f"NEEDLE{filler}", "end": f"{filler}NEEDLE\r\n"})
+    write_tree(
+        tmp_path, {"middle": f"{filler}NEEDLE{filler}\n", "start": f"NEEDLE{filler}", "end": f"{filler}NEEDLE\r\n"}
+    )
 
     matches = await found(tmp_path, way, "grep", pattern="NEEDLE", context=2)
 
@@ -78,8 +80,8 @@ async def test_long_lines_are_cut_around_the_match(tmp_path: Path, way: str) -> 
 
 
 @both_ways
-async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
+async def test_a_pattern_with_exponential_backtracking_is_quick(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
 
     async with searching(tmp_path, way) as call:
         for pattern in ("^(a+)+$", "(x+x+)+y", "(a|aa)+$", "(.*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"):
@@ -90,11 +92,11 @@ async def test_a_pattern_that_explodes_elsewhere_is_quick(tmp_path: Path, way: s
             assert monotonic() - began < 10, pattern
 
 
-async def test_a_line_that_would_take_too_long_is_left_out_and_told(
+async def test_a_line_that_would_take_too_long_is_skipped_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_pattern, "_MAX_LINE_SECONDS", 0.0)
-    grow(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
+    write_tree(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
 
     matches = await found(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
 
@@ -109,8 +111,8 @@ def test_a_pattern_that_would_be_slow_everywhere_is_refused() -> None:
 
 
 @both_ways
-async def test_the_loop_goes_on_meanwhile(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
+async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
     gaps: list[float] = []
 
     async def beat() -> None:
@@ -134,8 +136,8 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path, way: str) -> None:
 
 
 @both_ways
-async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
+async def test_irregular_files_do_not_block_a_search(tmp_path: Path, way: str) -> None:
+    write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
     os.mkfifo(tmp_path / "fifo.txt")
     os.truncate(tmp_path / "monster", 1 << 40)
     (tmp_path / "loop").symlink_to(".")
@@ -150,11 +152,11 @@ async def test_nothing_that_is_no_file_holds_a_search_up(tmp_path: Path, way: st
 
 
 @needs("bubblewrap")
-async def test_where_ripgrep_is_held_up_the_search_is_made_without(
+async def test_a_blocked_ripgrep_is_replaced_by_the_python_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(ripgrep_search, "_LISTING_SILENCE_SECONDS", 0.3)
-    grow(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
+    write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
     os.mkfifo(tmp_path / "sub/.gitignore")
 
     matches = await found(tmp_path, "either", "grep", pattern="word")
@@ -166,10 +168,10 @@ async def test_where_ripgrep_is_held_up_the_search_is_made_without(
 
 
 @needs("bubblewrap")
-async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
+async def test_a_ripgrep_that_cannot_start_is_replaced_by_the_python_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    grow(tmp_path, {"a.txt": "word\n"})
+    write_tree(tmp_path, {"a.txt": "word\n"})
     monkeypatch.setattr(ripgrep, "find_program", lambda: "/usr/bin/cat")
 
     assert (await found(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
@@ -177,15 +179,15 @@ async def test_where_ripgrep_cannot_be_started_the_search_is_made_without(
 
 
 @needs("bubblewrap")
-async def test_a_workspace_whose_name_is_no_text_is_searched(tmp_path: Path) -> None:
+async def test_a_workspace_with_a_non_utf8_name_is_searched(tmp_path: Path) -> None:
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
 
-    assert (await found(grow(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")).text == "a.txt:1: word"
+    assert (
+        await found(write_tree(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")
+    ).text == "a.txt:1: word"
 
 
-def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_searching_works_without_a_sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def missing() -> None:
         raise NotStarted("no bubblewrap here")
 
@@ -200,7 +202,7 @@ def test_a_workspace_without_a_sandbox_is_searched_all_the_same(
 @pytest.mark.long
 @both_ways
 async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, way: str) -> None:
-    grow(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})
+    write_tree(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})
     stop = False
 
     async def churn() -> None:
@@ -248,7 +250,7 @@ def leaving_nothing_behind() -> Iterator[None]:
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
     """A folder whose search takes for ever: its rules come out of a FIFO that nobody writes to."""
-    os.mkfifo(grow(tmp_path, {"a.txt": "word\n"}) / ".gitignore")
+    os.mkfifo(write_tree(tmp_path, {"a.txt": "word\n"}) / ".gitignore")
     return tmp_path
 
 
@@ -256,7 +258,7 @@ def endless(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "more"), [("grep", {}), ("glob", {}), ("grep_files", {"multiline": True})])
 async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str, bool]) -> None:
     space = Workspace(endless)
-    with by("ripgrep"), leaving_nothing_behind():
+    with search_with("ripgrep"), leaving_nothing_behind():
         async with Runtime(*search_tools(space)) as runtime:
             outcome = await runtime.call(name, {"pattern": "word", **more}, timeout=0.3)
             assert outcome.code == "timed_out"
@@ -265,7 +267,7 @@ async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str,
 @needs("bubblewrap")
 async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
     space = Workspace(endless)
-    with by("ripgrep"), leaving_nothing_behind():
+    with search_with("ripgrep"), leaving_nothing_behind():
         async with Runtime(*search_tools(space)) as runtime:
             call = asyncio.create_task(runtime.call("grep", {"pattern": "word"}))
             for _ in range(300):
@@ -279,7 +281,7 @@ async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
 
 @needs("bubblewrap")
 async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path) -> None:
-    grow(tmp_path, {f"{number}.txt": "word\n" * 300 for number in range(50)})
+    write_tree(tmp_path, {f"{number}.txt": "word\n" * 300 for number in range(50)})
     async with searching(tmp_path, "ripgrep") as call:
         await call("grep", pattern="word")
         with leaving_nothing_behind():
@@ -288,8 +290,8 @@ async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path)
                 await call("glob", pattern="*", max_results=1)
 
 
-async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> None:
-    grow(tmp_path, {f"{number}/a.txt": "" for number in range(5)})
+async def test_the_python_search_stops_when_the_call_is_cancelled(tmp_path: Path) -> None:
+    write_tree(tmp_path, {f"{number}/a.txt": "" for number in range(5)})
     asked = 0
 
     def stop() -> bool:
@@ -301,7 +303,7 @@ async def test_the_walker_stops_when_nobody_waits_any_more(tmp_path: Path) -> No
         list(walk_files(search_scope.build_search_scope(Workspace(tmp_path), ".", "**/*", stop)))
 
 
-async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Path) -> None:
+async def test_a_very_deep_tree_is_searched_to_the_maximum_depth(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*("d" * search_scope.MAX_DEPTH), "e")
     deep.mkdir(parents=True)
     for folder in (deep, deep.parent, deep.parent.parent):
@@ -312,15 +314,15 @@ async def test_a_tree_deeper_than_any_other_is_searched_to_a_depth(tmp_path: Pat
         assert matches.metadata["matchCount"] == 2
 
 
-async def test_rules_without_end_do_not_hold_the_walker_up(tmp_path: Path) -> None:
-    grow(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
+async def test_an_endless_gitignore_does_not_block_the_python_search(tmp_path: Path) -> None:
+    write_tree(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
 
     began = monotonic()
     assert (await found(tmp_path, "walker", "grep", pattern="word")).metadata["matchCount"] == 2
     assert monotonic() - began < 10
 
 
-async def test_a_missing_file_is_told_like_everywhere(tmp_path: Path) -> None:
+async def test_a_missing_path_gives_the_usual_error(tmp_path: Path) -> None:
     failed = await refused(tmp_path, "walker", "grep", pattern="x", path="sub/none.txt")
 
     assert failed.code == "not_found"

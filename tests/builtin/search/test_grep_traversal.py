@@ -38,7 +38,7 @@ def grounds(tmp_path: Path) -> Grounds:
 @both_ways
 @pytest.mark.parametrize(("name", "argument", "more"), ARGUMENTS)
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
-async def test_no_string_leads_outside(
+async def test_no_path_leads_a_search_outside(
     grounds: Grounds, way: str, name: str, argument: str, more: dict[str, str], times: int
 ) -> None:
     ended: Counter[str] = Counter()

@@ -6,8 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from surehand import DefinitionError, Runtime
+from surehand.assemble import assemble
 from surehand.builtin.web.search_engines import SearchResult, bing, brave, duckduckgo, google, searxng, tavily
 from surehand.builtin.web.tools import web
+from surehand.config.config import read_config
 from tests.http.server import only_loopback, redirect, reply, serving
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -365,3 +367,25 @@ async def test_users_can_write_their_own_engine():
         outcome = await runtime.call("web_search", {"query": "books", "limit": 2})
 
     assert [result["title"] for result in outcome.data["results"]] == ["books 0", "books 1"]
+
+
+@pytest.mark.parametrize(("make", "example"), [(bing, r"bing\(endpoint="), (searxng, r'searxng\("https://')])
+def test_a_search_engine_without_its_endpoint_is_a_clear_error(make, example):
+    with pytest.raises(DefinitionError, match=f"needs the URL of the server.*{example}"):
+        make()
+
+
+@pytest.mark.parametrize(("name", "setting", "path"), [("searxng", "url", "/searx"), ("tavily", "endpoint", "/search")])
+async def test_a_private_address_of_an_engine_can_be_configured(tmp_path, name, setting, path):
+    async with serving(ENGINES[name][0]) as server:
+        address = f"http://127.0.0.1:{server.port}{path}"
+        search = {"engine": name, setting: address, **({"key": KEY} if name == "tavily" else {})}
+        allow = [{"effects": ["network"], "decision": "allow"}]
+        file = tmp_path / "surehand.json"
+        file.write_text(json.dumps({"builtin": {"web": {"search": search}}, "policy": allow}))
+        async with assemble(read_config(file)) as runtime:
+            found = await runtime.call("web_search", {"query": "tools"})
+            fetched = await runtime.call("webfetch", {"url": address})
+
+    assert found.ok, found
+    assert fetched.code == "denied"

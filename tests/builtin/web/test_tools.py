@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from importlib.util import find_spec
 
 import psutil
 import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from surehand import DefinitionError, Done, Image, Policy, Runtime
 from surehand.builtin.web.tools import web
@@ -92,7 +95,8 @@ async def test_a_page_is_returned_in_the_requested_format(form, shown):
     async with online(lambda asked: reply(PAGE, content_type="text/html; charset=utf-8")) as (server, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/page", "format": form})
 
-    assert outcome.data == outcome.text == shown
+    header = "Title: A page\nAddress: http://site.test/page\n\n" if form == "markdown" else ""
+    assert (outcome.data, outcome.text) == (shown, header + shown)
     assert outcome.title == "From the web: http://site.test/page"
     assert outcome.metadata == {
         "url": "http://site.test/page",
@@ -104,11 +108,18 @@ async def test_a_page_is_returned_in_the_requested_format(form, shown):
     assert form in server.asked[0].headers["accept"].replace("plain", "text")
 
 
-async def test_text_is_the_default_format():
-    async with online(lambda asked: reply(PAGE, content_type="text/html")) as (_, runtime):
+async def test_a_page_is_markdown_by_default_with_title_final_address_and_links():
+    def answer(asked):
+        return redirect("/there?page=2") if asked.path == "/" else reply(PAGE, content_type="text/html")
+
+    async with online(answer) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
-    assert outcome.data.startswith("Title\n\nSome bold")
+    assert outcome.text == (
+        "Title: A page\nAddress: http://site.test/there?page=2\n\n"
+        "# Title\n\nSome **bold** text and a [link](http://site.test/more).\n\n- one\n- two"
+    )
+    assert outcome.text.endswith(outcome.data)
     assert not any(hidden in outcome.data for hidden in ("steal", "color", "ignore all", "send the keys", "more()"))
 
 
@@ -135,7 +146,7 @@ async def test_other_text_is_returned_unchanged(body, kind):
 
 async def test_html_without_a_media_type_is_detected():
     async with online(lambda asked: reply(PAGE)) as (_, runtime):
-        assert (await runtime.call("webfetch", {"url": "http://site.test/"})).data.startswith("Title")
+        assert (await runtime.call("webfetch", {"url": "http://site.test/"})).data.startswith("# Title")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +285,7 @@ async def test_a_package_that_is_missing_is_named(monkeypatch, missing):
     assert "[http]" in outcome.message
 
 
-async def test_a_redirect_to_another_host_is_followed():
+async def test_a_redirect_to_another_host_is_followed_and_told():
     def answer(asked):
         return redirect("http://other.test/there") if asked.path == "/" else reply("there", content_type="text/plain")
 
@@ -282,6 +293,102 @@ async def test_a_redirect_to_another_host_is_followed():
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
     assert (outcome.data, outcome.metadata["url"]) == ("there", "http://other.test/there")
+    assert outcome.metadata["redirectedFrom"] == "http://site.test/"
+    assert outcome.text == (
+        "Redirected: site.test sent this request on to another host: http://other.test/there\n\nthere"
+    )
+
+
+@pytest.mark.parametrize(("body", "kind"), [(PAGE, "text/html"), (PNG, "image/png")])
+async def test_a_redirect_to_another_host_is_told_of_pages_and_images(body, kind):
+    def answer(asked):
+        return redirect("http://other.test/there") if asked.path == "/" else reply(body, content_type=kind)
+
+    async with online(answer) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    assert "Redirected: site.test sent this request on to another host: http://other.test/there\n" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ("<title>A &amp; B</title>", "A & B"),
+        ("<TITLE lang=en>\n Two\n lines </TITLE>", "Two lines"),
+        ("<title></title>", None),
+        ("", None),
+        (f"<title>{'x' * 5000}</title>", "x" * 300),
+        ("<title>a\u202e\x1b[31mb</title>", "ab"),
+        ("<title" * 100_000, None),
+    ],
+)
+async def test_the_title_of_a_page_is_one_line(head, title):
+    page = f"<html><head>{head}</head><body><p>text</p></body></html>"
+    async with online(lambda asked: reply(page, content_type="text/html; charset=utf-8")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    first = outcome.text.split("\n")[0]
+    assert first == ("Address: http://site.test/" if title is None else f"Title: {title}")
+
+
+def build_pdf(*pages, title="", encrypted=False):
+    """A small PDF file with one line of text a page."""
+    writer = PdfWriter()
+    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
+    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
+    for text in pages:
+        page = writer.add_blank_page(200, 200)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = StreamObject()
+        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode() if text else b"")
+        page[NameObject("/Contents")] = writer._add_object(stream)
+    if title:
+        writer.add_metadata({"/Title": title})
+    if encrypted:
+        writer.encrypt("secret", algorithm="RC4-128")
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["application/pdf", "application/octet-stream", ""])
+async def test_a_pdf_is_read_as_text(kind):
+    pdf = build_pdf("First page", "Second page", title="A report")
+    async with online(lambda asked: reply(pdf, content_type=kind)) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/report.pdf"})
+
+    assert outcome.data == "[page 1 of 2]\nFirst page\n\n[page 2 of 2]\nSecond page"
+    assert outcome.text == f"Title: A report\nAddress: http://site.test/report.pdf\nPages: 2\n\n{outcome.data}"
+
+
+@pytest.mark.parametrize(
+    ("pdf", "problem"),
+    [
+        (build_pdf("", ""), "is a PDF of 2 pages without text; it may hold scanned images only"),
+        (build_pdf("Private", encrypted=True), "is a PDF that needs a password"),
+        (b"%PDF-1.7 and nothing more", "is a PDF that cannot be read"),
+        (build_pdf("Whole")[:300], "is a PDF that cannot be read"),
+    ],
+    ids=["scanned", "password", "empty", "cut off"],
+)
+async def test_a_pdf_without_readable_text_says_why(pdf, problem):
+    async with online(lambda asked: reply(pdf, content_type="application/pdf")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/report.pdf?key=canary"})
+
+    assert outcome.code == "failed"
+    assert problem in outcome.message
+    assert "canary" not in outcome.message
+
+
+async def test_a_pdf_needs_the_package_that_reads_it(monkeypatch):
+    monkeypatch.setattr("surehand.builtin.pdf_text.find_spec", lambda name: None)
+    async with online(lambda asked: reply(build_pdf("x"), content_type="application/pdf")) as (_, runtime):
+        outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
+
+    assert outcome.code == "unavailable"
+    assert "pypdf" in outcome.message
+    assert "[http]" in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -569,7 +676,7 @@ def test_heavy_modules_are_imported_on_first_use():
     code = "import sys; from surehand.builtin.web.tools import web; web(); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
-    assert not {"httpcore2", "httpx2", "html_to_markdown", "anyio", "idna"} & set(loaded)
+    assert not {"httpcore2", "httpx2", "html_to_markdown", "pypdf", "anyio", "idna"} & set(loaded)
 
 
 async def test_requests_other_than_get_carry_an_idempotency_key():
@@ -608,3 +715,50 @@ def test_an_unknown_setting_is_a_definition_error(settings, problem):
 
 def test_durations_and_sizes_accept_units():
     assert web(timeout="5s", max_bytes="1kB", connect_timeout="500ms")
+
+
+LINES = [f"line {number}: {'x' * 20}" for number in range(1, 10_001)]
+
+
+async def read_whole(runtime, outcome):
+    """The text that is kept under the handle of an outcome, without line numbers."""
+    told = json.loads(outcome.text.partition("\n")[0])["tool_output"]
+    rows, first = [], 1
+    while first <= told["lines"]:
+        asked = {"handle": told["handle"], "lines": f"{first}-{first + 999}"}
+        rows += [row.partition("\t")[2] for row in (await runtime.call("tool_output", asked)).data.split("\n")]
+        first += 1000
+    return "\n".join(rows), told
+
+
+@pytest.mark.parametrize("name", ["webfetch", "http_get", "http_post", "http_request"])
+async def test_output_beyond_the_limit_is_kept_under_a_handle_with_whole_lines_of_head_and_tail(name):
+    arguments = {"url": "http://site.test/", **({"method": "GET"} if name == "http_request" else {})}
+    body = "\n".join(LINES)
+
+    async with online(lambda asked: reply(body, content_type="text/plain")) as (_, runtime):
+        outcome = await runtime.call(name, arguments)
+        whole, told = await read_whole(runtime, outcome)
+
+    assert len(outcome.text.encode()) <= 100_000
+    assert len(outcome.text.encode()) > 95_000
+    shown = outcome.text.split("\n")
+    assert set(shown[1:]) - set(whole.split("\n")) == {
+        f"[... lines {told['left_out'].replace('-', ' to ')} left out ...]"
+    }
+    first, last = map(int, told["left_out"].split("-"))
+    assert shown[1:first] == whole.split("\n")[: first - 1]
+    assert shown[first + 1 :] == whole.split("\n")[last:]
+    assert whole.endswith(body)
+    assert LINES[0] in shown
+    assert shown[-1] == LINES[-1]
+    assert (outcome.data if name == "webfetch" else outcome.data["body"]) == body
+
+
+async def test_a_response_is_shown_as_lines():
+    async with online(lambda asked: reply('{"a": 1}', content_type="application/json")) as (_, runtime):
+        outcome = await runtime.call("http_get", {"url": "http://site.test/x"})
+
+    assert outcome.text == (
+        'GET http://site.test/x\nHTTP status: 200 OK\ncontent-type: application/json\ncontent-length: 8\n\n{"a": 1}'
+    )

@@ -1,4 +1,4 @@
-"""`surehand doctor`: what works, what does not, and what to do about it."""
+"""`surehand doctor`: its findings and their fixes."""
 
 import json
 import sqlite3
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
+
+from surehand.store.migrations import MIGRATION_FILES
 
 SERVER = Path(__file__).parents[2] / "providers/mcp/speaking.py"
 BROKEN = """\
@@ -49,13 +51,13 @@ def server(**more):
     return {"command": sys.executable, "args": [str(SERVER)], **more}
 
 
-def test_without_a_configuration_the_machine_is_looked_at(doctor):
+def test_without_a_configuration_the_installation_is_checked(doctor):
     code, found = doctor()
 
     assert code == 0
     assert list(found) == ["surehand", "extras", "sandbox", "ripgrep", "configuration"]
     assert "cli" in found["extras"][0]["installed"]
-    assert told(found, "configuration") == ("warn", "There is none in this folder.", "surehand init makes one.")
+    assert told(found, "configuration") == ("warn", "none in this folder.", "`surehand init` creates one.")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_a_broken_configuration_is_a_finding(doctor, config, problem):
     assert "surehand" in found
 
 
-def test_what_is_configured_is_tried(doctor, shop, tmp_path):
+def test_configured_sources_are_loaded(doctor, shop, tmp_path):
     (tmp_path / "broken.py").write_text("import nowhere_to_be_found\n")
     code, found = doctor({"tools": [shop, "broken.py"], "builtin": {"data": True, "memory": {"folder": "notes"}}})
 
@@ -85,18 +87,18 @@ def test_what_is_configured_is_tried(doctor, shop, tmp_path):
 
 def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
     assert told(doctor()[1], "store")[:2] == (
-        "ok", "calls.db is not there yet: the first call that is remembered makes it.",
+        "ok", "calls.db does not exist yet: the first call that is stored creates it.",
     )  # fmt: skip
     assert not list(configured.glob("*.db*"))
 
     run("call", "sign")
     mark, text, _ = told(doctor()[1], "store")
     assert mark == "ok"
-    assert text.startswith("calls.db, version 2, ")
+    assert text.startswith(f"calls.db, version {len(MIGRATION_FILES)}, ")
     assert text.endswith(" 1 waiting, 0 unknown")
 
 
-def test_calls_of_which_nobody_knows_are_a_warning_and_no_store_is_a_failure(doctor, run, configured):
+def test_unknown_calls_are_a_warning_and_an_invalid_store_a_failure(doctor, run, configured):
     run("call", "sign")
     database = sqlite3.connect(configured / "calls.db")
     with database:
@@ -111,7 +113,7 @@ def test_calls_of_which_nobody_knows_are_a_warning_and_no_store_is_a_failure(doc
     assert (code, told(found, "store")[0]) == (1, "fail")
 
 
-def test_servers_are_looked_at_without_starting_any(doctor, monkeypatch):
+def test_servers_are_checked_without_starting_them(doctor, monkeypatch):
     monkeypatch.delenv("ABSENT", raising=False)
     code, found = doctor(
         {
@@ -140,7 +142,7 @@ def test_servers_are_looked_at_without_starting_any(doctor, monkeypatch):
     assert told(found, "server asleep")[:2] == ("ok", "switched off: no-such-command")
 
 
-def test_servers_are_started_when_that_is_asked_for(doctor, tmp_path, monkeypatch):
+def test_servers_are_started_on_request(doctor, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2hunter2")
     (tmp_path / "broken.py").write_text(BROKEN)
     broken = {"command": sys.executable, "args": ["broken.py"], "env": {"TOKEN": "${SECRET}"}}
@@ -175,7 +177,7 @@ def test_servers_are_started_when_that_is_asked_for(doctor, tmp_path, monkeypatc
         ),
     ],
 )
-def test_a_server_that_ends_is_told_of_once(doctor, does, more):
+def test_a_server_that_exits_is_reported_once(doctor, does, more):
     _, found = doctor({"mcpServers": {"broken": {"command": "sh", "args": ["-c", does]}}}, "--start")
 
     assert told(found, "server broken")[1].endswith(f"with exit code 3.{more}")
@@ -197,7 +199,7 @@ def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path)
     assert "; 1 of 2 tools, as listed " in known["server own"][0]["told"]
 
 
-def test_what_is_wrong_with_the_lock_is_a_finding(doctor, tmp_path):
+def test_an_invalid_lock_file_is_a_finding(doctor, tmp_path):
     servers = {"mcpServers": {"fine": server()}}
     doctor(servers, "fine")
     (tmp_path / "surehand.lock").write_text("no lock at all")
@@ -207,7 +209,7 @@ def test_what_is_wrong_with_the_lock_is_a_finding(doctor, tmp_path):
     assert (code, [each["mark"] for each in found["server fine"]]) == (1, ["ok", "fail"])
 
 
-def test_a_tool_that_is_not_what_it_was_is_held_back_and_told(doctor, run, tmp_path):
+def test_a_changed_tool_is_reported_as_held_back(doctor, run, tmp_path):
     (tmp_path / "own.py").write_text(SERVER.read_text())
     servers = {"mcpServers": {"own": {"command": sys.executable, "args": ["own.py"]}}}
     doctor(servers)
@@ -222,18 +224,18 @@ def test_a_tool_that_is_not_what_it_was_is_held_back_and_told(doctor, run, tmp_p
     assert found["server own"][1]["changed"] == ["own/told"]
 
 
-def test_where_nobody_is_signed_in_is_told(doctor):
+def test_a_missing_sign_in_is_a_warning(doctor):
     code, found = doctor({"mcpServers": {"far": {"url": "https://mcp.example.com/mcp?key=hunter2", "auth": "oauth"}}})
 
     assert code == 0
     assert [(each["mark"], each["told"], each["fix"]) for each in found["server far"]] == [
         ("ok", "https://mcp.example.com/mcp; never started here", "`surehand doctor --start` starts it."),
-        ("warn", "nobody is signed in from this machine.", "surehand login far"),
+        ("warn", "not signed in on this machine.", "surehand login far"),
     ]
     assert "hunter2" not in json.dumps(found)
 
 
-def test_a_server_is_told_of_by_the_name_that_it_has_in_its_file(doctor):
+def test_a_server_is_named_as_in_its_configuration_file(doctor):
     code, found = doctor({"mcpServers": {"@far/away": {"url": "https://mcp.example.com/mcp", "auth": "oauth"}}})
 
     assert code == 0
@@ -247,7 +249,7 @@ def test_a_mistake_in_an_entry_is_a_finding(doctor):
     assert told(found, "MCP servers")[:2] == ("fail", "surehand.json:4: Unknown key 'comand'.")
 
 
-def test_a_server_that_is_not_there_is_named(run, doctor):
+def test_an_unknown_server_is_named(run, doctor):
     doctor({"mcpServers": {"github": {"command": "x"}}})
 
     ran = run("doctor", "githb")
@@ -255,7 +257,7 @@ def test_a_server_that_is_not_there_is_named(run, doctor):
     assert (ran.code, ran.out, ran.err) == (5, "", "error: There is no server 'githb'. Did you mean 'github'?\n")
 
 
-def test_a_person_sees_a_line_each_and_what_to_do(terminal, tmp_path):
+def test_a_person_sees_a_line_per_finding_with_its_fix(terminal, tmp_path):
     (tmp_path / "surehand.yaml").write_text("mcp_servers:\n  nobody: no-such-command\n")
 
     screen = terminal("doctor")

@@ -1,4 +1,4 @@
-"""Standing approvals: listed and revoked by another process than those that go by them."""
+"""`surehand grants` and `surehand revoke`: standing approvals are listed and revoked by another process."""
 
 import getpass
 import json
@@ -32,7 +32,7 @@ def test_grants_are_listed_with_who_gave_them(run, granted):
     ]
     assert set(everybody.lines[0]) == {"tool", "user", "by", "given_at", "definition"}
     assert ada.lines == everybody.lines[1:]
-    assert (nobody.code, nobody.out, nobody.err) == (0, "", "Nothing is granted.\n")
+    assert (nobody.code, nobody.out, nobody.err) == (0, "", "There are no standing approvals.\n")
 
 
 def test_a_revoked_grant_asks_again(run, granted):
@@ -46,7 +46,7 @@ def test_a_revoked_grant_asks_again(run, granted):
     assert run("revoke", "pay", "--user", "ada").code == 5
 
 
-def test_without_a_user_everybodys_are_revoked_and_with_an_empty_one_those_of_calls_without(run, granted):
+def test_revoke_covers_all_users_one_user_or_calls_without_a_user(run, granted):
     granted("", "ada", "bob")
 
     assert run("revoke", "pay", "--user", "").lines[0]["revoked"] == 1
@@ -55,12 +55,14 @@ def test_without_a_user_everybodys_are_revoked_and_with_an_empty_one_those_of_ca
     assert run("grants").lines == []
 
 
-def test_what_was_not_granted_ends_with_5_and_the_nearest_is_named(run, granted):
+def test_an_unknown_grant_ends_with_5_and_a_suggestion(run, granted):
     granted("ada")
 
     assert (ran := run("revoke", "pya")).code == 5
-    assert ran.err == "error: Nothing is granted for 'pya'. Did you mean pay?\n"
-    assert run("revoke", "pay", "--user", "bob").err == "error: Nothing is granted to 'bob' for 'pay'.\n"
+    assert ran.err == "error: There is no standing approval for 'pya'. Did you mean pay?\n"
+    assert (
+        run("revoke", "pay", "--user", "bob").err == "error: There is no standing approval of user 'bob' for 'pay'.\n"
+    )
     assert run("revoke", "pay\x1b[2J").err.count("\x1b") == 0
 
 
@@ -78,7 +80,7 @@ def test_who_revoked_is_in_the_audit(run, granted):
 
 
 @pytest.mark.parametrize("command", [["grants"], ["revoke", "pay"], ["show", "x"], ["cancel", "x"]])
-def test_without_a_store_the_error_says_how_to_have_one(run, command):
+def test_without_a_store_the_error_says_how_to_add_one(run, command):
     ran = run(*command)
 
     assert (ran.code, "name one with --store surehand.db" in ran.err) == (2, True)
@@ -98,11 +100,11 @@ def test_a_person_sees_a_table_and_what_revoking_means(terminal, run, granted):
     assert screen.ends() == 0
 
     screen = terminal("revoke", "pay")
-    screen.sees(r"Revoked\. The next call of pay for everybody asks again\.\n")
+    screen.sees(r"Revoked\. The next call of pay for all users asks again\.\n")
     assert screen.ends() == 0
 
 
-def test_it_is_the_same_on_postgresql(run, tmp_path, shop, postgres_address):
+def test_it_works_on_postgresql(run, tmp_path, shop, postgres_address):
     (tmp_path / "surehand.yaml").write_text(json.dumps({"tools": [shop], "store": postgres_address}))
     [pending] = run(*PAY).lines
     run("approve", pending["call_id"], "--always")

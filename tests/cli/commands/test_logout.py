@@ -1,4 +1,4 @@
-"""`surehand logout`, and which server is meant by a name, as in `surehand login`."""
+"""`surehand logout`, and how it and `surehand login` find a server."""
 
 import json
 
@@ -20,19 +20,19 @@ def logout(run, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["my notes", "my_notes", "https://notes.example.com/mcp"])
-def test_a_server_is_meant_by_its_name_in_the_file_its_namespace_or_its_url(logout, name):
+def test_a_server_is_found_by_its_name_namespace_or_url(logout, name):
     ran = logout({"my notes": REMOTE}, name)
 
     assert (ran.code, ran.out) == (0, "There was no sign-in to https://notes.example.com/mcp.\n")
 
 
-def test_a_variable_that_another_server_lacks_is_no_matter(logout):
+def test_a_missing_variable_of_another_server_does_not_matter(logout):
     ran = logout({"notes": REMOTE, "other": {"url": "https://${NO_SUCH_VARIABLE}/mcp"}}, "notes")
 
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_a_server_that_is_not_there_is_told_with_the_one_that_may_be_meant(logout):
+def test_an_unknown_server_is_reported_with_a_suggestion(logout):
     ran = logout({"my notes": REMOTE}, "my nots")
 
     assert (ran.code, ran.err) == (5, "error: There is no MCP server 'my nots'. Did you mean 'my notes'?\n")

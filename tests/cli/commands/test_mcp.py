@@ -1,4 +1,4 @@
-"""`surehand mcp`, as clients start it and as people do."""
+"""`surehand mcp`, as clients start it and as a person starts it."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from surehand.cli.commands.mcp import NO_STORE_WARNING
-from surehand.cli.http_endpoint import HttpEndpoint
+from surehand.cli.serve_address import ServeAddress
 from tests.gateway.mcp import processes
 from tests.gateway.mcp.http_peer import call_request, request
 from tests.gateway.mcp.processes import PROCESS_TIMEOUT_SECONDS, PROCESS_TOOLS, http_process, stdio_process
@@ -62,7 +62,7 @@ async def test_nothing_but_the_protocol_is_written_to_stdout(surehand):
 
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_soon_and_in_order_whatever_runs(surehand, how):
+async def test_it_ends_quickly_and_cleanly_whatever_runs(surehand, how):
     async with stdio_process(surehand, stderr=PIPE) as (peer, process):
         inside = (await peer.ask(call(0, "state", True)))["result"]["structuredContent"]["pid"]
         await peer.send(call(1, "wait", True), call(2, "block", True), message("ping", 3))
@@ -113,7 +113,7 @@ async def test_a_signal_ends_it_while_its_tools_are_starting(surehand, tmp_path,
     assert (process.returncode, *ended) == (0, b"", b"")
 
 
-def test_files_do_for_streams(surehand, tmp_path):
+def test_stdin_and_stdout_may_be_files(surehand, tmp_path):
     asked, answered = tmp_path / "asked", tmp_path / "answered"
     asked.write_bytes(b"".join(encode_line(call(number, "add", True, a=number, b=1)) for number in range(2000)))
     with asked.open("rb") as source, answered.open("wb") as target:
@@ -155,7 +155,7 @@ async def test_over_http_it_says_where_and_wants_the_token(surehand):
     assert (refused.status, served.status, lost.status) == (401, 200, 404)
 
 
-def test_over_http_it_tells_how_to_connect(surehand):
+def test_over_http_it_prints_how_to_connect(surehand):
     command = [*surehand, "mcp", "--http", "--port", "0", "--tools", PROCESS_TOOLS, "--token-env", "OUR_TOKEN"]
     process = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True, env={**os.environ, "OUR_TOKEN": "s3cret"})
     assert process.stderr is not None
@@ -184,7 +184,7 @@ def test_it_counts_the_tools_that_are_listed_and_none_of_its_own(surehand, run, 
     assert (len(listed), told.partition(" over ")[0]) == (1, "Serving 1 tool")
 
 
-async def test_what_the_configuration_asks_for_is_asked(surehand, tmp_path):
+async def test_the_policy_of_the_configuration_applies(surehand, tmp_path):
     (tmp_path / "surehand.yaml").write_text("policy: [{tools: add, decision: deny, reason: never}]\nstore: calls.db\n")
     with http_process(surehand, "--config", str(tmp_path / "surehand.yaml")) as (site, _):
         denied = await site.ask(call_request("add", a=1, b=2))
@@ -269,7 +269,7 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--port", "9000"], "--port means something with --http only."),
+        (["--port", "9000"], "--port can be used with --http only."),
         (
             ["--http", "--host", "0.0.0.0"],
             "0.0.0.0 can be reached from other machines, so clients have to show a token.",
@@ -278,9 +278,9 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
         (["--http", "--token-env", "NOT_SET"], "The variable NOT_SET that holds the token is not set, or empty."),
         (["--http", "--host", "::1", "--port", "70000"], "70000"),
         (["--http", "--port", "0", "--path", "x"], "path must start with a slash"),
-        (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is no address of this machine"),
-        (["--http", "--host", "no such host", "--token-env", "HOME"], "is no address of this machine"),
-        (["--allow-host", "a", "--port", "1"], "--port, --allow-host mean something with --http only."),
+        (["--http", "--host", "203.0.113.7", "--token-env", "HOME"], "is not an address of this machine"),
+        (["--http", "--host", "no such host", "--token-env", "HOME"], "is not an address of this machine"),
+        (["--allow-host", "a", "--port", "1"], "--port, --allow-host can be used with --http only."),
         (["--http", "--port", "0", "--allow-host", "https://a"], "hosts has 'https://a', which is malformed."),
         (["--http", "--port", "0", "--allow-origin", "a b"], "origins has 'a b', which is malformed."),
         (["--toolset", "no_such"], "There is no toolset 'no_such'"),
@@ -291,7 +291,7 @@ async def test_commands_files_and_other_servers_work_on_the_event_loop_that_it_s
         ),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(run, options, told):
+def test_wrong_options_end_with_one_sentence(run, options, told):
     ended = run("mcp", "--tools", PROCESS_TOOLS, *options)
 
     assert ended.code == 2
@@ -300,7 +300,7 @@ def test_mistakes_are_told_in_a_sentence(run, options, told):
     assert "Traceback" not in ended.err
 
 
-def test_a_port_that_is_in_use_is_told_of(run):
+def test_a_port_in_use_is_reported(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = run("mcp", "--tools", PROCESS_TOOLS, "--http", "--port", port)
@@ -313,22 +313,22 @@ def test_without_tools_there_is_nothing_to_serve(run):
     ended = run("mcp")
 
     assert ended.code == 2
-    assert "There are no tools here" in ended.err
+    assert "No tools are configured" in ended.err
 
 
-def test_a_person_is_told_what_this_is(terminal):
+def test_a_person_sees_what_the_command_does(terminal):
     screen = terminal("mcp", "--tools", PROCESS_TOOLS)
-    screen.sees("A client starts it by itself")
+    screen.sees("A client starts it with this entry")
     screen.sees("Ctrl-D ends it")
     screen.types("\x04", enter=False)
 
     assert screen.ends() == 0
 
 
-def test_a_person_is_given_an_entry_that_works_from_anywhere(terminal, tmp_path):
+def test_a_person_sees_a_client_entry_with_absolute_paths(terminal, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     screen = terminal("mcp", "--tools", "mine.py:crash", "--store", "calls.db", "--toolset", "cr*", "--short-names")
-    told = screen.sees(r"(?s)A client starts it by itself: \{.*?\}\}\}")
+    told = screen.sees(r"(?s)A client starts it with this entry: \{.*?\}\}\}")
     screen.types("\x04", enter=False)
     screen.ends()
 
@@ -363,7 +363,7 @@ def told_by(surehand, tmp_path, *requests: bytes, options: tuple[str, ...] = ())
     return ended.stderr.decode().splitlines()
 
 
-def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, run, tmp_path):
+def test_stderr_shows_how_to_answer_a_call_that_the_client_cannot(surehand, run, tmp_path):
     store = str(tmp_path / "calls.db")
     [told] = told_by(surehand, tmp_path, encode_line(call(1, "save", True)), options=("--store", store))
 
@@ -373,10 +373,10 @@ def test_whoever_serves_is_told_how_to_answer_what_no_client_is_asked(surehand, 
     assert run(*words).lines[0]["data"] == "saved"
 
 
-def test_without_a_store_it_is_said_that_nobody_can_answer(surehand, tmp_path):
+def test_without_a_store_a_warning_says_that_calls_cannot_be_answered(surehand, tmp_path):
     told = told_by(surehand, tmp_path, encode_line(call(1, "save", True)))
 
-    assert told == [WARNED, "save waits for approval, which nobody can give: there is no store."]
+    assert told == [WARNED, "save waits for approval, which cannot be given without a store."]
 
 
 def test_a_crash_is_one_line(surehand, tmp_path):
@@ -393,7 +393,7 @@ async def test_only_tools_that_match_are_served(surehand):
     assert "Unknown tool" in other.json["error"]["message"]
 
 
-async def test_a_proxy_in_front_may_have_a_name_of_its_own(surehand):
+async def test_a_proxy_may_have_its_own_host_name(surehand):
     with http_process(surehand, "--allow-host", "Shop.example.org") as (site, _):
         asked = call_request("add", a=1, b=2)
         named, other = [
@@ -404,7 +404,7 @@ async def test_a_proxy_in_front_may_have_a_name_of_its_own(surehand):
     assert (named.status, other.status) == (200, 421)
 
 
-async def test_pages_of_a_site_that_was_named_may_talk_to_it(surehand):
+async def test_web_pages_of_an_allowed_origin_may_connect(surehand):
     with http_process(surehand, "--allow-origin", "https://app.example.org") as (site, _):
         app, other = [
             await site.ask(call_request("add", ("Origin", f"https://{name}.example.org"), a=1, b=2))
@@ -416,8 +416,8 @@ async def test_pages_of_a_site_that_was_named_may_talk_to_it(surehand):
 
 
 def test_a_server_on_all_addresses_is_reached_by_the_name_of_the_machine():
-    assert HttpEndpoint("0.0.0.0", 8765, "/mcp", None).client_url(8765) == f"http://{socket.gethostname()}:8765/mcp"
-    assert HttpEndpoint("127.0.0.1", 8765, "/mcp", None).client_url(8765) == "http://127.0.0.1:8765/mcp"
+    assert ServeAddress("0.0.0.0", 8765, "/mcp", None).client_url(8765) == f"http://{socket.gethostname()}:8765/mcp"
+    assert ServeAddress("127.0.0.1", 8765, "/mcp", None).client_url(8765) == "http://127.0.0.1:8765/mcp"
 
 
 def test_a_request_of_ours_is_well_formed():

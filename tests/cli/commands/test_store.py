@@ -1,4 +1,4 @@
-"""The store and its audit on the command line."""
+"""`surehand store` and `surehand audit`."""
 
 import sqlite3
 from dataclasses import fields
@@ -8,7 +8,9 @@ import pytest
 from surehand import Retention
 from surehand.cli.commands.store import DEFAULT_AGES, RETENTION_LABELS
 from surehand.cli.options import DurationParam
+from surehand.store.migrations import MIGRATION_FILES
 
+NEWEST = len(MIGRATION_FILES)
 EVERY = [["store", "info"], ["store", "prune"], ["audit", "verify"]]
 
 
@@ -31,23 +33,23 @@ def test_info_counts_everything(run, used):
     [info] = run("store", "info").lines
 
     assert info["store"] == str(used / "calls.db")
-    assert (info["version"], info["newest_version"], info["waiting"]) == (2, 2, 1)
+    assert (info["version"], info["newest_version"], info["waiting"]) == (NEWEST, NEWEST, 1)
     assert info["calls"] == {"ended": 1, "waiting": 1}
     assert (info["rows"]["ledger"], info["rows"]["pending"], info["rows"]["owners"]) == (2, 1, 0)
     assert info["bytes"] == (used / "calls.db").stat().st_size
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_nothing_that_only_looks_makes_a_store(run, configured, command):
+def test_commands_that_only_read_create_no_store(run, configured, command):
     ran = run(*command)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("error: There is no store calls.db. The first call that is remembered makes it")
+    assert ran.err.startswith("error: The store calls.db does not exist. The first call that is stored creates it")
     assert not list(configured.glob("*.db*"))
 
 
 @pytest.mark.parametrize("command", [*EVERY, ["store", "migrate"]])
-def test_without_a_store_the_error_says_how_to_have_one(run, tmp_path, command):
+def test_without_a_store_the_error_says_how_to_add_one(run, tmp_path, command):
     ran = run(*command)
 
     assert (ran.code, ran.out) == (2, "")
@@ -69,18 +71,17 @@ def test_a_store_of_a_newer_version_is_left_alone(run, used):
 
     ran = run("store", "info")
 
-    assert (ran.code, ran.err) == (
-        2,
-        "error: The store cannot be used: The store has schema version 99, and this program knows only 2. Use a newer surehand.\n",
-    )
+    assert ran.code == 2
+    assert ran.err.startswith("error: The store cannot be used: ")
+    assert "version 99" in ran.err
 
 
 @pytest.mark.parametrize("address", ["mysql://db/x", "sqlite:///x.db", " "])
-def test_what_is_no_address_is_refused(run, address):
+def test_an_invalid_address_is_refused(run, address):
     ran = run("store", "info", "--store", address)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "A store is a file, or a postgresql:// address." in ran.err
+    assert "A store must be a file or a postgresql:// address." in ran.err
 
 
 @pytest.mark.parametrize("address", ["postgresql://me:hunter%2@127.0.0.1:1/x", "postgresql://me:hunter2@127.0.0.1:1/x"])
@@ -93,13 +94,14 @@ def test_a_password_is_never_shown(run, address):
     assert "hunter" not in ran.err
 
 
-def test_migrate_makes_the_store_and_then_has_nothing_to_do(run, configured):
-    assert run("store", "migrate").lines == [{"store": str(configured / "calls.db"), "version": 2, "applied": 2}]
+def test_migrate_creates_the_store_and_then_has_nothing_to_do(run, configured):
+    made = {"store": str(configured / "calls.db"), "version": NEWEST, "applied": NEWEST}
+    assert run("store", "migrate").lines == [made]
     assert run("store", "migrate").lines[0]["applied"] == 0
     assert run("store", "info").lines[0]["calls"] == {}
 
 
-def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
+def test_prune_deletes_ended_calls_and_keeps_pending_ones(run, used):
     kept = run("store", "prune")
     over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events")
     assert kept.lines[0]["forgotten"] == dict.fromkeys(over, 0)
@@ -113,19 +115,19 @@ def test_prune_forgets_what_is_over_and_keeps_what_waits(run, used):
     assert run("audit", "verify").lines[0]["sound"] is True
 
 
-def test_what_prune_forgets_by_default_is_what_a_runtime_forgets():
-    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max_")}
+def test_the_default_ages_of_prune_are_those_of_retention():
+    ages = {field.name: field.default for field in fields(Retention) if not field.name.startswith("max")}
 
     assert {name: DurationParam().convert(age, None, None) for name, age in DEFAULT_AGES.items()} == ages
     assert RETENTION_LABELS.keys() == DEFAULT_AGES.keys()
 
 
 @pytest.mark.parametrize("age", ["soon", "-1d", "3 weeks"])
-def test_an_age_that_is_none_is_wrong_usage(run, used, age):
+def test_an_invalid_age_is_wrong_usage(run, used, age):
     ran = run("store", "prune", f"--calls={age}")
 
     assert (ran.code, ran.out) == (2, "")
-    assert "is no duration" in ran.err
+    assert "is not a duration" in ran.err
     assert run("store", "info").lines[0]["calls"]["ended"] == 1
 
 
@@ -142,7 +144,7 @@ def test_a_sound_audit_ends_with_0_and_a_changed_one_with_1(run, used):
     assert changed.lines[0]["problem"].startswith("Seal 1 has another hash")
 
 
-def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
+def test_a_noted_head_must_be_in_the_chain(run, used):
     noted = run("audit", "verify").lines[0]
     run("call", "sign")
 
@@ -159,23 +161,23 @@ def test_a_head_noted_earlier_has_to_be_in_the_chain(run, used):
     assert run("audit", "verify", "--head", "abc").code == 2
 
 
-def test_people_get_words(terminal, used):
+def test_a_person_gets_readable_output(terminal, used):
     screen = terminal("store", "info")
-    screen.sees(r"store +calls\.db *\nversion +2, the newest *\nsize +\d+\.\d kB *\nopen waits +1 *\n")
+    screen.sees(rf"store +calls\.db *\nversion +{NEWEST}, the newest *\nsize +\d+\.\d kB *\npending calls +1 *\n")
     screen.sees(r"calls by state *\n +1  waiting *\n +1  ended *\nrows by table *\n +2  ledger *\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "migrate")
-    screen.sees(r"calls\.db is of version 2, the newest \(nothing to do\)\.\n")
+    screen.sees(rf"calls\.db has version {NEWEST}, the newest \(nothing to do\)\.\n")
     assert screen.ends() == 0
 
     screen = terminal("store", "prune", "--calls", "0s")
-    screen.sees(r"forgotten *\n +1  ended calls *\n +0  lines of the journal *\n")
+    screen.sees(r"deleted *\n +1  ended calls *\n +0  rows of the journal *\n")
     screen.sees(r"The store has \d+\.\d kB\.\n")
     assert screen.ends() == 0
 
     screen = terminal("audit", "verify")
-    screen.sees(r"\d+ rows, \d+ seals that hold, 0 rows after the last of them\nhead \w{64}\nThe audit is sound\.\n")
+    screen.sees(r"\d+ rows, \d+ valid seals, 0 rows after the last\nhead \w{64}\nThe audit is sound\.\n")
     assert screen.ends() == 0
 
     change(used, "DELETE FROM audit WHERE id = 1")

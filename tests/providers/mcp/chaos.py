@@ -1,4 +1,4 @@
-"""Chaos: ten tasks that do as they please with servers of every kind, and what must never come of it."""
+"""Ten tasks that act at random on servers of every kind, and the errors that must never happen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Chaos:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    """What must never be: errors of scopes, tasks that nobody looked after, calls that hang."""
+    """Errors that must never happen: errors of cancel scopes, unawaited tasks, hanging calls."""
     done: set[str] = field(default_factory=set)
     """Effects whose call said that they were done."""
     effects: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class Chaos:
 
 
 class Place:
-    """A runtime with several servers, which is closed and opened again now and then, by whoever comes along."""
+    """A runtime with several servers, which the tasks close and reopen at random."""
 
     def __init__(self, folder: Path, word: str, url: str) -> None:
         folder.mkdir()
@@ -190,7 +190,7 @@ def impatient() -> Iterator[None]:
 
 @asynccontextmanager
 async def watched(seen: Chaos) -> AsyncIterator[None]:
-    """Write down what nobody may see: what the loop, the interpreter or a log complains of."""
+    """Record complaints of the event loop, the interpreter and the log."""
     loop, root, hook = asyncio.get_running_loop(), logging.getLogger(), sys.unraisablehook
     handler = _Handler(seen)
     loop.set_exception_handler(lambda _, context: seen.wrong.append(f"loop: {context}"))

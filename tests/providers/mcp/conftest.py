@@ -1,3 +1,5 @@
+"""Fixtures of the tests of MCP servers: private cache folders, a clock for silence, and scripted servers."""
+
 from pathlib import Path
 
 import pytest
@@ -8,27 +10,27 @@ from tests.providers.mcp.steady import ERAS, Steady
 
 
 @pytest.fixture(autouse=True)
-def places_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept of servers is kept apart from the user's own."""
+def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use cache and state folders of the test, not those of the user."""
     monkeypatch.setenv("SUREHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SUREHAND_STATE", str(tmp_path / "state"))
 
 
 @pytest.fixture(autouse=True)
-def how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit code of a server is waited for for as long as a busy machine takes to tell it."""
+def patient_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait longer for the exit code of a server: the machine may be busy."""
     monkeypatch.setattr("surehand.providers.mcp.transports.stdio._EXIT_CODE_SECONDS", 20.0)
 
 
 class Silence:
-    """How long nothing has been heard of calls."""
+    """A clock of silence that a test advances."""
 
     seconds = 0.0
 
 
 @pytest.fixture
 def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
-    """The time of which calls have a limit to be silent: a test lets it pass, and no busy machine does."""
+    """The clock of the silence timeout: only the test advances it, so that a busy machine does not."""
     passed = Silence()
 
     class ClockOfTheTest(Clock):
@@ -40,7 +42,7 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
 
 @pytest.fixture(params=ERAS)
 def steady(request: pytest.FixtureRequest, tmp_path: Path) -> Steady:
-    """A server that speaks the newer protocol, and then one that speaks the older."""
+    """A server of the modern protocol, and then one of the handshake protocol."""
     return Steady(tmp_path / "steady", request.param)
 
 

@@ -1,4 +1,4 @@
-"""Connections made and left in every way, and ten tasks that do as they please: what is left, and what went wrong."""
+"""Opens and closes connections in every way, and runs random tasks: measures what is left and what went wrong."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def _many(connect: Connect, count: int, parallel: int, dice: random.Random
 
 
 def alive(kind: type) -> int:
-    """How many objects of a class nobody has let go."""
+    """Number of objects of a class that are alive."""
     gc.collect()
     return sum(isinstance(each, kind) for each in gc.get_objects())
 
@@ -200,25 +200,25 @@ async def _table(connects: int, seconds: float, seed: int) -> int:
     print("|---|---|---|---|---|---|---|---|")
     async with serving("streamable-http") as http, serving("sse") as sse, serving("websocket") as socket:
         rows: list[tuple[str, Connect, int]] = [
-            ("a command: called, and left", plainly, 20),
-            ("a command: left in the middle of calls", in_the_middle, 14),
-            ("a command: given up while it starts", while_starting, 10),
-            ("a command: killed by force", killed, 12),
-            ("a command: one of its supervisors killed by force", supervisor_killed, 6),
-            ("HTTP: left in the middle of a call", over(mcp.http, f"http://127.0.0.1:{http}/mcp"), 10),
-            ("SSE: left in the middle of a call", over(mcp.sse, f"http://127.0.0.1:{sse}/sse"), 8),
-            ("web socket: left in the middle of a call", over(mcp.websocket, f"ws://127.0.0.1:{socket}/mcp"), 8),
-            ("an object in this process: called, and left", in_memory, 6),
-            ("commands: the whole program killed by force", parent_killed, 6),
+            ("command: called, then closed", plainly, 20),
+            ("command: closed during calls", in_the_middle, 14),
+            ("command: closed while it starts", while_starting, 10),
+            ("command: killed with SIGKILL", killed, 12),
+            ("command: one of its supervisors killed with SIGKILL", supervisor_killed, 6),
+            ("HTTP: closed during a call", over(mcp.http, f"http://127.0.0.1:{http}/mcp"), 10),
+            ("SSE: closed during a call", over(mcp.sse, f"http://127.0.0.1:{sse}/sse"), 8),
+            ("WebSocket: closed during a call", over(mcp.websocket, f"ws://127.0.0.1:{socket}/mcp"), 8),
+            ("object in this process: called, then closed", in_memory, 6),
+            ("commands: the whole program killed with SIGKILL", parent_killed, 6),
         ]
         for name, connect, part in rows:
-            bad += _shown(name, await batch(connect, part * share, seed=seed))
+            bad += _print_row(name, await batch(connect, part * share, seed=seed))
     if seconds:
-        bad += _told(await chaos(seconds, seed=seed), seconds)
+        bad += _print_chaos(await chaos(seconds, seed=seed), seconds)
     return bad
 
 
-def _shown(name: str, left: Left) -> bool:
+def _print_row(name: str, left: Left) -> bool:
     counted = (left.count, len(left.processes), max(left.descriptors, 0), len(left.tasks), max(left.connections, 0))
     print(f"| {name} | {' | '.join(map(str, counted))} | {left.growth:.1f} | {left.seconds:.1f} |", flush=True)
     for each in [*left.processes, *left.tasks][:10]:
@@ -226,13 +226,13 @@ def _shown(name: str, left: Left) -> bool:
     return not left.nothing
 
 
-def _told(seen: Chaos, seconds: float) -> bool:
+def _print_chaos(seen: Chaos, seconds: float) -> bool:
     print(f"\n| {seconds:g} s of chaos | number |\n|---|---|")
-    print(f"| times that everything was closed and opened again | {seen.restarts} |")
-    print(f"| errors of scopes and tasks, calls that hang, processes left | {len(seen.wrong)} |")
+    print(f"| times that everything was closed and reopened | {seen.restarts} |")
+    print(f"| errors of cancel scopes and tasks, hanging calls, processes left | {len(seen.wrong)} |")
     print(f"| effects of calls | {len(seen.effects)} |")
     print(f"| effects that happened twice | {len(seen.repeated)} |")
-    print(f"| calls that said they were done and were not | {len(seen.missing)} |")
+    print(f"| calls that ended as `Done` without their effect | {len(seen.missing)} |")
     for code, count in seen.outcomes.most_common():
         print(f"| calls that ended as `{code}` | {count} |")
     for each in seen.wrong[:20]:

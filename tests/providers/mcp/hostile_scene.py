@@ -1,4 +1,4 @@
-"""A runtime with a good server and a bad one: while the bad one does its worst, the good one is called all the time."""
+"""A runtime with a good and a hostile server: the good one is called all the time while the hostile one misbehaves."""
 
 from __future__ import annotations
 

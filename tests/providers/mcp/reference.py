@@ -1,4 +1,4 @@
-"""The reference servers of the protocol: how each is started, what it offers, and a call with what it says to that."""
+"""The reference servers of the protocol: how each is started, its tools, and one call with its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small server in plain Python, which starts at once: its one tool tells what it was started with."""
+"""A small server in plain Python that starts at once. Its tool returns environment variables and its last argument."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A folder with a steady server in it: what tests say of it, and what it did."""
+"""A folder with a scripted server: what tests tell it to do, and a record of what it did."""
 
 from __future__ import annotations
 

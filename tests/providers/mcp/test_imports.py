@@ -1,4 +1,4 @@
-"""The library takes a second to load: nothing does that before a server has to be reached."""
+"""The MCP SDK takes about a second to import, and is not imported before a server is contacted."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ def loaded_by(code: str) -> set[str]:
     return set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_the_library_is_not_loaded_by_those_who_only_name_servers():
+def test_naming_servers_does_not_load_the_sdk():
     named = """
 import surehand
 from surehand import mcp
@@ -22,15 +22,15 @@ mcp.http("https://example.com/mcp", auth=mcp.oauth())
     assert not HEAVY & loaded_by(named)
 
 
-def test_the_library_is_not_loaded_by_a_runtime_that_knows_its_server(tmp_path):
+def test_a_runtime_with_cached_tools_does_not_load_the_sdk(tmp_path):
     entered = f"""
 import asyncio, time
 from surehand import Runtime, mcp
-from surehand.providers.mcp.tools.manifest import Manifest, Manifests
+from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache
 
 server = mcp.stdio("mcp-server-git", namespace="git", manifest={str(tmp_path)!r})
 tools = ({{"name": "log", "description": "The log.", "inputSchema": {{"type": "object"}}}},)
-Manifests({str(tmp_path)!r}).save(server.route.identity, Manifest(tools=tools, listed_at=time.time()))
+ManifestCache({str(tmp_path)!r}).save(server.address.identity, Manifest(tools=tools, listed_at=time.time()))
 
 async def main():
     async with Runtime(server) as runtime:

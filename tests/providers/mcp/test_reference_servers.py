@@ -1,4 +1,4 @@
-"""Servers as people run them: the reference servers of the protocol, in Node and Python, of both eras."""
+"""The reference servers of the protocol, in Node and Python, in both protocols."""
 
 import asyncio
 import os
@@ -172,7 +172,7 @@ def reference(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Refere
         yield {**IN_NODE, **IN_PYTHON}[request.param](tmp_path, web.url)
 
 
-async def test_a_reference_server_lists_and_answers_and_is_as_good_after_a_call_that_was_cancelled(
+async def test_a_reference_server_works_before_and_after_a_cancelled_call(
     reference: Reference,
 ) -> None:
     async with running(reference.provider()) as runtime:
@@ -188,7 +188,7 @@ async def test_a_reference_server_lists_and_answers_and_is_as_good_after_a_call_
         assert server_process() == server
 
 
-async def test_a_reference_server_that_is_killed_in_the_middle_of_a_call_is_back_for_the_next(
+async def test_a_reference_server_killed_during_a_call_is_restarted_for_the_next(
     reference: Reference,
 ) -> None:
     async with running(reference.provider()) as runtime:
@@ -205,7 +205,7 @@ async def test_a_reference_server_that_is_killed_in_the_middle_of_a_call_is_back
 
 
 @needs("node servers")
-async def test_everything_is_listed_and_called():
+async def test_server_everything_is_listed_and_called():
     async with running(everything()) as runtime:
         assert {"every__echo", "every__get-sum", "every__get-tiny-image"} <= names(runtime)
         assert "Everything" in runtime.instructions()
@@ -224,7 +224,7 @@ async def test_everything_is_listed_and_called():
 
 
 @needs("node servers")
-async def test_everything_tells_how_far_it_is():
+async def test_server_everything_reports_progress():
     async with running(everything()) as runtime:
         events = [
             e async for e in runtime.stream("every__trigger-long-running-operation", {"duration": 0.2, "steps": 4})
@@ -237,7 +237,7 @@ async def test_everything_tells_how_far_it_is():
 
 
 @needs("node servers")
-async def test_a_long_call_is_cancelled_and_the_server_goes_on():
+async def test_a_long_call_is_cancelled_and_the_server_keeps_working():
     async with running(everything()) as runtime:
         server = server_process()
         begun = asyncio.Event()
@@ -254,7 +254,7 @@ async def test_a_long_call_is_cancelled_and_the_server_goes_on():
 
 
 @needs("node servers")
-async def test_a_killed_server_is_back_for_the_next_call():
+async def test_a_killed_server_is_restarted_for_the_next_call():
     async with running(everything()) as runtime:
         first = server_process()
         begun = asyncio.Event()
@@ -274,7 +274,7 @@ async def test_a_killed_server_is_back_for_the_next_call():
 
 
 @needs("node servers")
-async def test_everything_asks_a_person():
+async def test_server_everything_asks_a_person():
     async with running(everything()) as runtime:
         await until(runtime, "every__trigger-elicitation-request")  # offered to those who can be asked
 
@@ -293,8 +293,8 @@ async def test_everything_asks_a_person():
 
 @needs("node servers")
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
-async def test_everything_is_reached_over_http_and_found_again_after_a_restart(transport, path):
-    # `http` finds out by itself that a server speaks the older SSE alone.
+async def test_server_everything_is_reached_over_http_and_again_after_a_restart(transport, path):
+    # `http` detects a server that supports only SSE.
     with port_of_nobody() as port, everything_at(transport, port) as (process, _):
         server = mcp.http(f"http://127.0.0.1:{port}/{path}", namespace="every", manifest=False, effects=READS)
         async with Runtime(server) as runtime:
@@ -314,7 +314,7 @@ async def test_everything_is_reached_over_http_and_found_again_after_a_restart(t
 
 @needs("node servers")
 @pytest.mark.parametrize("transport", ["streamableHttp", "sse"])
-async def test_a_long_call_over_http_is_cancelled_and_the_server_goes_on(transport):
+async def test_a_long_call_over_http_is_cancelled_and_the_server_keeps_working(transport):
     with everything_at(transport) as (_, port):
         reach = mcp.http if transport == "streamableHttp" else mcp.sse
         path = "mcp" if transport == "streamableHttp" else "sse"
@@ -335,7 +335,7 @@ async def test_a_long_call_over_http_is_cancelled_and_the_server_goes_on(transpo
 
 
 @needs("node servers")
-async def test_filesystem_reads_its_folder_and_nothing_else(tmp_path):
+async def test_server_filesystem_reads_only_its_folder(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "outside.txt"
     inside.mkdir()
     (inside / "a.txt").write_text("from a file")
@@ -355,7 +355,7 @@ async def test_filesystem_reads_its_folder_and_nothing_else(tmp_path):
 
 
 @needs("node servers")
-async def test_memory_remembers_what_it_was_told_before_it_was_killed(tmp_path):
+async def test_server_memory_keeps_its_data_when_it_is_killed(tmp_path):
     server = mcp.stdio(
         *node.server("memory"),
         env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")},
@@ -377,7 +377,7 @@ async def test_memory_remembers_what_it_was_told_before_it_was_killed(tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ERAS)
-async def test_time_is_told_and_a_killed_server_comes_back(protocol):
+async def test_server_time_works_and_is_restarted_when_it_is_killed(protocol):
     command = (str(BIN / "mcp-server-time"), "--local-timezone", "UTC")
     server = mcp.stdio(*command, namespace="time", manifest=False, protocol=protocol, effects=READS)
     async with running(server) as runtime:
@@ -392,7 +392,7 @@ async def test_time_is_told_and_a_killed_server_comes_back(protocol):
         assert "UTC" in (await reached(runtime, "time__get_current_time", {"timezone": "UTC"})).text
 
 
-async def test_git_reads_a_repository_without_being_started_for_the_list(tmp_path):
+async def test_server_git_is_listed_from_the_cache_and_reads_a_repository(tmp_path):
     repository, manifests = tmp_path / "repository", tmp_path / "manifests"
     repository.mkdir()
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
@@ -414,7 +414,7 @@ async def test_git_reads_a_repository_without_being_started_for_the_list(tmp_pat
     assert "The first commit" in log.text
 
 
-async def test_fetch_reads_a_page_while_another_is_given_up(tmp_path):
+async def test_server_fetch_reads_a_page_while_another_call_is_cancelled(tmp_path):
     (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
     command = (str(BIN / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
     alone = {"PATH": str(tmp_path)}  # where it finds npm, it installs packages while it is asked

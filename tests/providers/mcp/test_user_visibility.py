@@ -1,4 +1,4 @@
-"""A server that tells only users what it offers: it is asked in the name of the first who needs it."""
+"""Servers that list tools only for users: visibility of tools and instructions between users."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def names(scope: Any) -> list[str]:
 # Calls
 
 
-async def test_a_user_s_first_call_asks_the_server_in_that_user_s_name_and_is_made(authority: Authority) -> None:
+async def test_a_users_first_call_lists_the_tools_for_that_user_and_is_made(authority: Authority) -> None:
     async with Runtime(guarded(authority)) as runtime:
         before = names(runtime)
         anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
@@ -71,7 +71,7 @@ async def test_a_user_s_first_call_asks_the_server_in_that_user_s_name_and_is_ma
     assert after == ["desk__whoami", "desk__meet"]
 
 
-async def test_many_first_calls_at_once_are_all_made(authority: Authority) -> None:
+async def test_concurrent_first_calls_are_all_made(authority: Authority) -> None:
     async with Runtime(guarded(authority)) as runtime:
         scopes = [runtime.scope(user=user) for user in ("anna", "ben") * 4]
         outcomes = await asyncio.gather(*(scope.call("desk__whoami") for scope in scopes))
@@ -79,19 +79,19 @@ async def test_many_first_calls_at_once_are_all_made(authority: Authority) -> No
 
 
 @pytest.mark.parametrize("given", [{}, {"headers": None}])
-async def test_what_waits_for_a_user_is_reported_as_that(
+async def test_a_server_that_waits_for_a_user_is_reported_so(
     authority: Authority, caplog: pytest.LogCaptureFixture, given: Any
 ) -> None:
     async with Runtime(guarded(authority, **given)) as runtime:
-        outcome, told = await runtime.call("desk__whoami"), runtime.instructions()
+        outcome, instructions = await runtime.call("desk__whoami"), runtime.instructions()
 
     assert isinstance(outcome, Failed)
     assert outcome.code == "not_found"
-    for text in (outcome.message, told, caplog.text):
+    for text in (outcome.message, instructions, caplog.text):
         assert "waits for a user to sign in: " in text
 
 
-async def test_a_user_who_is_not_let_in_is_told_so_and_another_is_served(authority: Authority) -> None:
+async def test_a_refused_user_gets_the_reason_and_another_is_served(authority: Authority) -> None:
     async with Runtime(guarded(authority)) as runtime:
         eve, kim = [await runtime.scope(user=user).call("desk__whoami") for user in ("eve", "kim")]
         anna = await runtime.scope(user="anna").call("desk__whoami")
@@ -103,7 +103,7 @@ async def test_a_user_who_is_not_let_in_is_told_so_and_another_is_served(authori
     assert anna.ok
 
 
-async def test_a_user_may_ask_before_the_first_call(authority: Authority) -> None:
+async def test_a_users_tools_can_be_loaded_before_the_first_call(authority: Authority) -> None:
     async with Runtime(guarded(authority)) as runtime:
         anna, eve = runtime.scope(user="anna"), runtime.scope(user="eve")
         await anna.refresh("desk")
@@ -113,21 +113,21 @@ async def test_a_user_may_ask_before_the_first_call(authority: Authority) -> Non
         assert "desk" not in anna.instructions()
 
 
-async def test_a_server_that_is_shown_in_part_is_asked_too(authority: Authority) -> None:
+async def test_tools_of_a_filtered_server_are_loaded_too(authority: Authority) -> None:
     async with Runtime(filtered(guarded(authority), "who*")) as runtime:
         assert (await runtime.scope(user="anna").call("desk__whoami")).ok
         assert names(runtime.scope(user="anna")) == ["desk__whoami"]
         assert names(runtime.scope(user="ben")) == []
 
 
-async def test_where_one_connection_is_everyone_s_no_user_is_waited_for(authority: Authority) -> None:
+async def test_a_shared_connection_waits_for_no_user(authority: Authority) -> None:
     async with Runtime(guarded(authority, per="everyone")) as runtime:
         outcome = await runtime.scope(user="anna").call("desk__whoami")
     assert isinstance(outcome, Failed)
     assert "waits for a user" not in outcome.message
 
 
-async def test_a_user_who_signed_in_by_a_browser_is_served_where_nobody_is(
+async def test_a_user_signed_in_by_browser_is_served_while_anonymous_calls_are_refused(
     authority: Authority, tmp_path: Path
 ) -> None:
     person = mcp.oauth(tokens=tmp_path / "tokens", open=browser, interactive=True)
@@ -135,12 +135,12 @@ async def test_a_user_who_signed_in_by_a_browser_is_served_where_nobody_is(
     auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
 
     async with Runtime(guarded(authority, headers=None, auth=auth)) as runtime:
-        told = runtime.instructions()
+        instructions = runtime.instructions()
         ada = await runtime.scope(user="ada").call("desk__whoami")
         bob = await runtime.scope(user="bob").call("desk__whoami")
         shown = [names(runtime.scope(user=user)) for user in ("ada", "bob")]
 
-    assert "waits for a user to sign in: Nobody is signed in" in told
+    assert "waits for a user to sign in: Nobody is signed in" in instructions
     assert ada.unwrap() == {"result": "ada"}
     assert isinstance(bob, Failed)
     assert bob.code == "unavailable"
@@ -156,7 +156,7 @@ def variables(who: Any) -> dict[str, str]:
     return {"TOKEN": TOKENS[who.user]}
 
 
-async def test_what_the_first_user_is_told_is_shown_to_no_other_who_is_told_something_else(server: Steady) -> None:
+async def test_tools_of_the_first_user_are_hidden_from_users_with_other_tools(server: Steady) -> None:
     server.offer(described("pid"), described("effect", "For Anna."), described("secret_of_anna"))
     async with Runtime(server.provider(env=variables)) as runtime:
         anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
@@ -176,9 +176,7 @@ async def test_what_the_first_user_is_told_is_shown_to_no_other_who_is_told_some
     assert "Be steady." not in unasked[1]
 
 
-async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
-    server: Steady, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_later_anonymous_list_is_shown_to_everybody(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 30.0))
     tokens = dict(TOKENS)
     server.offer(described("pid"), described("secret_of_anna"))
@@ -190,8 +188,8 @@ async def test_what_is_listed_without_a_user_after_all_is_everybody_s(
         assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
 
 
-def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
-    """A server that tells each user something else, and nobody anything."""
+def server_with_lists_per_user(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
+    """A server that lists other tools for each user, and none anonymously."""
     for user, tools in lists.items():
         replace(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
     command = ("sh", "-c", 'exec "$0" -I -S "$1" "$STATE"', sys.executable, str(FICKLE))
@@ -199,49 +197,51 @@ def told_apart(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
     return mcp.stdio(*command, env=lambda who: {"STATE": str(folder / who.user)}, **given)
 
 
-async def test_of_two_users_who_are_first_at_once_one_is_and_the_other_changes_nothing(tmp_path: Path) -> None:
+async def test_of_two_concurrent_first_users_only_one_sets_the_tools(tmp_path: Path) -> None:
     many = [described(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
-    server = told_apart(tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]})
+    server = server_with_lists_per_user(
+        tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]}
+    )
     async with Runtime(server) as runtime:
         users = [runtime.scope(user=user) for user in ("anna", "ben")]
         await asyncio.gather(*(user.load_user_tools() for user in users))
-        told = [user.instructions() for user in users]
+        instructions = [user.instructions() for user in users]
         own = [name for user in users for name in names(user) if "of_" in name]
-    assert sorted(told) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
+    assert sorted(instructions) in (["", "## apart\nFor anna."], ["", "## apart\nFor ben."])  # and nothing is held back
     assert len(own) == 1
 
 
-async def test_a_user_who_is_told_something_else_is_served_where_there_is_room_for_one(tmp_path: Path) -> None:
+async def test_a_user_with_other_tools_is_served_in_a_pool_of_one_connection(tmp_path: Path) -> None:
     lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
-    async with Runtime(told_apart(tmp_path, lists, sessions=1)) as runtime:
+    async with Runtime(server_with_lists_per_user(tmp_path, lists, sessions=1)) as runtime:
         for user in lists:
             assert (await runtime.scope(user=user).call("apart__find")).unwrap() == "done"
 
 
-async def test_a_user_s_next_session_is_shown_what_that_session_is_told(tmp_path: Path) -> None:
-    server = told_apart(tmp_path, {"anna": [described("old")]}, per="session")
+async def test_a_users_next_session_sees_the_tools_listed_for_it(tmp_path: Path) -> None:
+    server = server_with_lists_per_user(tmp_path, {"anna": [described("old")]}, per="session")
     async with Runtime(server) as runtime:
         first, second = (runtime.scope(user="anna", session=session) for session in "12")
         await first.load_user_tools()
-        told_apart(tmp_path, {"anna": [described("new")]})
+        server_with_lists_per_user(tmp_path, {"anna": [described("new")]})
         await second.refresh()
         assert names(second) == ["apart__new"]
         assert (await second.call("apart__new")).ok
 
 
-async def test_what_one_user_was_told_and_is_pinned_is_told_no_other(tmp_path: Path) -> None:
+async def test_pinned_texts_of_one_user_are_not_shown_to_another(tmp_path: Path) -> None:
     lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
     for user in lists:
-        async with Runtime(told_apart(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
+        async with Runtime(server_with_lists_per_user(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
             scope = runtime.scope(user=user)
             await scope.load_user_tools()
-            told, shown = scope.instructions(), scope.describe("mcp")
-    assert "Instructions of it are held back" in told
-    assert "find is held back" in told
-    assert "anna" not in f"{told}{shown}"
+            instructions, shown = scope.instructions(), scope.describe("mcp")
+    assert "Instructions of it are held back" in instructions
+    assert "find is held back" in instructions
+    assert "anna" not in f"{instructions}{shown}"
 
 
-async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, tmp_path: Path) -> None:
+async def test_the_tools_of_one_user_are_not_cached_on_disk(server: Steady, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
         assert (await runtime.scope(user="anna").call("steady__pid")).ok
@@ -249,7 +249,7 @@ async def test_one_user_s_list_is_not_kept_for_the_next_program(server: Steady, 
         assert "steady__pid" not in runtime.catalogue
 
 
-async def test_changes_that_the_first_user_hears_of_are_taken(steady: Steady) -> None:
+async def test_changes_notified_to_the_first_user_are_applied(steady: Steady) -> None:
     steady.offer(described("change"))
     async with Runtime(steady.provider(env=variables)) as runtime:
         offered = steady.offer(described("change"), described("added"))
@@ -258,7 +258,7 @@ async def test_changes_that_the_first_user_hears_of_are_taken(steady: Steady) ->
         await until(lambda: "steady__added" in runtime.catalogue)
 
 
-async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
+async def test_a_failing_server_is_not_restarted_by_every_call_of_a_user(
     server: Steady, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (30.0,))
@@ -267,10 +267,10 @@ async def test_a_broken_server_is_not_started_by_every_call_of_a_user(
         outcomes = [await runtime.scope(user="anna").call("steady__pid") for _ in range(5)]
     assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
     assert "It is tried again in" in outcomes[-1].text
-    assert server.starts == 2  # as nobody, and as anna
+    assert server.starts == 2  # anonymous, and for anna
 
 
-async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_user_sees_the_last_line_of_the_users_own_process(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "surehand.mcp")
     slow = mcp.stdio(
         "sh", "-c", "echo Hello >&2; echo $NAME is no one by token: $NAME-secret >&2; exec sleep 60",
@@ -280,8 +280,8 @@ async def test_a_user_is_told_the_last_words_of_that_user_s_own_process(caplog: 
         scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
         await asyncio.gather(*(scope.load_user_tools() for scope in scopes))
         await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
-        told = [await refused(scope) for scope in scopes]
-    for name, each in zip("AB", told, strict=True):
+        instructions = [await refused(scope) for scope in scopes]
+    for name, each in zip("AB", instructions, strict=True):
         assert each.endswith(f"is not up after 0.2 s. It last wrote: {name} is no one by token: ***")
 
 

@@ -5,17 +5,18 @@ import base64
 import html
 import json
 import logging
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
 import pytest
 from pydantic import BaseModel
 
-from surehand import Call, Done, Failed, Pending, Runtime, ToolError, tool
+from surehand import Call, Done, Failed, Pending, Policy, Runtime, ToolError, tool
 from surehand import middleware as ready
 from surehand.core.content import File, Json, Resource, Text
 from surehand.core.errors import NotFound, Unavailable
-from surehand.testing import ManualClock
+from surehand.testing import ManualClock, settle
 
 
 def noting(log: list[str], name: str):
@@ -240,6 +241,80 @@ async def test_logging_writes_a_request_and_a_response(caplog):
     assert "failed: failed" in lines[3][1]
     assert "no such thing" in lines[3][1]
     assert (caplog.records[0].turn, caplog.records[0].remote) == ("t1", "function::echo")
+
+
+def logged(caplog) -> list[str]:
+    """The lines of the log, without their times."""
+    records = [record for record in caplog.records if record.name == "surehand.calls"]
+    return [re.sub(r" [0-9]+ms", "", record.getMessage()) for record in records]
+
+
+async def test_logging_logs_refused_calls_too(caplog):
+    rules = Policy([{"tools": "echo", "decision": "deny"}])
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
+        async with Runtime(echo, policy=rules, middleware=[ready.logging()]) as runtime:
+            await runtime.call("echo", '{"text": "hi"}')
+            await runtime.call("echo", {"txt": 1})
+            await runtime.call("nonesuch", {"a": 1})
+
+    lines = logged(caplog)
+    assert lines[0] == "tool request -> echo {text: 'hi'}"
+    assert lines[1].startswith("tool response <- echo failed: denied")
+    assert lines[2] == "tool request -> echo {txt: 1}"
+    assert lines[3].startswith("tool response <- echo failed: invalid_arguments")
+    assert lines[4] == "tool request -> nonesuch {a: 1}"
+    assert lines[5].startswith("tool response <- nonesuch failed: not_found")
+    assert len(lines) == 6
+
+
+async def test_logging_logs_a_call_that_waits_once(caplog):
+    @tool(confirm=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
+        async with Runtime(pay, middleware=[ready.logging()]) as runtime:
+            pending = await runtime.call("pay", {"amount": 5})
+            await runtime.approve(pending.call_id)
+
+    assert logged(caplog) == [
+        "tool request -> pay {amount: 5}",
+        "tool pending <- pay for approval",
+        "tool response <- pay 4 chars ok",
+    ]
+
+
+async def test_logging_of_one_tool_logs_its_refused_calls_too(caplog):
+    @tool(middleware=[ready.logging()])
+    async def quiet(text: str) -> str:
+        """Say it quietly."""
+        return text
+
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
+        async with Runtime(quiet, echo) as runtime:
+            await runtime.call("quiet", {})
+            await runtime.call("echo", {})
+
+    assert [line.split()[3] for line in logged(caplog)] == ["quiet", "quiet"]
+
+
+async def test_logging_logs_a_call_that_runs_out_of_time(caplog):
+    clock = ManualClock()
+
+    @tool
+    async def slow() -> None:
+        """Take a while."""
+        await asyncio.Event().wait()
+
+    with caplog.at_level(logging.DEBUG, "surehand.calls"):
+        async with Runtime(slow, clock=clock, middleware=[ready.logging()]) as runtime:
+            calling = asyncio.create_task(runtime.call("slow", timeout=5))
+            await settle()
+            await clock.advance(6)
+            await calling
+
+    assert logged(caplog) == ["tool request -> slow {}", "tool response <- slow failed: timed_out"]
 
 
 async def test_logging_shows_at_most_160_characters_of_an_argument(caplog):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -31,11 +31,11 @@ def spaces() -> list[Tool[..., Any]]:
         ctx: Context,
         limit: MessageLimit = 50,
     ) -> dict[str, Any]:
-        """Make a space the active one, where send_message speaks, and show its newest messages."""
+        """Make a space the active one, where send_message speaks and calls are shown, and see its newest messages."""
         async with runtime_store(ctx) as store:
             space = await _find_joined_space(store.spaces, space_id, ctx)
             history = await store.spaces.history(space_id, limit=min(limit, _MAX_MESSAGES))
-        _set_active_space(ctx, space_id)
+        ctx.set_active_space(space_id)
         return {
             "success": True,
             "spaceId": space_id,
@@ -48,7 +48,7 @@ def spaces() -> list[Tool[..., Any]]:
     async def leave_space(ctx: Context) -> dict[str, Any]:
         """Leave the active space, so that no space is active. You stay a member and can enter it again."""
         space_id = _active_space_id(ctx)
-        _set_active_space(ctx, None)
+        ctx.set_active_space(None)
         return {"success": True, "spaceId": space_id}
 
     @tool(category="system", effects={"write"}, visible=False)
@@ -101,21 +101,11 @@ async def _find_joined_space(all_spaces: SpaceTable, space_id: str, ctx: Context
     raise _not_a_member_error()
 
 
-def _set_active_space(ctx: Context, space_id: str | None) -> None:
-    """Store the space that the agent entered; it counts until the host makes another space the active one."""
-    ctx.state[_active_space_key(ctx)] = (space_id, ctx.space)
-
-
 def _active_space_id(ctx: Context) -> str:
-    entered, host_space = ctx.state.get(_active_space_key(ctx), (ctx.space, ctx.space))
-    space_id = entered if host_space == ctx.space else ctx.space
-    if space_id is None:
+    _require_member(ctx)
+    if ctx.space is None:
         raise _space_error("No active space. Call enter_space first.", "failed")
-    return cast(str, space_id)
-
-
-def _active_space_key(ctx: Context) -> str:
-    return f"active_space:{_require_member(ctx)}"  # several agents of one session may be in different spaces
+    return ctx.space
 
 
 def _not_a_member_error() -> ToolError:

@@ -78,11 +78,14 @@ class TaskLog:
         """Tasks that have started and not ended, the oldest first."""
         return tuple(self._started_at_by_task)
 
-    async def create(self, task_id: str, input_text: str, *, messages: Iterable[Any] = (), **data: Any) -> None:
-        """Record a new task."""
+    async def create(
+        self, task_id: str, input_text: str, *, user: str | None = None, messages: Iterable[Any] = (), **data: Any
+    ) -> None:
+        """Record a new task. Only calls for the same user see it; without `user`, only calls without a user."""
         if not is_task_id(task_id):
             raise ValueError(f"`task_id` must consist of letters, digits, `.`, `_` and `-`, got {task_id!r}.")
-        await asyncio.to_thread(self._create, task_id, {"inputText": input_text, **data}, list(messages))
+        owner = {} if user is None else {"user": user}
+        await asyncio.to_thread(self._create, task_id, {"inputText": input_text, **owner, **data}, list(messages))
 
     async def append(
         self, task_id: str, event: TaskEvent, data: Mapping[str, Any] | None = None, *, messages: Iterable[Any] = ()

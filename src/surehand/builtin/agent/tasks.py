@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from surehand.builtin.agent.task_log import (
     read_json_lines,
     utc_day,
 )
+from surehand.builtin.user_folder import user_folder
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError
@@ -33,7 +35,7 @@ _TOOLSETS = ("all_task_tools", "main_agent_tools")
 
 
 def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) -> list[Tool[..., Any]]:
-    """Tools that read the task log which a `TaskLog` wrote into a folder.
+    """Tools that read the task log which a `TaskLog` wrote into a folder: of each user, only their own tasks.
 
     Args:
         folder: where the log is; models cannot choose another folder.
@@ -49,14 +51,15 @@ def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) 
         """List the tasks of a day with what was asked and how they stand: completed, failed or in_progress."""
         if date is not None and not is_iso_day(date):
             raise InvalidArguments(f"{date[:40]!r} is no day. Write YYYY-MM-DD, for example {utc_day(now())}.")
-        return log.tasks_of_day(date or utc_day(now()), lambda: ctx.cancelled)
+        return log.tasks_of_day(date or utc_day(now()), ctx.user, lambda: ctx.cancelled)
 
     @tool(category="memory", effects={"read"}, visible=False, toolsets=_TOOLSETS)
     def task_replay(
         task_id: Annotated[str, Field(alias="taskId", description="Id of the task, from task_list.", max_length=200)],
+        ctx: Context,
     ) -> list[Any]:
         """Read all messages of an earlier task, in order, to see how it was done."""
-        return log.messages(task_id)
+        return log.messages(task_id, ctx.user)
 
     return [task_list, task_replay]
 
@@ -64,17 +67,25 @@ def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) 
 def sessions(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
     """A tool that reads archived sessions in a folder, but not the current session (`current.jsonl`).
 
+    Files directly in the folder belong to calls without a user; those of a user lie in `user_folder(folder, user)`.
+
     Args:
-        folder: where the files of the session are.
+        folder: where the files are; `scope(session_dir=...)` sets another folder for the calls of a scope.
     """
-    workspace = _open_workspace(folder)
+    path = Path(folder).expanduser().absolute()
+    _open_workspace(path).close()
 
     @tool(category="memory", effects={"read"}, visible=False, toolsets=("main_agent_tools", "session_tools"))
     def session_archive_read(
         file: Annotated[str, Field(description="File name of the archive, such as 20270331.jsonl.", max_length=200)],
+        ctx: Context,
     ) -> str:
         """Read an archived part of this session, one JSON message a line, that is no longer in view."""
-        return _read_archive(workspace, file)
+        own = user_folder(path, ctx.user) if ctx.session_dir is None else Path(ctx.session_dir)
+        if not own.is_dir():
+            raise NotFound(f"There is no archive {file[:200]!r} of this session.")
+        with closing(Workspace(own, sensitive=(), writes=False)) as workspace:
+            return _read_archive(workspace, file)
 
     return [session_archive_read]
 
@@ -85,13 +96,13 @@ class _TaskLogReader:
     def __init__(self, workspace: Workspace) -> None:
         self._tasks = workspace.resolve(TASKS_FOLDER)
 
-    def tasks_of_day(self, date: str, is_cancelled: Callable[[], bool]) -> list[dict[str, Any]]:
-        """List the tasks of a day, the oldest first."""
+    def tasks_of_day(self, date: str, user: str | None, is_cancelled: Callable[[], bool]) -> list[dict[str, Any]]:
+        """List the tasks of a user on a day, the oldest first."""
         found = []
         for log_file in self._log_files(self._tasks / date):
             if is_cancelled():
                 break
-            task = _read_task(log_file)
+            task = _read_task(log_file, user)
             if task is not None:
                 found.append(task)
         return sorted(found, key=lambda task: (task["createdAt"], task["taskId"]))
@@ -106,17 +117,22 @@ class _TaskLogReader:
         except NotFound:
             return []
 
-    def messages(self, task_id: str) -> list[Any]:
-        """All messages of a task, in order."""
+    def messages(self, task_id: str, user: str | None) -> list[Any]:
+        """All messages of a user's task, in order; a task of another user looks like a missing one."""
         missing = NotFound(f'Task "{task_id[:200]}" not found in index')
         date = self._task_day(task_id)
         if date is None:
             raise missing
         try:
             with _check_size(self._tasks / date / f"{task_id}.jsonl").open_reader() as file:
-                batches = [entry["data"].get("newMessages", ()) for entry in read_json_lines(file) if _has_data(entry)]
+                entries = [entry for entry in read_json_lines(file) if _has_data(entry)]
         except NotFound:
             raise missing from None
+        created = next((entry for entry in entries if entry.get("event") == "TASK_CREATED"), None)
+        owner = None if created is None else created["data"].get("user")
+        if owner != user:
+            raise missing
+        batches = [entry["data"].get("newMessages", ()) for entry in entries]
         return [message for batch in batches if isinstance(batch, list) for message in batch]
 
     def _task_day(self, task_id: str) -> str | None:
@@ -132,8 +148,8 @@ class _TaskLogReader:
         return days[-1] if days and is_iso_day(days[-1]) else None
 
 
-def _read_task(log_file: WorkspacePath) -> dict[str, Any] | None:
-    """Summarize a task from its log; None for a log without a first event."""
+def _read_task(log_file: WorkspacePath, user: str | None) -> dict[str, Any] | None:
+    """Summarize a task from its log; None for a log without a first event, and for a task of another user."""
     created = None
     status = "in_progress"
     try:
@@ -144,7 +160,7 @@ def _read_task(log_file: WorkspacePath) -> dict[str, Any] | None:
                     created = entry
     except (ToolError, OSError):
         return None
-    if created is None or not isinstance(created.get("ts"), int):
+    if created is None or not isinstance(created.get("ts"), int) or created["data"].get("user") != user:
         return None
     return {
         "taskId": log_file.name.removesuffix(".jsonl"),

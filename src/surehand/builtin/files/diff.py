@@ -1,4 +1,7 @@
-"""Changes: which lines of a text become which others, and how that is shown as a unified diff."""
+"""Line diffs: which lines of a text change, and their rendering as a unified diff. Used by `edit` and `write`.
+
+Edits are compared only around the replaced ranges, so that a small edit of a large file costs little.
+"""
 
 from __future__ import annotations
 
@@ -14,167 +17,177 @@ from surehand.core.sanitize import replace_surrogates
 
 _CONTEXT_LINES = 3
 _MAX_COMPARED_LINES = 2000
-"""Lines on either side that are compared closely; beyond, the whole of it counts as changed."""
+"""More changed lines than this on one side are shown as one change, because comparing takes quadratic time."""
 _MAX_LINE_LENGTH = 500
-"""Characters of a line that are shown."""
+"""Characters of a line in the diff."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """Lines that are replaced by others; `line` is the first one's number, counted from 1."""
+    """Lines that are replaced by others."""
 
     line_number: int
+    """Number of the first removed line, counted from 1."""
     removed_lines: tuple[str, ...]
     added_lines: tuple[str, ...]
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines with their newlines; only newlines end a line."""
+    """The lines with their newlines; only `\\n` ends a line."""
     *lines, last = text.split("\n")
     return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
 @dataclass(frozen=True, slots=True)
 class TextSection:
-    """Lines of a text, and how many come before them."""
+    """Consecutive lines of a text, and the number of lines before them."""
 
     lines: Sequence[str]
     lines_before: int = 0
 
     def slice_lines(self, first: int, last: int) -> Sequence[str]:
-        """From one line on and up to another, which is not included; counted from 0 in the whole text."""
+        """The lines from `first` to before `last`, counted from 0 in the whole text."""
         return self.lines[first - self.lines_before : last - self.lines_before]
 
     @property
     def end_line(self) -> int:
-        """The number, counted from 0, of the line behind it."""
+        """Index, counted from 0 in the whole text, of the line after the section."""
         return self.lines_before + len(self.lines)
 
 
 SectionChanges: TypeAlias = tuple[TextSection, list[LineChange]]
-"""A passage, and what changes in it."""
+"""A section, and the changes in it."""
 
 
 def changes_from_replacements(text: str, replacements: Sequence[TextReplacement]) -> Iterator[SectionChanges]:
-    """The lines that spans, which are in order and apart, change. What is far from them is not looked at."""
+    """The sections that replacements change; the replacements are in order and do not overlap."""
     group: list[TextReplacement] = []
-    line = at = 0
-    for span in replacements:
-        if group and text.count("\n", group[-1].end, span.start) > 2 * (_CONTEXT_LINES + 2):
+    line = 0
+    counted_to = 0
+    for replacement in replacements:
+        if group and text.count("\n", group[-1].end, replacement.start) > 2 * (_CONTEXT_LINES + 2):
             start, end = _surrounding_range(text, group)
-            line, at = line + text.count("\n", at, start), start
+            line += text.count("\n", counted_to, start)
+            counted_to = start
             yield _section_changes(text[start:end], start, line, group)
             group = []
-        group.append(span)
+        group.append(replacement)
     if group:
         start, end = _surrounding_range(text, group)
-        yield _section_changes(text[start:end], start, line + text.count("\n", at, start), group)
+        line += text.count("\n", counted_to, start)
+        yield _section_changes(text[start:end], start, line, group)
 
 
 def _surrounding_range(text: str, replacements: Sequence[TextReplacement]) -> tuple[int, int]:
-    """Where the whole lines around them begin and end."""
-    start, end = replacements[0].start, replacements[-1].end
+    """Start and end of the whole lines around the replacements, context included."""
+    start = replacements[0].start
+    end = replacements[-1].end
     for _ in range(_CONTEXT_LINES + 2):
         start = max(text.rfind("\n", 0, start), 0)
         end = text.find("\n", end) + 1 or len(text)
-    return start + (text[start : start + 1] == "\n" and start > 0), end
+    if start > 0 and text[start] == "\n":
+        start += 1
+    return start, end
 
 
 def _section_changes(
     piece: str, offset: int, lines_before: int, replacements: Sequence[TextReplacement]
 ) -> SectionChanges:
-    passage = TextSection(split_lines(piece), lines_before)
-    starts = [0, *accumulate(map(len, passage.lines))]
-    own = [TextReplacement(span.start - offset, span.end - offset, span.content) for span in replacements]
-    changes = [
-        _trim_common_lines(
-            LineChange(lines_before + first + 1, tuple(passage.lines[first:last]), tuple(split_lines(content)))
-        )
-        for first, last, content in _group_by_line(piece, starts, own)
-    ]
-    return passage, [change for change in changes if change.removed_lines or change.added_lines]
+    section = TextSection(split_lines(piece), lines_before)
+    line_starts = [0, *accumulate(map(len, section.lines))]
+    local = [TextReplacement(each.start - offset, each.end - offset, each.content) for each in replacements]
+    changes: list[LineChange] = []
+    for first, last, content in _group_by_line(piece, line_starts, local):
+        removed = tuple(section.lines[first:last])
+        added = tuple(split_lines(content))
+        changes.append(_trim_common_lines(LineChange(lines_before + first + 1, removed, added)))
+    return section, [change for change in changes if change.removed_lines or change.added_lines]
 
 
 def _group_by_line(
     text: str, line_starts: list[int], replacements: Iterable[TextReplacement]
 ) -> Iterator[tuple[int, int, str]]:
-    """Spans that share a line, together: their first line, the one behind the last, and the new content of all."""
-    first = last = at = 0
+    """Join replacements that share a line: first line, line after the last, and the new content of these lines."""
+    first = last = position = 0
     pieces: list[str] = []
-    for span in replacements:
-        begins = _line_index(text, line_starts, span.start)
-        if pieces and begins >= last:
-            yield first, last, "".join([*pieces, text[at : line_starts[last]]])
+    for replacement in replacements:
+        start_line = _line_index(text, line_starts, replacement.start)
+        if pieces and start_line >= last:
+            yield first, last, "".join([*pieces, text[position : line_starts[last]]])
             pieces = []
         if not pieces:
-            first = last = begins
-            at = line_starts[first]
-        pieces += text[at : span.start], span.content
-        at = span.end
-        last = max(last, _line_after(line_starts, span.end, pieces))
+            first = last = start_line
+            position = line_starts[first]
+        pieces += text[position : replacement.start], replacement.content
+        position = replacement.end
+        last = max(last, _line_after(line_starts, replacement.end, pieces))
     if pieces:
-        yield first, last, "".join([*pieces, text[at : line_starts[last]]])
+        yield first, last, "".join([*pieces, text[position : line_starts[last]]])
 
 
 def _line_index(text: str, line_starts: list[int], position: int) -> int:
-    """The line that a position is in; the end of a text without a newline is in its last line."""
+    """The line of a position; the end of a text without a final newline belongs to its last line."""
     line = bisect_right(line_starts, position) - 1
-    return line - 1 if line == len(line_starts) - 1 and text and not text.endswith("\n") else line
+    is_end = line == len(line_starts) - 1
+    return line - 1 if is_end and text and not text.endswith("\n") else line
 
 
 def _line_after(line_starts: list[int], end: int, pieces: list[str]) -> int:
-    """The line behind the last one that changes: one that begins here stays, if what comes before it is ended."""
-    touched = bisect_right(line_starts, end) - 1
-    before = next((piece for piece in reversed(pieces) if piece), "\n")
-    stays = line_starts[touched] == end and before.endswith("\n")
-    return min(touched if stays else touched + 1, len(line_starts) - 1)
+    """The line after the last changed one. A line that begins at `end` is unchanged if the new text before it ends."""
+    line = bisect_right(line_starts, end) - 1
+    text_before = next((piece for piece in reversed(pieces) if piece), "\n")
+    is_unchanged = line_starts[line] == end and text_before.endswith("\n")
+    return min(line if is_unchanged else line + 1, len(line_starts) - 1)
 
 
 def diff_lines(before: Sequence[str], after: Sequence[str]) -> list[LineChange]:
-    """What is different between two texts, line by line."""
+    """The changes that turn one list of lines into another."""
     whole = _trim_common_lines(LineChange(1, tuple(before), tuple(after)))
-    if not (whole.removed_lines or whole.added_lines):
+    removed = whole.removed_lines
+    added = whole.added_lines
+    if not (removed or added):
         return []
-    if max(len(whole.removed_lines), len(whole.added_lines)) > _MAX_COMPARED_LINES:
+    if max(len(removed), len(added)) > _MAX_COMPARED_LINES:
         return [whole]
-    found = SequenceMatcher(None, whole.removed_lines, whole.added_lines).get_opcodes()
+    opcodes = SequenceMatcher(None, removed, added).get_opcodes()
     return [
-        LineChange(whole.line_number + a, whole.removed_lines[a:b], whole.added_lines[c:d])
-        for tag, a, b, c, d in found
+        LineChange(whole.line_number + old_start, removed[old_start:old_end], added[new_start:new_end])
+        for tag, old_start, old_end, new_start, new_end in opcodes
         if tag != "equal"
     ]
 
 
 def _trim_common_lines(change: LineChange) -> LineChange:
-    """Without the lines at its ends that stay as they are."""
-    removed, added = change.removed_lines, change.added_lines
-    most = min(len(removed), len(added))
-    head = next((at for at in range(most) if removed[at] != added[at]), most)
-    most -= head
-    tail = next((at for at in range(most) if removed[-1 - at] != added[-1 - at]), most)
+    """The change without equal lines at its start and its end."""
+    removed = change.removed_lines
+    added = change.added_lines
+    shorter = min(len(removed), len(added))
+    head = next((index for index in range(shorter) if removed[index] != added[index]), shorter)
+    rest = shorter - head
+    tail = next((index for index in range(rest) if removed[-1 - index] != added[-1 - index]), rest)
     return LineChange(change.line_number + head, removed[head : len(removed) - tail], added[head : len(added) - tail])
 
 
 def render_unified_diff(
     path: str, sections: Iterable[SectionChanges], *, is_new: bool = False, max_lines: int = 200
 ) -> str:
-    """A unified diff, of at most so many lines."""
+    """A unified diff, cut after `max_lines` lines."""
     diff = [f"--- {'/dev/null' if is_new else f'a/{path}'}", f"+++ b/{path}"]
-    shift = 0
-    for passage, changes in sections:
+    line_shift = 0
+    for section, changes in sections:
         for hunk in _group_hunks(changes):
-            shown, shift = _render_hunk(passage, hunk, shift)
-            diff += shown
+            hunk_lines, line_shift = _render_hunk(section, hunk, line_shift)
+            diff += hunk_lines
             if len(diff) > max_lines:
                 return "\n".join([*diff[:max_lines], "[cut: the diff goes on]"])
     return "\n".join(diff)
 
 
 def _group_hunks(changes: Sequence[LineChange]) -> Iterator[list[LineChange]]:
-    """Changes whose surroundings touch."""
+    """Groups of changes whose context lines touch."""
     hunk: list[LineChange] = []
     for change in changes:
-        if hunk and change.line_number - (hunk[-1].line_number + len(hunk[-1].removed_lines)) > 2 * _CONTEXT_LINES:
+        if hunk and change.line_number - _end_number(hunk[-1]) > 2 * _CONTEXT_LINES:
             yield hunk
             hunk = []
         hunk.append(change)
@@ -182,26 +195,36 @@ def _group_hunks(changes: Sequence[LineChange]) -> Iterator[list[LineChange]]:
         yield hunk
 
 
+def _end_number(change: LineChange) -> int:
+    """Number of the line after the removed ones."""
+    return change.line_number + len(change.removed_lines)
+
+
 def _render_hunk(section: TextSection, hunk: list[LineChange], line_shift: int) -> tuple[list[str], int]:
+    """The lines of a hunk, and by how many lines the text has grown up to its end."""
     first = max(hunk[0].line_number - 1 - _CONTEXT_LINES, section.lines_before)
-    last = min(hunk[-1].line_number - 1 + len(hunk[-1].removed_lines) + _CONTEXT_LINES, section.end_line)
-    shown, at, grown = list[str](), first, 0
+    last = min(_end_number(hunk[-1]) - 1 + _CONTEXT_LINES, section.end_line)
+    rendered: list[str] = []
+    position = first
+    growth = 0
     for change in hunk:
-        shown += [_render_line(" ", line) for line in section.slice_lines(at, change.line_number - 1)]
-        shown += [_render_line("-", line) for line in change.removed_lines] + [
-            _render_line("+", line) for line in change.added_lines
-        ]
-        at, grown = (
-            change.line_number - 1 + len(change.removed_lines),
-            grown + len(change.added_lines) - len(change.removed_lines),
-        )
-    shown += [_render_line(" ", line) for line in section.slice_lines(at, last)]
-    old, new = last - first, last - first + grown
-    head = f"@@ -{first + (old > 0)},{old} +{first + line_shift + (new > 0)},{new} @@"
-    return [head, *shown], line_shift + grown
+        rendered += [_render_line(" ", line) for line in section.slice_lines(position, change.line_number - 1)]
+        rendered += [_render_line("-", line) for line in change.removed_lines]
+        rendered += [_render_line("+", line) for line in change.added_lines]
+        position = _end_number(change) - 1
+        growth += len(change.added_lines) - len(change.removed_lines)
+    rendered += [_render_line(" ", line) for line in section.slice_lines(position, last)]
+    old_count = last - first
+    new_count = old_count + growth
+    # A range without lines names the line before it, as `diff -u` does.
+    old_start = first + (old_count > 0)
+    new_start = first + line_shift + (new_count > 0)
+    header = f"@@ -{old_start},{old_count} +{new_start},{new_count} @@"
+    return [header, *rendered], line_shift + growth
 
 
 def _render_line(mark: str, line: str) -> str:
-    bare = replace_surrogates(line.removesuffix("\n"))
-    cut = f"{bare[:_MAX_LINE_LENGTH]} [cut]" if len(bare) > _MAX_LINE_LENGTH else bare
-    return f"{mark}{cut}" if line.endswith("\n") else f"{mark}{cut}\n\\ No newline at end of file"
+    text = replace_surrogates(line.removesuffix("\n"))
+    if len(text) > _MAX_LINE_LENGTH:
+        text = f"{text[:_MAX_LINE_LENGTH]} [cut]"
+    return f"{mark}{text}" if line.endswith("\n") else f"{mark}{text}\n\\ No newline at end of file"

@@ -1,4 +1,4 @@
-"""Editing files: one exact replacement (`edit`), or several edits in one step (`edit_file`)."""
+"""The tools that edit a file: `edit` makes one exact replacement, `edit_file` several edits in one step."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from surehand.workspace.path import WorkspacePath
 from surehand.workspace.workspace import Workspace
 
 _MAX_ATTEMPTS = 10
-"""How often an edit is worked out anew because somebody else changed the file meanwhile."""
+"""Attempts for one edit while other processes keep changing the file."""
 _MAX_LISTED_CHANGES = 200
 """Changes that `edit_file` lists."""
+_MAX_PREVIEW_LINES = 2000
 EditList: TypeAlias = Annotated[list[Edit], Field(max_length=MAX_EDITS)]
 FindReplacements: TypeAlias = Callable[[str], list[TextReplacement]]
-"""Where in a text which edits take place; raises `InvalidArguments`."""
+"""Finds the replacements in a text; raises `InvalidArguments`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """A file before and after."""
+    """A file's content before and after an edit."""
 
     path: WorkspacePath
     before: bytes
@@ -47,28 +48,35 @@ class EditResult:
     original_text: str
 
     def render_diff(self, max_lines: int = 200) -> str:
-        """What changes, as a diff."""
-        return render_unified_diff(
-            self.path.display_path,
-            changes_from_replacements(self.original_text, self.replacements),
-            max_lines=max_lines,
-        )
+        """The edit as a unified diff."""
+        sections = changes_from_replacements(self.original_text, self.replacements)
+        return render_unified_diff(self.path.display_path, sections, max_lines=max_lines)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What both tools tell of it."""
-        sizes = {"originalSize": len(self.before), "newSize": len(self.after)}
-        return {"path": self.path.display_path, "replacements": len(self.replacements), **sizes}
+        """The metadata of both tools' outcomes."""
+        return {
+            "path": self.path.display_path,
+            "replacements": len(self.replacements),
+            "originalSize": len(self.before),
+            "newSize": len(self.after),
+        }
 
 
 def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
     """`edit` and `edit_file`."""
-    look = _diff_preview(workspace, "file_path", _single_edit_resolver)
-    example: dict[str, Any] = {"file_path": "src/main.py", "old_string": "x = 1", "new_string": "x = 2"}
-
-    @tool(
-        **path_tool_options(workspace, "write", "file_path", listed=naming == "short", preview=look, examples=[example])
+    single_preview = _diff_preview(workspace, "file_path", _single_edit_resolver)
+    single_example: dict[str, Any] = {"file_path": "src/main.py", "old_string": "x = 1", "new_string": "x = 2"}
+    single_options = path_tool_options(
+        workspace,
+        "write",
+        "file_path",
+        listed=naming == "short",
+        preview=single_preview,
+        examples=[single_example],
     )
+
+    @tool(**single_options)
     def edit(
         file_path: FilePath,
         old_string: Annotated[str, Field(description="Text to replace, exactly as it stands in the file.")],
@@ -77,17 +85,24 @@ def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
         replace_all: Annotated[bool, Field(description="Every place, not the only one.")] = False,
     ) -> Done:
         """Replace text in a file. `old_string` must stand there exactly once, line breaks and indentation included."""
-        edited = _apply_edits(
-            workspace.resolve(file_path), _single_edit_resolver(old_string, new_string, replace_all), ctx
-        )
-        count = "1 replacement" if len(edited.replacements) == 1 else f"{len(edited.replacements):,} replacements"
-        text = f"Edited {edited.path.display_path}: {count}.\n\n{edited.render_diff()}"
-        return Done(text, title=f"Edited {edited.path.display_path}", metadata=edited.metadata)
+        resolver = _single_edit_resolver(old_string, new_string, replace_all)
+        result = _apply_edits(workspace.resolve(file_path), resolver, ctx)
+        path = result.path.display_path
+        count = len(result.replacements)
+        count_text = "1 replacement" if count == 1 else f"{count:,} replacements"
+        text = f"Edited {path}: {count_text}.\n\n{result.render_diff()}"
+        return Done(text, title=f"Edited {path}", metadata=result.metadata)
 
-    look = _diff_preview(workspace, "path", _edit_list_resolver)
-    example = {"path": "src/main.py", "edits": [{"old": "x = 1", "new": "x = 2"}, {"old": "y = 1", "delete": True}]}
+    list_preview = _diff_preview(workspace, "path", _edit_list_resolver)
+    list_example = {
+        "path": "src/main.py",
+        "edits": [{"old": "x = 1", "new": "x = 2"}, {"old": "y = 1", "delete": True}],
+    }
+    list_options = path_tool_options(
+        workspace, "write", "path", listed=naming == "long", preview=list_preview, examples=[list_example]
+    )
 
-    @tool(**path_tool_options(workspace, "write", "path", listed=naming == "long", preview=look, examples=[example]))
+    @tool(**list_options)
     def edit_file(
         path: FilePath,
         ctx: Context,
@@ -98,27 +113,23 @@ def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
         replace_all: Annotated[bool, Field(description="Every place where `old_string` stands.")] = False,
     ) -> Done:
         """Replace, delete and insert text in a file, in one step: all edits are made, or none."""
-        resolve = _edit_list_resolver(edits, whitespace_tolerant, old_string, new_string, replace_all)
-        return _edit_file_outcome(_apply_edits(workspace.resolve(path), resolve, ctx))
+        resolver = _edit_list_resolver(edits, whitespace_tolerant, old_string, new_string, replace_all)
+        return _edit_file_outcome(_apply_edits(workspace.resolve(path), resolver, ctx))
 
     return [edit, edit_file]
 
 
 def _edit_file_outcome(result: EditResult) -> Done:
-    path, count = result.path.display_path, len(result.replacements)
-    changes = [
-        change
-        for _, some in islice(changes_from_replacements(result.original_text, result.replacements), _MAX_LISTED_CHANGES)
-        for change in some
-    ]
-    data = {
-        "applied": count,
-        "changes": [_change_counts(change) for change in changes[:_MAX_LISTED_CHANGES]],
-        **result.metadata,
-    }
-    text = f"Edited {path} in {count:,} place{'' if count == 1 else 's'}.\n\n{result.render_diff()}"
-    if not changes:
+    path = result.path.display_path
+    count = len(result.replacements)
+    sections = islice(changes_from_replacements(result.original_text, result.replacements), _MAX_LISTED_CHANGES)
+    changes = [change for _, section_changes in sections for change in section_changes]
+    listed = [_change_counts(change) for change in changes[:_MAX_LISTED_CHANGES]]
+    if changes:
+        text = f"Edited {path} in {count:,} place{'' if count == 1 else 's'}.\n\n{result.render_diff()}"
+    else:
         text = f"{path} stays as it is: there was nothing to change."
+    data = {"applied": count, "changes": listed, **result.metadata}
     return Done(data, content=(Text(text),), title=f"Edited {path}", metadata=result.metadata)
 
 
@@ -138,7 +149,8 @@ def _edit_list_resolver(
 
 
 def _single_edit_resolver(old_string: str, new_string: str, replace_all: bool) -> FindReplacements:
-    old, new = old_string.replace("\r\n", "\n"), new_string.replace("\r\n", "\n")
+    old = old_string.replace("\r\n", "\n")
+    new = new_string.replace("\r\n", "\n")
     if not old:
         raise InvalidArguments("old_string is empty. Give text that stands in the file, or write the file anew.")
     if old == new:
@@ -147,58 +159,56 @@ def _single_edit_resolver(old_string: str, new_string: str, replace_all: bool) -
 
 
 def _apply_edits(path: WorkspacePath, find_replacements: FindReplacements, ctx: Context) -> EditResult:
-    """Read, change and replace under a lock; anew, if another process came between."""
+    """Read, edit and replace the file under its lock; start over if another process changed it meanwhile."""
     path.check_writable()
     path = path.resolve_links()
-    for left in reversed(range(_MAX_ATTEMPTS)):
+    for attempts_left in reversed(range(_MAX_ATTEMPTS)):
         with path.workspace.file_lock(path):
-            made, before = _compute_edit(path, find_replacements)
-            if made.before == made.after:
-                return made
+            result, file_stat = _compute_edit(path, find_replacements)
+            if result.before == result.after:
+                return result
             refuse_if_cancelled(ctx)
             try:
-                path.write_atomically(made.after, expected_stat=before)
+                path.write_atomically(result.after, expected_stat=file_stat)
             except ToolError as error:
-                if error.code != "conflict" or not left:
+                if error.code != "conflict" or not attempts_left:
                     raise
             else:
-                return made
-    raise AssertionError("the last try returns or raises")
+                return result
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _compute_edit(path: WorkspacePath, find_replacements: FindReplacements) -> tuple[EditResult, os.stat_result]:
+    """The edit's result, and the status of the file that it was computed from."""
     with path.open_reader() as file:
-        before = os.fstat(file.fileno())
-        data = file.read(min(before.st_size, MAX_EDITABLE_BYTES) + 1)
+        file_stat = os.fstat(file.fileno())
+        data = file.read(min(file_stat.st_size, MAX_EDITABLE_BYTES) + 1)
     if len(data) > MAX_EDITABLE_BYTES:
-        has = format_byte_count(max(before.st_size, len(data)))
-        raise ToolError(
-            f"{path_for_message(path)} has {has}; at most {format_byte_count(MAX_EDITABLE_BYTES)} can be edited.",
-            code="too_large",
-        )
+        size = format_byte_count(max(file_stat.st_size, len(data)))
+        limit = format_byte_count(MAX_EDITABLE_BYTES)
+        raise ToolError(f"{path_for_message(path)} has {size}; at most {limit} can be edited.", code="too_large")
     document = TextDocument.from_bytes(path, data)
-    spans = find_replacements(document.text)
-    return EditResult(path, data, document.apply(path, spans), spans, document.text), before
+    replacements = find_replacements(document.text)
+    result = EditResult(path, data, document.apply(path, replacements), replacements, document.text)
+    return result, file_stat
 
 
 def _diff_preview(
     workspace: Workspace, path_argument: str, build_resolver: Callable[..., FindReplacements]
 ) -> Callable[[Mapping[str, Any], Context], Awaitable[dict[str, Any]]]:
-    """What a person is shown before an edit is made."""
+    """The preview that a person sees before the edit: a unified diff."""
 
-    def work(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(arguments)
-        spot = workspace.resolve(given.pop(path_argument)).resolve_links()
-        return {
-            "filePath": spot.display_path,
-            "patch": _compute_edit(spot, build_resolver(**given))[0].render_diff(2000),
-        }
+    def compute_diff(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        edit_arguments = dict(arguments)
+        path = workspace.resolve(edit_arguments.pop(path_argument)).resolve_links()
+        result, _ = _compute_edit(path, build_resolver(**edit_arguments))
+        return {"filePath": path.display_path, "patch": result.render_diff(_MAX_PREVIEW_LINES)}
 
     async def preview(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
         try:
-            found = await asyncio.to_thread(work, arguments)
-        except ToolError as error:  # the call itself will say the same
-            found = {"filePath": escape_line(arguments[path_argument], 1000), "patch": "", "problem": str(error)}
-        return {"type": "diff", **found, "isNewFile": False}
+            shown = await asyncio.to_thread(compute_diff, arguments)
+        except ToolError as error:  # the call itself fails in the same way
+            shown = {"filePath": escape_line(arguments[path_argument], 1000), "patch": "", "problem": str(error)}
+        return {"type": "diff", **shown, "isNewFile": False}
 
     return preview

@@ -1,14 +1,8 @@
-"""Kind: what a file is that is no text, told from its first bytes or its name."""
+"""Describes a file for messages: the type of a binary file, from its first bytes or its name, and a size in bytes."""
 
 from __future__ import annotations
 
 from mimetypes import guess_type
-
-
-def format_byte_count(byte_count: int) -> str:
-    """A number of bytes, as people write it."""
-    return "1 byte" if byte_count == 1 else f"{byte_count:,} bytes"
-
 
 _IMAGE_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
@@ -41,8 +35,8 @@ _FILE_SIGNATURES = (
 
 
 def detect_image_type(head: bytes) -> str | None:
-    """The MIME type of an image that models can be shown; a text that begins like one is none."""
-    if b"\0" not in head:
+    """The MIME type of an image that model APIs accept; None for other files and for text."""
+    if b"\0" not in head:  # a text that begins with the same letters
         return None
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
@@ -50,16 +44,24 @@ def detect_image_type(head: bytes) -> str | None:
 
 
 def is_pdf(head: bytes) -> bool:
-    """Whether it is no text though it may hold no NUL."""
+    """Whether it is a PDF, which is binary even if its first bytes hold no NUL."""
     return head.startswith(b"%PDF-")
 
 
 def describe_file_type(head: bytes, name: str) -> str:
-    """What a file is, in words."""
+    """The type of a binary file in words."""
     for magic, words in _FILE_SIGNATURES:
         if head.startswith(magic):
             return words
     if head[4:8] == b"ftyp":
         return "a video"
-    guessed = detect_image_type(head) or guess_type(name)[0]
-    return f"binary, {guessed} by its name" if guessed and not detect_image_type(head) else guessed or "binary"
+    image_type = detect_image_type(head)
+    if image_type is not None:
+        return image_type
+    type_by_name, _ = guess_type(name)
+    return f"binary, {type_by_name} by its name" if type_by_name else "binary"
+
+
+def format_byte_count(byte_count: int) -> str:
+    """A number of bytes in words: `1 byte`, `2,048 bytes`."""
+    return "1 byte" if byte_count == 1 else f"{byte_count:,} bytes"

@@ -1,4 +1,4 @@
-"""Listing folders: lines for a model to read (`list`), or records (`list_files`)."""
+"""The tools that list a directory: `list` gives lines for a model to read, `list_files` records."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ from surehand.workspace.path import DirectoryEntry, WorkspacePath
 from surehand.workspace.workspace import Workspace
 
 FoundEntry: TypeAlias = tuple[WorkspacePath, DirectoryEntry]
-_DEFAULT_ENTRIES, _MAX_ENTRIES = 200, 500
-_DEFAULT_FILES, _MAX_FILES = 200, 2000
+_DEFAULT_ENTRIES = 200
+_MAX_ENTRIES = 500
+_DEFAULT_FILES = 200
+_MAX_FILES = 2000
 _MAX_ENTRIES_MATCHED = 200_000
-"""Entries that are compared with a pattern."""
+"""Entries that `list_files` compares with a pattern."""
 
 
 def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
     """`list` and `list_files`."""
+    short_example = {"path": "src"}
+    long_example = {"path": "src", "pattern": "*.py"}
 
     @tool(
-        name="list",
-        **path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[{"path": "src"}]),
+        name="list", **path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[short_example])
     )
     def list_(
         ctx: Context,
@@ -46,22 +49,21 @@ def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
         max_entries: Annotated[int, Field(ge=1, description=f"At most {_MAX_ENTRIES}.")] = _DEFAULT_ENTRIES,
     ) -> Done:
         """List what is in a folder: folders first, then files with their sizes."""
-        spot, most = workspace.resolve(path or "."), min(max_entries, _MAX_ENTRIES)
-        found = _walk_breadth_first(
-            spot, most + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled
+        directory = workspace.resolve(path or ".")
+        limit = min(max_entries, _MAX_ENTRIES)
+        entries = _walk_breadth_first(
+            directory, limit + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled
         )
-        some = list(islice(found, most + 1))
-        text = "\n".join(_render_entry(spot, *one) for one in some[:most]) or "(the folder is empty)"
-        if len(some) > most:
-            text += f"\n\n(cut after {most} entries. List a folder below, or look for names with `glob`.)"
-        metadata = {"path": spot.display_path, "entryCount": len(some[:most]), "truncated": len(some) > most}
-        return Done(text, title=f"Listed {spot.display_path}", metadata=metadata)
+        found = list(islice(entries, limit + 1))
+        listed = found[:limit]
+        is_truncated = len(found) > limit
+        text = "\n".join(_render_entry(directory, *each) for each in listed) or "(the folder is empty)"
+        if is_truncated:
+            text += f"\n\n(cut after {limit} entries. List a folder below, or look for names with `glob`.)"
+        metadata = {"path": directory.display_path, "entryCount": len(listed), "truncated": is_truncated}
+        return Done(text, title=f"Listed {directory.display_path}", metadata=metadata)
 
-    @tool(
-        **path_tool_options(
-            workspace, "read", "path", listed=naming == "long", examples=[{"path": "src", "pattern": "*.py"}]
-        )
-    )
+    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "long", examples=[long_example]))
     def list_files(
         ctx: Context,
         path: DirectoryPath = ".",
@@ -70,19 +72,25 @@ def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
         limit: Annotated[int, Field(ge=1, description=f"At most {_MAX_FILES}.")] = _DEFAULT_FILES,
     ) -> dict[str, Any]:
         """List the files and folders in a folder, as records with their sizes."""
-        spot, most = workspace.resolve(path or "."), min(limit, _MAX_FILES)
-        room = (_MAX_ENTRIES_MATCHED if pattern else most) + 1
-        found = _walk_breadth_first(spot, room, recursive, _is_not_hidden, True, lambda: ctx.cancelled)
+        directory = workspace.resolve(path or ".")
+        limit = min(limit, _MAX_FILES)
+        scan_limit = (_MAX_ENTRIES_MATCHED if pattern else limit) + 1
+        entries = _walk_breadth_first(directory, scan_limit, recursive, _is_not_hidden, True, lambda: ctx.cancelled)
         glob = GlobPattern(pattern) if pattern else None
-        fitting = (
-            one
-            for one in islice(found, _MAX_ENTRIES_MATCHED)
-            if glob is None or _matches_glob(glob, _relative_parts(spot, one[0]))
+        matching = (
+            (entry_path, entry)
+            for entry_path, entry in islice(entries, _MAX_ENTRIES_MATCHED)
+            if glob is None or _matches_glob(glob, _relative_parts(directory, entry_path))
         )
-        some = list(islice(fitting, most + 1))
-        files = [_entry_record(*one) for one in some[:most]]
-        where = {"path": spot.display_path, "recursive": recursive, "count": len(files)}
-        return {"files": files, **where, "truncated": len(some) > most or next(found, None) is not None}
+        found = list(islice(matching, limit + 1))
+        records = [_entry_record(*each) for each in found[:limit]]
+        return {
+            "files": records,
+            "path": directory.display_path,
+            "recursive": recursive,
+            "count": len(records),
+            "truncated": len(found) > limit or next(entries, None) is not None,
+        }
 
     return [list_, list_files]
 
@@ -99,14 +107,15 @@ def _walk_breadth_first(
     include_hidden: bool,
     is_cancelled: Callable[[], bool],
 ) -> Iterator[FoundEntry]:
-    """What is in a folder, and then in the folders in it: what is near comes first."""
-    folders = deque([path])
-    while folders:
-        folder = folders.popleft()
-        for entry in _scan_directory(folder, limit, include_hidden, is_first=folder is path):
-            yield folder / entry.name, entry
+    """The entries of a directory, then those of its subdirectories: the nearest come first."""
+    pending = deque([path])
+    while pending:
+        directory = pending.popleft()
+        for entry in _scan_directory(directory, limit, include_hidden, is_first=directory is path):
+            entry_path = directory / entry.name
+            yield entry_path, entry
             if recursive and entry.is_directory and should_enter(entry):
-                folders.append(folder / entry.name)
+                pending.append(entry_path)
         if is_cancelled():
             raise ToolError("Nobody waits for this any more.", code="cancelled")
 
@@ -114,18 +123,17 @@ def _walk_breadth_first(
 def _scan_directory(
     directory: WorkspacePath, limit: int, include_hidden: bool, *, is_first: bool
 ) -> list[DirectoryEntry]:
+    flags = 0 if is_first else os.O_NOFOLLOW
     try:
-        flags = 0 if is_first else os.O_NOFOLLOW
         return directory.scan_directory(
             limit=limit, directories_first=True, include_hidden=include_hidden, extra_flags=flags
         )
     except ToolError:
         if not is_first:
-            return []  # gone, or not to be entered
+            return []  # deleted meanwhile, or not readable
         if not stat.S_ISDIR(directory.stat().st_mode):
-            raise InvalidArguments(
-                f"{path_for_message(directory)} is a file, not a folder. Read it, or name a folder."
-            ) from None
+            problem = f"{path_for_message(directory)} is a file, not a folder."
+            raise InvalidArguments(f"{problem} Read it, or name a folder.") from None
         raise
 
 
@@ -134,19 +142,15 @@ def _relative_parts(base: WorkspacePath, path: WorkspacePath) -> tuple[str, ...]
 
 
 def _matches_glob(glob: GlobPattern, parts: tuple[str, ...]) -> bool:
-    base = len(glob.base_parts)
-    return parts[:base] == glob.base_parts and glob("/".join(parts[base:]))
+    base_length = len(glob.base_parts)
+    return parts[:base_length] == glob.base_parts and glob("/".join(parts[base_length:]))
 
 
 def _render_entry(base: WorkspacePath, path: WorkspacePath, entry: DirectoryEntry) -> str:
     name = escape_line("/".join(_relative_parts(base, path)))
-    return (
-        f"{name}/"
-        if entry.is_directory
-        else f"{name}  (link)"
-        if entry.is_link
-        else f"{name}  {format_byte_count(entry.size)}"
-    )
+    if entry.is_directory:
+        return f"{name}/"
+    return f"{name}  (link)" if entry.is_link else f"{name}  {format_byte_count(entry.size)}"
 
 
 def _entry_record(path: WorkspacePath, entry: DirectoryEntry) -> dict[str, Any]:

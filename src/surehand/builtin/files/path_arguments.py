@@ -1,4 +1,4 @@
-"""Paths: what all tools have in common that are given a path in a workspace."""
+"""Shared by all tools that take a path: parameter types, tool options with their approval question, and checks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from surehand.workspace.workspace import Workspace
 
 ToolNaming: TypeAlias = Literal["short", "long"]
-"""Which of two names for the same work models are shown: `read` or `read_file`."""
+"""Which of two names for the same work models see: `read` or `read_file`."""
 ActionDescription: TypeAlias = Callable[[list[str], Mapping[str, Any]], str]
+"""Describes a call for the approval question, from its paths and its arguments: `delete notes.md`."""
 FilePath: TypeAlias = Annotated[str, Field(description="Path of the file, from the workspace's root or absolute.")]
 DirectoryPath: TypeAlias = Annotated[str, Field(description="The folder, from the workspace's root or absolute.")]
 
@@ -30,36 +31,33 @@ def path_tool_options(
     describe_action: ActionDescription | None = None,
     **more_options: Any,
 ) -> ToolOptions:
-    """The facets of a tool whose arguments of those names are paths.
+    """The options of a tool with path arguments of these names.
 
     Args:
-        act: what a person is asked to allow, in words, from the arguments.
+        describe_action: says what a person is asked to allow; by default reading or changing the paths.
     """
-    shared: ToolOptions = {
+    default_description = _describe_read if effect == "read" else _describe_write
+    options: ToolOptions = {
         "category": "file",
         "effects": {effect},
         "visible": False,
         "listed": listed and (effect == "read" or workspace.writes),
         "toolsets": ("all_task_tools",),
         "confirm": _confirm_if_sensitive(workspace, path_arguments),
-        "confirm_message": _confirm_message(
-            workspace,
-            path_arguments,
-            describe_action or _describe_read if effect == "read" else describe_action or _describe_write,
-        ),
+        "confirm_message": _confirm_message(workspace, path_arguments, describe_action or default_description),
     }
-    shared.update(more_options)  # type: ignore[typeddict-item]  # further facets, by their names
-    return shared
+    options.update(more_options)  # type: ignore[typeddict-item]  # its keys are known only to the callers
+    return options
 
 
 def refuse_if_cancelled(ctx: Context) -> None:
-    """Change nothing any more where nobody waits for it: the caller was told that it took too long."""
+    """Raise before a change if the call was cancelled: its caller has already seen a failure."""
     if ctx.cancelled:
         raise ToolError("Nobody waits for this any more. Nothing was changed.", code="cancelled")
 
 
 def refuse_directory_path(path: str) -> None:
-    """A path that ends in a slash is a folder's."""
+    """Raise `InvalidArguments` for a path that ends in a slash."""
     if path.endswith("/"):
         raise InvalidArguments(f"'{escape_line(path, 200)}' ends in a slash, as folders do. Give the file's name, too.")
 
@@ -67,7 +65,7 @@ def refuse_directory_path(path: str) -> None:
 def _confirm_if_sensitive(
     workspace: Workspace, path_arguments: Iterable[str]
 ) -> Callable[[Mapping[str, Any], Context], Any]:
-    """Each time: a standing approval of harmless calls does not cover one of these."""
+    """Ask about sensitive paths each time: an "always" for harmless calls must not cover them."""
     return lambda arguments, ctx: (
         any(workspace.is_sensitive(arguments[name]) for name in path_arguments) and "each time"
     )
@@ -84,12 +82,13 @@ def _describe_write(paths: list[str], arguments: Mapping[str, Any]) -> str:
 def _confirm_message(
     workspace: Workspace, path_arguments: tuple[str, ...], describe_action: ActionDescription
 ) -> Callable[[Mapping[str, Any], Context], str]:
-    def question(arguments: Mapping[str, Any], ctx: Context) -> str:
-        doubtful = [
-            escape_line(arguments[name], 200) for name in path_arguments if workspace.is_sensitive(arguments[name])
-        ]
-        which = ", which looks" if len(path_arguments) == 1 else f": {' and '.join(doubtful)} looks"
-        why = f"{which} like keys or credentials" if doubtful else ""
-        return f"Allow to {describe_action([escape_line(arguments[name], 1000) for name in path_arguments], arguments)}{why}?"
+    def message(arguments: Mapping[str, Any], ctx: Context) -> str:
+        given = [arguments[name] for name in path_arguments]
+        action = describe_action([escape_line(path, 1000) for path in given], arguments)
+        sensitive = [escape_line(path, 200) for path in given if workspace.is_sensitive(path)]
+        if not sensitive:
+            return f"Allow to {action}?"
+        subject = ", which looks" if len(given) == 1 else f": {' and '.join(sensitive)} looks"
+        return f"Allow to {action}{subject} like keys or credentials?"
 
-    return question
+    return message

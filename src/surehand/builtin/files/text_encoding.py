@@ -1,22 +1,23 @@
-"""Encoding: how a file's bytes are read as text, told from how they begin."""
+"""TextEncoding: the codec of a text file and its byte order mark, detected from the file's first bytes or by name."""
 
 from __future__ import annotations
 
 import codecs
+from contextlib import suppress
 from dataclasses import dataclass
 
 from surehand.core.errors import InvalidArguments
 
 HEAD_BYTES = 8192
-"""As much of a file is looked at; a NUL in it makes the file binary."""
+"""Bytes at the start of a file that detection looks at; a NUL among them means a binary file."""
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: it begins like that
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_UNUSED_IN_CP1252 = b"\x81\x8d\x8f\x90\x9d"  # in cp1252
+_UNUSED_IN_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _FILE_CODEC_PREFIXES = (
     "utf-8",
     "utf-16",
@@ -32,47 +33,50 @@ _FILE_CODEC_PREFIXES = (
     "euc",
     "shift",
 )
+_MAX_NAME_LENGTH = 40
 _CODEC_ALIASES = {"binary": "latin-1", "ucs2": "utf-16-le", "ucs-2": "utf-16-le", "utf16le": "utf-16-le"}
 
 
 @dataclass(frozen=True, slots=True)
 class TextEncoding:
-    """A codec, and the mark that a file in it begins with."""
+    """A codec, and the byte order mark at the start of the file."""
 
     codec: str
     byte_order_mark: bytes = b""
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """The encoding's usual name."""
         return f"{self.codec}-sig" if self.byte_order_mark and self.codec == "utf-8" else self.codec
 
     @property
     def is_wide(self) -> bool:
-        """Whether a newline is more than the one byte."""
+        """Whether a newline takes more than one byte."""
         return self.codec.startswith(("utf-16", "utf-32"))
 
     def decode(self, data: bytes) -> str:
-        """The text, such that `encode` gives the same bytes again; raises `UnicodeDecodeError`."""
+        """Decode so that `encode` gives the same bytes again; raises `UnicodeDecodeError`."""
         return data[len(self.byte_order_mark) :].decode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
     def encode(self, text: str) -> bytes:
-        """The bytes, without the mark; raises `UnicodeEncodeError`."""
+        """Encode without the byte order mark; raises `UnicodeEncodeError`."""
         return text.encode(self.codec, "strict" if self.is_wide else "surrogateescape")
 
 
 def detect_encoding(head: bytes) -> TextEncoding | None:
-    """The encoding of a file that begins so; None for what is no text."""
+    """The encoding of a file with these first bytes; None for a binary file."""
     for mark, codec in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return TextEncoding(codec, mark)
     if b"\0" in head[:HEAD_BYTES]:
         return None
-    return TextEncoding("utf-8" if _is_utf8(head) else "latin-1" if set(head) & set(_UNUSED_IN_CP1252) else "cp1252")
+    if _is_utf8(head):
+        return TextEncoding("utf-8")
+    return TextEncoding("latin-1" if set(head) & set(_UNUSED_IN_CP1252) else "cp1252")
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Its last character may be cut off."""
+    """Whether the bytes are UTF-8; the last character may be incomplete where the head was cut."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD_BYTES)
     except UnicodeDecodeError:
@@ -81,17 +85,20 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def encoding_from_name(name: str) -> TextEncoding:
-    """An encoding that somebody asks for; raises `InvalidArguments`."""
+    """The encoding of that name; raises `InvalidArguments` for an unknown one."""
     wanted = _CODEC_ALIASES.get(name.lower(), name)
-    try:
-        codec = codecs.lookup(wanted).name if wanted.isascii() and wanted.isprintable() and len(wanted) < 40 else ""
-    except (LookupError, ValueError):
-        codec = ""
+    codec = ""
+    if wanted.isascii() and wanted.isprintable() and len(wanted) < _MAX_NAME_LENGTH:
+        with suppress(LookupError, ValueError):
+            codec = codecs.lookup(wanted).name
     codec = {"iso8859-1": "latin-1"}.get(codec, codec)
-    if not codec.startswith(_FILE_CODEC_PREFIXES):  # Python also knows encodings that are no encodings of files
-        raise InvalidArguments(f"There is no encoding {name[:40]!r}. Use utf-8, utf-16, latin-1, cp1252 or base64.")
+    if not codec.startswith(_FILE_CODEC_PREFIXES):  # Python's codecs also include rot13, zlib and others
+        raise InvalidArguments(
+            f"There is no encoding {name[:_MAX_NAME_LENGTH]!r}. Use utf-8, utf-16, latin-1, cp1252 or base64."
+        )
     if codec == "utf-8-sig":
         return TextEncoding("utf-8", codecs.BOM_UTF8)
     if codec in ("utf-16", "utf-32"):
-        return TextEncoding(f"{codec}-le", codecs.BOM_UTF16_LE if codec == "utf-16" else codecs.BOM_UTF32_LE)
+        mark = codecs.BOM_UTF16_LE if codec == "utf-16" else codecs.BOM_UTF32_LE
+        return TextEncoding(f"{codec}-le", mark)
     return TextEncoding(codec)

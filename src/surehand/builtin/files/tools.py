@@ -1,4 +1,4 @@
-"""Files: the tools that read, write, edit, list, move and search files in a workspace."""
+"""The factory `files`: tools that read, write, edit, list, move and search files in a workspace."""
 
 from __future__ import annotations
 
@@ -28,21 +28,27 @@ def files(
     """Tools for the files in a workspace, which they cannot leave.
 
     Args:
-        workspace: a folder, or a `Workspace` that other tools share; left out, it is found as `Workspace.detect` says.
-        names: which names models are shown, `read write edit list` or `read_file` and its like; all can be called.
-        extra: further folders that may be read and written.
-        read_only: further folders that may be read.
-        writes: False lets nothing be changed.
-        sensitive: globs of names that a person is asked about first; left out, those that look like keys.
+        workspace: a directory, or a `Workspace` that other tools share; if omitted, `Workspace.detect` finds one.
+        names: which names models see, `read write edit list` or `read_file` and so on; all of them can be called.
+        extra: further directories that tools may read and write.
+        read_only: further directories that tools may read.
+        writes: False forbids every change.
+        sensitive: globs of names that need a person's approval; if omitted, names that look like keys.
     """
-    from surehand.builtin.search.tools import (
-        search_tools,  # what it brings along is loaded by those alone who want files
-    )
+    # Imported here because searching brings the sandbox and its child processes with it.
+    from surehand.builtin.search.tools import search_tools
 
     if names not in ("short", "long"):
-        raise DefinitionError(f"files(names={names!r}) cannot be used.", fix="use 'short' or 'long'.")
-    given = {"extra": extra, "read_only": read_only, "writes": writes, "sensitive": sensitive}
-    usual: dict[str, Any] = {"extra": (), "read_only": (), "writes": True, "sensitive": None}
-    space = Workspace.coerce(workspace, **{name: value for name, value in given.items() if value != usual[name]})
-    tools = [*read_tools(space, names), *write_tools(space, names), *edit_tools(space, names)]
-    return [*tools, *list_tools(space, names), *search_tools(space, names), *file_operation_tools(space)]
+        raise DefinitionError(f"names must be 'short' or 'long', got {names!r}.", fix="use one of the two.")
+    options = {"extra": extra, "read_only": read_only, "writes": writes, "sensitive": sensitive}
+    defaults: dict[str, Any] = {"extra": (), "read_only": (), "writes": True, "sensitive": None}
+    changed = {name: value for name, value in options.items() if value != defaults[name]}
+    opened = Workspace.coerce(workspace, **changed)
+    return [
+        *read_tools(opened, names),
+        *write_tools(opened, names),
+        *edit_tools(opened, names),
+        *list_tools(opened, names),
+        *search_tools(opened, names),
+        *file_operation_tools(opened),
+    ]

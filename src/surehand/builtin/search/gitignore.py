@@ -1,4 +1,4 @@
-"""Ignore: what the `.gitignore` files of a tree leave out, asked entry by entry on the way down."""
+"""IgnoreRules: which entries the `.gitignore` files of a tree exclude. Used by the walk of `python_search.py`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _SUFFIX_GLOB = re.compile(r"\*\.([^*?\[\]\\/.]+)")
 
 @dataclass(frozen=True, slots=True)
 class _IgnoreRule:
+    """One line of a `.gitignore` file."""
+
     line_number: int
     is_negated: bool
     directories_only: bool
@@ -34,34 +36,37 @@ class _IgnoreRule:
 
 
 class IgnoreRules:
-    """The rules of one folder and of those around it. Later lines win, and so do inner folders."""
+    """The rules of a directory and of its parents. Later lines win over earlier ones, inner directories over outer."""
 
     def __init__(self, text: str = "", depth: int = 0, outer: IgnoreRules | None = None) -> None:
-        self._depth, self.outer = depth, outer
+        self._depth = depth
+        self.outer = outer
         self._rules_by_name: dict[str, list[_IgnoreRule]] = defaultdict(list)
         self._rules_by_suffix: dict[str, list[_IgnoreRule]] = defaultdict(list)
         self._other_rules: list[_IgnoreRule] = []
         for number, line in enumerate(text.removeprefix("\ufeff").split("\n")):
-            with suppress(ToolError, re.error):  # a line that makes no sense is as good as none
+            with suppress(ToolError, re.error):  # an invalid line is ignored, as git does
                 self._add_line(number, line.removesuffix("\r"))
 
     def for_directory(self, directory: int, depth: int) -> IgnoreRules:
-        """The rules within a folder, whose own file may add some."""
+        """The rules inside a directory: these, and those of its own `.gitignore`."""
         text = _read_gitignore(directory)
         return IgnoreRules(text, depth, self) if text else self
 
     def ignores(self, directory_parts: tuple[str, ...], name: str, is_directory: bool) -> bool:
-        """Whether an entry of a folder, itself not ignored, is left out."""
+        """Whether an entry is excluded; its directory is not excluded itself."""
         rules: IgnoreRules | None = self
         while rules is not None:
-            if (verdict := rules.own_decision(directory_parts, name, is_directory)) is not None:
-                return verdict
+            decision = rules.own_decision(directory_parts, name, is_directory)
+            if decision is not None:
+                return decision
             rules = rules.outer
         return False
 
     def own_decision(self, directory_parts: tuple[str, ...], name: str, is_directory: bool) -> bool | None:
-        """What the rules of this folder alone say: ignored, kept, or nothing."""
-        last, path = None, ""
+        """The decision of this directory's rules alone: excluded, included again, or None."""
+        last: _IgnoreRule | None = None
+        path = ""
         for rule in self._candidates(name):
             if rule.is_anchored and not path:
                 path = "/".join((*directory_parts[self._depth :], name))
@@ -78,22 +83,26 @@ class IgnoreRules:
 
     def _add_line(self, line_number: int, line: str) -> None:
         line = _without_trailing_spaces(line)
-        keeps = line.startswith("!")
         if not line or line.startswith("#"):
             return
-        line = line[keeps:].replace("\\/", "/")
-        folders_only, line = line.endswith("/"), line.removesuffix("/")
-        anchored, line = "/" in line, line.removeprefix("/")
-        segments = line.split("/")
-        if segments[0] == "**" and len(segments) == 2 and segments[1] != "**":
-            anchored, segments = False, segments[1:]  # any folder: the name decides
+        is_negated = line.startswith("!")
+        line = line[is_negated:].replace("\\/", "/")
+        directories_only = line.endswith("/")
+        line = line.removesuffix("/")
+        is_anchored = "/" in line
+        line = line.removeprefix("/")
         if not line:
             return
-        if not anchored:
-            self._add_name(_IgnoreRule(line_number, keeps, folders_only), segments[0])
+        segments = line.split("/")
+        if segments[0] == "**" and len(segments) == 2 and segments[1] != "**":
+            # `**/name` matches in every directory, so the name alone decides.
+            is_anchored = False
+            segments = segments[1:]
+        if not is_anchored:
+            self._add_name(_IgnoreRule(line_number, is_negated, directories_only), segments[0])
         else:
             regex = re.compile(path_regex(segments, match_hidden=True), re.DOTALL)
-            self._other_rules.append(_IgnoreRule(line_number, keeps, folders_only, True, regex))
+            self._other_rules.append(_IgnoreRule(line_number, is_negated, directories_only, True, regex))
 
     def _add_name(self, rule: _IgnoreRule, glob: str) -> None:
         if _PLAIN_NAME.fullmatch(glob):
@@ -108,12 +117,13 @@ class IgnoreRules:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    bare = line.rstrip(" \t")
-    return f"{bare} " if bare.endswith("\\") and bare != line else bare
+    stripped = line.rstrip(" \t")
+    is_escaped = stripped.endswith("\\") and stripped != line  # `\ ` at the end is a space of the name
+    return f"{stripped} " if is_escaped else stripped
 
 
 def _read_gitignore(directory: int) -> str:
-    """The folder's own file; nothing where there is none, or it is a link or a FIFO."""
+    """The text of a directory's `.gitignore`; empty if it is missing, a link or a FIFO."""
     try:
         file = os.open(GITIGNORE_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:

@@ -1,4 +1,7 @@
-"""Walker: a search of this process's own, from one folder's descriptor to the next. Links are never followed."""
+"""Walks and searches files in this process: the fallback without ripgrep, and the search of a single file.
+
+The walk opens each directory relative to its parent's descriptor and never follows a link.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,28 @@ _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_C
 _OUT_OF_DESCRIPTORS = (errno.ENFILE, errno.EMFILE)
 _READ_BYTES = 1 << 16
 _MAX_MATCH_LINES = 10
-"""Lines of one match that are shown."""
+"""Lines that are shown of a match over several lines."""
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """A file that was come across."""
+    """A file found by the walk."""
 
     directory_descriptor: int
-    """The open folder; only while the walk stands still here."""
+    """The open directory; valid only until the walk moves on."""
     path: str
-    """From the root."""
+    """Relative to the workspace root."""
     entry: os.DirEntry[str]
     is_excluded: bool
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """The parts of the path."""
         return tuple(self.path.split("/"))
 
     def modified_ns(self) -> int | None:
-        """In nanoseconds; None if it is gone."""
+        """When the file was changed, in nanoseconds; None if it no longer exists."""
         try:
             return self.entry.stat(follow_symlinks=False).st_mtime_ns
         except OSError:
@@ -56,23 +60,22 @@ class WalkedFile:
 
 
 def walk_files(scope: SearchScope) -> Iterator[WalkedFile]:
-    """Every regular file of a scope, by name, folder by folder."""
+    """Every regular file of a scope, sorted by name within each directory."""
     if scope.is_empty:
         return
-    with scope.base_path.open_context(os.O_RDONLY | os.O_DIRECTORY) as folder:
+    base_parts = scope.base_path.parts
+    with scope.base_path.open_context(os.O_RDONLY | os.O_DIRECTORY) as directory:
         rules = _parent_ignore_rules(scope)
-        yield from _walk_directory(
-            scope, folder, scope.base_path.parts, rules, scope.is_excluded(scope.base_path.parts)
-        )
+        yield from _walk_directory(scope, directory, base_parts, rules, scope.is_excluded(base_parts))
 
 
 def _parent_ignore_rules(scope: SearchScope) -> IgnoreRules:
-    """What the folders around the first one leave out."""
-    rules, spot = IgnoreRules(), scope.base_path
-    for depth in range(len(spot.parts)):
-        outer = type(spot)(spot.workspace, spot.root, spot.parts[:depth])
-        with outer.open_context(os.O_RDONLY | os.O_DIRECTORY) as folder:
-            rules = rules.for_directory(folder, depth)
+    """The .gitignore rules of the directories above the start of the search."""
+    rules = IgnoreRules()
+    parts = scope.base_path.parts
+    for depth in range(len(parts)):
+        with scope.resolve(parts[:depth]).open_context(os.O_RDONLY | os.O_DIRECTORY) as directory:
+            rules = rules.for_directory(directory, depth)
     return rules
 
 
@@ -80,45 +83,48 @@ def _walk_directory(
     scope: SearchScope, directory: int, parts: tuple[str, ...], rules: IgnoreRules, is_excluded: bool
 ) -> Iterator[WalkedFile]:
     rules = rules.for_directory(directory, len(parts))
-    folders: list[str] = []
-    hidden, ignores = scope.glob.matches_hidden, rules.ignores
-    fits = None if scope.glob.matches_everything and not hidden else scope.glob
-    path, below = ("".join(f"{part}/" for part in some) for some in (parts, parts[len(scope.base_path.parts) :]))
+    base_depth = len(scope.base_path.parts)
+    subdirectories: list[str] = []
+    include_hidden = scope.glob.matches_hidden
+    glob = None if scope.glob.matches_everything and not include_hidden else scope.glob
+    prefix = "".join(f"{part}/" for part in parts)
+    prefix_below_base = "".join(f"{part}/" for part in parts[base_depth:])
     for entry in _sorted_entries(directory):
         scope.raise_if_cancelled()
         name = entry.name
-        if name.startswith(".") and not hidden:
+        if name.startswith(".") and not include_hidden:
             continue
         if entry.is_dir(follow_symlinks=False):
-            if not ignores(parts, name, True):
-                folders.append(name)
-        elif not entry.is_file(follow_symlinks=False) or (fits is not None and not fits(below + name)):
+            if not rules.ignores(parts, name, True):
+                subdirectories.append(name)
+        elif not entry.is_file(follow_symlinks=False) or (glob is not None and not glob(prefix_below_base + name)):
             continue
-        elif not ignores(parts, name, False):
-            yield WalkedFile(directory, path + name, entry, is_excluded or scope.is_excluded((name,)))
-    if len(parts) - len(scope.base_path.parts) >= MAX_DEPTH:
+        elif not rules.ignores(parts, name, False):
+            yield WalkedFile(directory, prefix + name, entry, is_excluded or scope.is_excluded((name,)))
+    if len(parts) - base_depth >= MAX_DEPTH:
         return
-    for name in folders:
-        if (inner := _open_or_none(name, directory, os.O_DIRECTORY)) is not None:
-            try:
-                yield from _walk_directory(
-                    scope, inner, (*parts, name), rules, is_excluded or scope.is_excluded((name,))
-                )
-            finally:
-                os.close(inner)
+    for name in subdirectories:
+        child = _open_or_none(name, directory, os.O_DIRECTORY)
+        if child is None:
+            continue
+        try:
+            child_is_excluded = is_excluded or scope.is_excluded((name,))
+            yield from _walk_directory(scope, child, (*parts, name), rules, child_is_excluded)
+        finally:
+            os.close(child)
 
 
 def _sorted_entries(directory: int) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(directory) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(directory) as iterator:
+            return sorted(iterator, key=lambda entry: entry.name)
     except OSError as error:
         _raise_if_out_of_descriptors(error)
         return []
 
 
 def _open_or_none(name: str, directory: int, flags: int = 0) -> int | None:
-    """None for what is gone, or may not be read."""
+    """A descriptor, or None for an entry that was deleted or may not be read."""
     try:
         return os.open(name, _OPEN_FLAGS | flags, dir_fd=directory)
     except OSError as error:
@@ -132,23 +138,25 @@ def _raise_if_out_of_descriptors(error: OSError) -> None:
 
 
 def search(scope: SearchScope, pattern: SearchPattern, result_format: ResultFormat) -> SearchResults:
-    """Look for something in the files of a scope."""
-    matcher, found = pattern.build_matcher(scope.is_cancelled), SearchResults()
+    """Search the files of a scope."""
+    matcher = pattern.build_matcher(scope.is_cancelled)
+    results = SearchResults()
     for file in walk_files(scope):
         if file.is_excluded or scope.is_private(file.parts):
-            found.skipped_sensitive += 1
+            results.skipped_sensitive += 1
             continue
-        if (descriptor := _open_or_none(file.entry.name, file.directory_descriptor)) is None:
+        descriptor = _open_or_none(file.entry.name, file.directory_descriptor)
+        if descriptor is None:
             continue
         try:
-            search_file(found, file.parts, descriptor, matcher, pattern, result_format)
+            search_file(results, file.parts, descriptor, matcher, pattern, result_format)
         finally:
             os.close(descriptor)
-        if found.truncated:
+        if results.truncated:
             break
-    found.sort_by_path()
-    found.slow_lines = matcher.slow_lines
-    return found
+    results.sort_by_path()
+    results.slow_lines = matcher.slow_lines
+    return results
 
 
 def search_file(
@@ -159,26 +167,30 @@ def search_file(
     pattern: SearchPattern,
     result_format: ResultFormat,
 ) -> bool:
-    """Look for something in one open file; False if it is no text."""
+    """Search one open file and add its matches to the results; False if it is not text."""
     results.searched_files += 1
-    if (data := read_text(descriptor)) is None:
+    data = read_text(descriptor)
+    if data is None:
         return False
-    spans = _matches_across_lines(data, matcher) if pattern.crosses_lines else _matches_by_line(data, matcher)
-    if result_format.mode == "content":
-        some = list(islice(spans, result_format.limit - results.match_count + 1))
-        file = FileMatches(parts, len(some), _result_lines(data, some, result_format.context_lines))
-    else:
-        file = FileMatches(parts, sum(1 for _ in (spans if result_format.mode == "count" else islice(spans, 1))))
+    ranges = _matches_across_lines(data, matcher) if pattern.crosses_lines else _matches_by_line(data, matcher)
+    match result_format.mode:
+        case "content":
+            found = list(islice(ranges, result_format.limit - results.match_count + 1))
+            file = FileMatches(parts, len(found), _result_lines(data, found, result_format.context_lines))
+        case "count":
+            file = FileMatches(parts, sum(1 for _ in ranges))
+        case "files":
+            file = FileMatches(parts, sum(1 for _ in islice(ranges, 1)))
     if file.match_count:
         results.add(file, result_format)
     return True
 
 
-# One file
+# One file: its text, the matches, and the lines around them
 
 
 def read_text(descriptor: int) -> bytes | None:
-    """A file's text in UTF-8, its lines ending in `\\n`; None for a file that is too large, binary or none at all."""
+    """A file's text as UTF-8 with `\\n` line ends; None for a binary, irregular or too large file."""
     try:
         status = os.fstat(descriptor)
         if not S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
@@ -192,7 +204,7 @@ def read_text(descriptor: int) -> bytes | None:
 
 
 def read_all(descriptor: int, size: int = 0) -> bytes:
-    """What an open file holds; it may grow while it is read, but not without end."""
+    """The whole content of an open file; one that keeps growing is read up to `MAX_FILE_BYTES`."""
     data = os.read(descriptor, size + 1)
     while len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, _READ_BYTES)):
         data += more
@@ -200,7 +212,7 @@ def read_all(descriptor: int, size: int = 0) -> bytes:
 
 
 def normalize_to_utf8(data: bytes) -> bytes:
-    """In UTF-8 and without the mark that a file may begin with, which says how it is encoded."""
+    """The text as UTF-8 without its byte order mark."""
     for mark, codec in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             data = data[len(mark) :]
@@ -209,49 +221,70 @@ def normalize_to_utf8(data: bytes) -> bytes:
 
 
 def _matches_by_line(data: bytes, matcher: TextMatcher) -> Iterator[tuple[int, int]]:
-    """The first match of every line that has one."""
+    """The first match of each matching line."""
     if b"\r" in data:
         yield from _matches_between_carriage_returns(data, matcher)
         return
-    at, last = 0, len(data) - data.endswith(b"\n")  # behind the last line's end there is no line
-    while at < len(data) and (span := matcher.find(data, at)) is not None and span[0] <= last:
-        yield span
-        at = _line_end(data, span[0]) + 1
+    position = 0
+    last_start = len(data) - data.endswith(b"\n")  # no line begins after the final newline
+    while position < len(data):
+        match = matcher.find(data, position)
+        if match is None or match[0] > last_start:
+            return
+        yield match
+        position = _line_end(data, match[0]) + 1
 
 
 def _matches_between_carriage_returns(data: bytes, matcher: TextMatcher) -> Iterator[tuple[int, int]]:
-    """The same where there are carriage returns without a newline: no match goes over one."""
-    at, end, within = 0, _line_end(data, 0), False
-    while at < len(data) or within:  # behind a last carriage return there is an empty piece
-        cut = data.find(b"\r", at, end)
-        span = matcher.find(data[at : end if cut < 0 else cut])
-        if span is not None:
-            yield at + span[0], at + span[1]
-        within = span is None and cut >= 0
-        at, end = (cut + 1, end) if within else (end + 1, _line_end(data, end + 1))
+    """The first match of each line, for data with lone carriage returns, which no match may cross."""
+    position = 0
+    line_end = _line_end(data, 0)
+    in_line = False
+    while position < len(data) or in_line:  # after a final carriage return there is one more, empty piece
+        carriage_return = data.find(b"\r", position, line_end)
+        piece_end = line_end if carriage_return < 0 else carriage_return
+        match = matcher.find(data[position:piece_end])
+        if match is not None:
+            yield position + match[0], position + match[1]
+        in_line = match is None and carriage_return >= 0
+        if in_line:
+            position = carriage_return + 1
+        else:
+            position = line_end + 1
+            line_end = _line_end(data, position)
 
 
 def _matches_across_lines(data: bytes, matcher: TextMatcher) -> Iterator[tuple[int, int]]:
-    at, last = 0, len(data) - data.endswith(b"\n")
-    while at < len(data) and (span := matcher.find(data, at)) is not None and span[0] <= last:
-        yield span
-        at = max(span[1], span[0] + 1)
+    position = 0
+    last_start = len(data) - data.endswith(b"\n")
+    while position < len(data):
+        match = matcher.find(data, position)
+        if match is None or match[0] > last_start:
+            return
+        yield match
+        position = max(match[1], match[0] + 1)
 
 
 def _result_lines(data: bytes, match_ranges: list[tuple[int, int]], context_lines: int) -> list[ResultLine]:
-    """The lines with matches, and those around them; each line once."""
-    lines, number, counted, shown = list[ResultLine](), 1, 0, 0
-    for place, (at, end) in enumerate(match_ranges):
-        start = data.rfind(b"\n", 0, at) + 1
-        number, counted = number + data.count(b"\n", counted, start), start
-        stop = _line_end(data, start)
-        lines += _lines_before(data, start, number, min(context_lines, number - shown - 1))
-        lines.append(match_line(number, data[start:stop], at - start, data[at : min(end, at + EXCERPT_REACH_BYTES)]))
-        following = match_ranges[place + 1][0] if place + 1 < len(match_ranges) else len(data) + 1
-        more = min(data.count(b"\n", at, end), _MAX_MATCH_LINES)  # a match may go on in the next lines
-        after = _lines_after(data, at, number, more + context_lines, following)
+    """The lines with matches and their context lines, each line once."""
+    lines: list[ResultLine] = []
+    number = 1
+    counted_to = 0
+    last_shown = 0
+    for index, (match_start, match_end) in enumerate(match_ranges):
+        start = data.rfind(b"\n", 0, match_start) + 1
+        number += data.count(b"\n", counted_to, start)
+        counted_to = start
+        lines += _lines_before(data, start, number, min(context_lines, number - last_shown - 1))
+        line = data[start : _line_end(data, start)]
+        matched = data[match_start : min(match_end, match_start + EXCERPT_REACH_BYTES)]
+        lines.append(match_line(number, line, match_start - start, matched))
+        has_next = index + 1 < len(match_ranges)
+        next_start = match_ranges[index + 1][0] if has_next else len(data) + 1
+        further_lines = min(data.count(b"\n", match_start, match_end), _MAX_MATCH_LINES)
+        after = _lines_after(data, match_start, number, further_lines + context_lines, next_start)
         lines += after
-        shown = after[-1].line_number if after else number
+        last_shown = after[-1].line_number if after else number
     return lines
 
 
@@ -265,7 +298,8 @@ def _lines_before(data: bytes, start: int, line_number: int, count: int) -> list
     while count > 0 and start > 0:
         end = start - 1
         start = data.rfind(b"\n", 0, end) + 1
-        line_number, count = line_number - 1, count - 1
+        line_number -= 1
+        count -= 1
         lines.append(context_line(line_number, data[start:end]))
     return lines[::-1]
 
@@ -273,11 +307,15 @@ def _lines_before(data: bytes, start: int, line_number: int, count: int) -> list
 def _lines_after(
     data: bytes, match_start: int, line_number: int, count: int, next_match_start: int
 ) -> list[ResultLine]:
-    """Lines behind a match, up to the one with the next match."""
+    """The lines after a match's first line, up to the line of the next match."""
     lines: list[ResultLine] = []
     start = _line_end(data, match_start) + 1
-    while count > 0 and start < len(data) and (end := _line_end(data, start)) < next_match_start:
-        line_number, count = line_number + 1, count - 1
+    while count > 0 and start < len(data):
+        end = _line_end(data, start)
+        if end >= next_match_start:
+            break
+        line_number += 1
+        count -= 1
         lines.append(context_line(line_number, data[start:end]))
         start = end + 1
     return lines

@@ -1,4 +1,4 @@
-"""Regex: a pattern as ripgrep reads it, put so that another engine takes it in the same sense."""
+"""Translates a regular expression in ripgrep's dialect for ripgrep and for RE2, so that both find the same matches."""
 
 from __future__ import annotations
 
@@ -21,70 +21,83 @@ _NON_SPACE_CLASS = (
 )
 _UNICODE_CLASSES = {"w": _WORD_CLASS, "d": r"\p{Nd}", "s": _SPACE_CLASS}
 _NEGATED_CLASSES = {"W": r"\W", "D": r"\P{Nd}", "S": _NON_SPACE_CLASS}
-"""The same in brackets, where nothing can be negated as a whole; of `W` letters beyond ASCII are a part then."""
+"""Negated classes inside brackets, where RE2 cannot negate a set; `W` covers non-ASCII letters there."""
 _UNSUPPORTED_ESCAPES = re.compile(r"\\(?:[<>CQEGKXRHhVNZ0-9]|b\{.*)", re.DOTALL)
-"""Escapes that one engine takes, and another refuses or takes for something else."""
+"""Escapes that the two engines do not support in the same meaning."""
 
 
 class RegexToken(NamedTuple):
-    """A piece of a pattern: a letter, an escape, or a named class; and whether it stands in brackets."""
+    """A character, an escape or a named class, and whether it is inside brackets."""
 
     text: str
     in_class: bool
 
 
 def tokenize_regex(pattern: str) -> Iterator[RegexToken]:
-    """The pieces in their order."""
-    at, in_class, first = 0, False, 0
-    while (found := _TOKEN_REGEX.match(pattern, at)) is not None:
-        text, at = found[0], found.end()
-        if not in_class and text.startswith("[:"):
-            text, at = "[", found.start() + 1
+    """The tokens of a pattern in order."""
+    position = 0
+    in_class = False
+    class_start = 0
+    while (token := _TOKEN_REGEX.match(pattern, position)) is not None:
+        text = token[0]
+        position = token.end()
+        if not in_class and text.startswith("[:"):  # a named class counts only inside brackets
+            text = "["
+            position = token.start() + 1
         yield RegexToken(text, in_class)
         if not in_class and text == "[":
-            in_class, first = True, at + (pattern[at : at + 1] == "^")
-        elif in_class and text == "]" and found.start() != first:
+            in_class = True
+            class_start = position + (pattern[position : position + 1] == "^")
+        elif in_class and text == "]" and token.start() != class_start:  # a bracket at the start is a member
             in_class = False
 
 
 def can_match_newline(pattern: str) -> bool:
-    """Whether a match may hold a line's end."""
+    """Whether a match may contain a newline."""
     return any(token.text in ("\n", "\r", r"\n", r"\r") and not token.in_class for token in tokenize_regex(pattern))
 
 
 def to_ripgrep_regex(pattern: str, *, crosses_lines: bool = False) -> str:
-    """Braces that count nothing mean themselves; and across lines, either kind of line end is one."""
-    done, at = "", 0
+    """Escape braces that are no repetition; with `crosses_lines`, let `\\n` and `$` match `\\r\\n` too."""
+    translated = ""
+    position = 0
     for token in tokenize_regex(pattern):
         text, in_class = token
         if text == "{" and not in_class:
-            counts = at > 0 and _REPETITION.match(pattern, at) is not None
-            text = r"\{" if not counts else "{0" if pattern.startswith("{,", at) else text
+            is_repetition = position > 0 and _REPETITION.match(pattern, position) is not None
+            if not is_repetition:
+                text = r"\{"
+            elif pattern.startswith("{,", position):
+                text = "{0"
         elif crosses_lines and not in_class:
             text = {"\n": r"\r?\n", r"\n": r"\r?\n", "$": r"(?:\r?$)"}.get(text, text)
-        done, at = done + text, at + len(token.text)
-    return done
+        translated += text
+        position += len(token.text)
+    return translated
 
 
 def to_re2_regex(pattern: str, *, unicode: bool = True) -> str:
-    r"""With what `\w`, `\d` and `\s` mean to ripgrep written out; raises for what cannot be said."""
-    done, at = "", 0
+    r"""Write out what `\w`, `\d` and `\s` mean to ripgrep; raises `InvalidArguments` for unsupported syntax."""
+    translated = ""
+    position = 0
     for token in tokenize_regex(pattern):
         text, in_class = token
-        _refuse_unsupported(text, in_class, pattern, at)
-        if text == "{" and not in_class and pattern.startswith("{,", at) and _REPETITION.match(pattern, at):
+        _refuse_unsupported(text, in_class, pattern, position)
+        is_brace = text == "{" and not in_class
+        if is_brace and pattern.startswith("{,", position) and _REPETITION.match(pattern, position):
             text = "{0"
         elif unicode and text[:1] == "\\" and text[1:].lower() in _UNICODE_CLASSES:
             text = _expand_class(text[1], in_class)
-        done, at = done + text, at + len(token.text)
-    return done
+        translated += text
+        position += len(token.text)
+    return translated
 
 
 def _expand_class(letter: str, in_class: bool) -> str:
-    inside = _UNICODE_CLASSES[letter.lower()]
+    members = _UNICODE_CLASSES[letter.lower()]
     if letter.islower():
-        return inside if in_class else f"[{inside}]"
-    return _NEGATED_CLASSES[letter] if in_class else f"[^{inside}]"
+        return members if in_class else f"[{members}]"
+    return _NEGATED_CLASSES[letter] if in_class else f"[^{members}]"
 
 
 def _refuse_unsupported(text: str, in_class: bool, pattern: str, position: int) -> None:

@@ -1,4 +1,7 @@
-"""Found: what a search brings back, whichever way it was made."""
+"""The results of a content search, in the same form from ripgrep and from the search in this process.
+
+Also cuts the excerpts: each line is shown short, around its match, with control characters escaped.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,93 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from surehand.core.sanitize import escape_line
 
+OutputMode: TypeAlias = Literal["content", "files", "count"]
 MAX_EXCERPT_LENGTH = 200
-"""Characters of a line."""
+"""Characters of a line in the results."""
 _MAX_LEAD_LENGTH = 60
-"""Characters that are kept before a match in a long line."""
+"""Characters before the match in the excerpt of a long line."""
 EXCERPT_REACH_BYTES = 4 * MAX_EXCERPT_LENGTH
-"""Bytes on either side of a match that can become visible."""
+"""Bytes on either side of a match's start that an excerpt can need: a character has at most four."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFormat:
+    """Which results a search returns, and how many."""
+
+    mode: OutputMode
+    limit: int
+    """Maximum number of matches, or of files if only their names are returned."""
+    context_lines: int = 0
+    """Lines to show before and after each match."""
+
+
+class ResultLine(NamedTuple):
+    """A line of a file in the results."""
+
+    line_number: int
+    text: str
+    matched_text: str | None = None
+    """The match in the line; None for a context line."""
+
+
+@dataclass(slots=True)
+class FileMatches:
+    """The matches in one file."""
+
+    parts: tuple[str, ...]
+    match_count: int = 0
+    """Number of matching lines, or of matches if they can cross lines."""
+    lines: list[ResultLine] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SearchResults:
+    """The matches in all files."""
+
+    files: list[FileMatches] = field(default_factory=list)
+    searched_files: int = 0
+    skipped_sensitive: int = 0
+    """Files that look like keys or credentials and were not searched."""
+    truncated: bool = False
+    slow_lines: int = 0
+    match_count: int = 0
+
+    def add(self, file: FileMatches, result_format: ResultFormat) -> None:
+        """Add a file's matches up to the limit; `count` mode has none."""
+        if result_format.mode == "content":
+            self._add_lines(file, result_format.limit - self.match_count)
+        elif result_format.mode == "files" and len(self.files) >= result_format.limit:
+            self.truncated = True
+        else:
+            self._append(file)
+
+    def sort_by_path(self) -> None:
+        """Sort the files by path."""
+        self.files.sort(key=lambda file: file.parts)
+
+    def _append(self, file: FileMatches) -> None:
+        self.files.append(file)
+        self.match_count += file.match_count
+
+    def _add_lines(self, file: FileMatches, remaining: int) -> None:
+        if file.match_count > remaining:
+            self.truncated = True
+            file.lines = _first_matches(file.lines, remaining)
+            file.match_count = remaining
+        if file.match_count:
+            self._append(file)
+
+
+def _first_matches(lines: list[ResultLine], limit: int) -> list[ResultLine]:
+    """The lines up to the last match within the limit, context lines after it included."""
+    kept: list[ResultLine] = []
+    matches = 0
+    for line in lines:
+        matches += line.matched_text is not None
+        if matches > limit:
+            break
+        kept.append(line)
+    return kept
 
 
 def match_line(
@@ -24,121 +108,38 @@ def match_line(
     has_line_start: bool = True,
     has_line_end: bool = True,
 ) -> ResultLine:
-    """A line with a match, from as much of it as was read.
+    """The excerpt of a matching line.
 
     Args:
-        at: where the match begins in the window.
-        from_start: whether the window begins with the line.
-        to_end: whether it ends with it.
+        window: the part of the line that was read.
+        match_start: position of the match in the window.
+        has_line_start: whether the window contains the line's start.
+        has_line_end: whether the window contains the line's end.
     """
-    low, high = max(match_start - EXCERPT_REACH_BYTES, 0), match_start + EXCERPT_REACH_BYTES
-    before, after = _decode_printable(window[low:match_start]), _decode_printable(window[match_start:high])
-    lead = (
-        len(before)
-        if len(before) + len(after) <= MAX_EXCERPT_LENGTH
-        else min(len(before), max(_MAX_LEAD_LENGTH, MAX_EXCERPT_LENGTH - len(after)))
-    )
-    more_before = lead < len(before) or low > 0 or not has_line_start
-    more_after = len(after) > MAX_EXCERPT_LENGTH - lead or high < len(window) or not has_line_end
+    low = max(match_start - EXCERPT_REACH_BYTES, 0)
+    high = match_start + EXCERPT_REACH_BYTES
+    before = _decode_printable(window[low:match_start])
+    after = _decode_printable(window[match_start:high])
+    lead = len(before)
+    if len(before) + len(after) > MAX_EXCERPT_LENGTH:
+        lead = min(lead, max(_MAX_LEAD_LENGTH, MAX_EXCERPT_LENGTH - len(after)))
+    is_cut_before = lead < len(before) or low > 0 or not has_line_start
+    is_cut_after = len(after) > MAX_EXCERPT_LENGTH - lead or high < len(window) or not has_line_end
     text = before[len(before) - lead :] + after[: MAX_EXCERPT_LENGTH - lead]
-    return ResultLine(
-        line_number,
-        f"{'...' if more_before else ''}{text}{'...' if more_after else ''}",
-        _decode_printable(match)[:MAX_EXCERPT_LENGTH],
-    )
+    excerpt = f"{'...' if is_cut_before else ''}{text}{'...' if is_cut_after else ''}"
+    return ResultLine(line_number, excerpt, _decode_printable(match)[:MAX_EXCERPT_LENGTH])
 
 
 def context_line(line_number: int, window: bytes, *, has_line_end: bool = True) -> ResultLine:
-    """A line near one with a match, from its beginning."""
+    """The excerpt of a context line, from its start."""
     text = _decode_printable(window[:EXCERPT_REACH_BYTES])
-    more = len(text) > MAX_EXCERPT_LENGTH or len(window) > EXCERPT_REACH_BYTES or not has_line_end
-    return ResultLine(line_number, f"{text[:MAX_EXCERPT_LENGTH]}{'...' if more else ''}")
+    is_cut = len(text) > MAX_EXCERPT_LENGTH or len(window) > EXCERPT_REACH_BYTES or not has_line_end
+    return ResultLine(line_number, f"{text[:MAX_EXCERPT_LENGTH]}{'...' if is_cut else ''}")
 
 
 def _decode_printable(data: bytes) -> str:
-    # A window may begin or end within a character.
+    # A window may begin within a character: skip UTF-8 continuation bytes.
     while data and data[0] & 0xC0 == 0x80:
         data = data[1:]
-    return "\t".join(escape_line(piece) for piece in data.removesuffix(b"\r").decode("utf-8", "replace").split("\t"))
-
-
-OutputMode: TypeAlias = Literal["content", "files", "count"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResultFormat:
-    """What form of an answer is wanted, and how much of it."""
-
-    mode: OutputMode
-    limit: int
-    """Matches, or files where only those are named."""
-    context_lines: int = 0
-    """Lines around each match."""
-
-
-class ResultLine(NamedTuple):
-    """A line to show."""
-
-    line_number: int
-    text: str
-    matched_text: str | None = None
-    """The text that was found in it; None for a line around one."""
-
-
-@dataclass(slots=True)
-class FileMatches:
-    """What was found in one file."""
-
-    parts: tuple[str, ...]
-    match_count: int = 0
-    """Lines with a match; or matches, where they may go over several lines."""
-    lines: list[ResultLine] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class SearchResults:
-    """What was found in all files, by path."""
-
-    files: list[FileMatches] = field(default_factory=list)
-    searched_files: int = 0
-    skipped_sensitive: int = 0
-    """Files that look like keys or credentials."""
-    truncated: bool = False
-    slow_lines: int = 0
-    match_count: int = 0
-    """Matches in all files."""
-
-    def add(self, file: FileMatches, result_format: ResultFormat) -> None:
-        """Take what fits; in `count` mode everything does."""
-        if result_format.mode == "content":
-            self._add_lines(file, result_format.limit - self.match_count)
-        elif result_format.mode == "files" and len(self.files) >= result_format.limit:
-            self.truncated = True
-        else:
-            self._append(file)
-
-    def sort_by_path(self) -> None:
-        """Put the files in order."""
-        self.files.sort(key=lambda file: file.parts)
-
-    def _append(self, file: FileMatches) -> None:
-        self.files.append(file)
-        self.match_count += file.match_count
-
-    def _add_lines(self, file: FileMatches, remaining: int) -> None:
-        if file.match_count > remaining:
-            self.truncated = True
-            file.lines, file.match_count = _first_matches(file.lines, remaining), remaining
-        if file.match_count:
-            self._append(file)
-
-
-def _first_matches(lines: list[ResultLine], limit: int) -> list[ResultLine]:
-    """Up to the last match that there is room for."""
-    kept: list[ResultLine] = []
-    for line in lines:
-        limit -= line.matched_text is not None
-        if limit < 0:
-            break
-        kept.append(line)
-    return kept
+    text = data.removesuffix(b"\r").decode("utf-8", "replace")
+    return "\t".join(escape_line(piece) for piece in text.split("\t"))

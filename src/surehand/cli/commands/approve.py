@@ -1,49 +1,29 @@
-"""`surehand approve`: let a waiting call run."""
+"""`surehand approve`: approve a pending call, all of them, or go through them one by one."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
 
-from surehand.cli.answers import (
-    QuestionId,
-    by_option,
-    find_yes_no_form,
-    give_answer,
-    json_option,
-    login_name,
-    round_option,
-)
-from surehand.cli.elicitation_form import accept_answer
-from surehand.cli.options import RuntimeOptions, with_tools_and_store
-from surehand.core.errors import InvalidArguments
-from surehand.core.outcome import Outcome
-from surehand.core.strict_json import parse_json
-from surehand.runtime.runtime import Runtime
-
-
-class JsonObjectParam(click.ParamType[Mapping[str, Any]]):
-    """Arguments as one JSON object."""
-
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
-        """The object."""
-        try:
-            found = parse_json(value)
-        except InvalidArguments as error:
-            self.fail(str(error).partition(" Send ")[0], param, ctx)  # what follows tells a model what to do
-        if not isinstance(found, dict):
-            self.fail('give a JSON object: {"name": value, ...}.', param, ctx)
-        return found
+from surehand.cli.answers import QuestionId, by_option, give_answer, json_option, login_name, round_option
+from surehand.cli.call_ids import find_call_id
+from surehand.cli.formatting import is_terminal
+from surehand.cli.lifecycle import run_coroutine
+from surehand.cli.options import JsonObjectParam, RuntimeOptions, with_tools_and_store
+from surehand.cli.review import approve_all, review_pending, send_approval
 
 
 @click.command("approve")
-@click.argument("call_id")
-@click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny still denies.")
-@click.option("--arguments", type=JsonObjectParam(), metavar="JSON", help="Run it with these in place of its own.")
+@click.argument("call_id", required=False)
+@click.option("--all", "every", is_flag=True, help="Approve every call that waits for an approval.")
+@click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny rule still denies.")
+@click.option(
+    "--arguments", type=JsonObjectParam(), metavar="JSON", help="Run it with these arguments instead of its own."
+)
 @round_option
 @by_option
 @json_option
@@ -52,26 +32,33 @@ class JsonObjectParam(click.ParamType[Mapping[str, Any]]):
 def command(
     ctx: click.Context,
     options: RuntimeOptions,
-    call_id: str,
+    call_id: str | None,
+    every: bool,
     always: bool,
     arguments: Mapping[str, Any] | None,
     round: int,
     by: str | None,
     as_json: bool,
 ) -> None:
-    """Let the waiting call CALL_ID run.
+    """Approve the pending call CALL_ID; without it, in a terminal, go through all pending calls one by one.
 
-    It runs here if its tool is here, else in the next process on the store that has it. A form in which nothing has to
-    be filled in, as servers ask for a yes, is accepted as it is.
+    It runs in this process if its tool is configured here, else in the next process on the store that has the tool. A
+    form without required fields, with which MCP servers ask for a yes, is accepted.
 
-    Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call.
+    Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call. Of several calls, the first
+    that is not done decides.
     """
     name = by or login_name()
-
-    async def answer(runtime: Runtime) -> Outcome:
-        form = await find_yes_no_form(runtime, call_id) if arguments is None else None
-        if form is not None and (yes := accept_answer(form, always=always)) is not None:
-            return await runtime.settle(call_id, yes, by=name, round=round)
-        return await runtime.approve(call_id, always=always, arguments=arguments, by=name, round=round)
-
-    ctx.exit(give_answer(options, QuestionId(call_id, round), answer, as_json=as_json))
+    if call_id is not None:
+        if every:
+            raise click.UsageError("Give CALL_ID or --all, not both.")
+        call_id = find_call_id(options, call_id, pending_first=True)
+        send = partial(send_approval, call_id=call_id, always=always, arguments=arguments, by=name, round=round)
+        ctx.exit(give_answer(options, QuestionId(call_id, round), send, as_json=as_json))
+    if arguments is not None or round != 1:
+        raise click.UsageError("--arguments and --round are for one call. Give its CALL_ID.")
+    if every:
+        ctx.exit(run_coroutine(approve_all(options, always=always, by=name, as_json=as_json)))
+    if always or as_json or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise click.UsageError("Give CALL_ID or --all. In a terminal, `surehand approve` goes through what is pending.")
+    ctx.exit(run_coroutine(review_pending(options, by=name)))

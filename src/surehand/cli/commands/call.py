@@ -1,4 +1,4 @@
-"""`surehand call`: run one tool."""
+"""`surehand call`: call one tool."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from surehand.core.outcome import Outcome
 from surehand.runtime.runtime import Runtime
 
 PRINCIPAL_OPTIONS = {
-    "user": "The user that the call is made for.",
-    "session": "The session that it belongs to.",
-    "agent": "The agent that makes it.",
-    "space": "The space that is active meanwhile.",
+    "user": "The user of the call.",
+    "session": "The session of the call.",
+    "agent": "The agent that makes the call.",
+    "space": "The space that is active during the call.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLineCall:
-    """What was asked for."""
+    """A call as given on the command line."""
 
     tool_name: str
     arguments: str | tuple[str, ...]
-    """What stdin said, or the words on the command line."""
+    """The text of stdin, or the words on the command line."""
     timeout: float | None
     principal: Mapping[str, Any]
-    """The user, session, agent and space that were named."""
+    """The user, session, agent and space, as far as given."""
 
 
 def _principal_options(command: Any) -> Any:
-    """An option for each part of who makes a call, and for whom."""
-    for name, told in reversed(PRINCIPAL_OPTIONS.items()):
-        command = click.option(f"--{name}", metavar="ID", help=told)(command)
+    """Add the options for user, session, agent and space."""
+    for name, help_text in reversed(PRINCIPAL_OPTIONS.items()):
+        command = click.option(f"--{name}", metavar="ID", help=help_text)(command)
     return command
 
 
@@ -59,7 +59,7 @@ def _principal_options(command: Any) -> Any:
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[JSON | - | KEY=VALUE ...]")
 @click.option("--timeout", type=DurationParam(), metavar="DURATION", help="Stop the call after 30s, 5m, ...")
-@click.option("--yes/--no", "verdict", default=None, help="Answer every approval so, and ask nobody.")
+@click.option("--yes/--no", "decision", default=None, help="Approve or reject every approval without asking.")
 @_principal_options
 @click.option("--events", is_flag=True, help="Every event as a JSON line, then the outcome.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as a JSON line, as in a pipe.")
@@ -72,12 +72,12 @@ def command(
     name: str,
     arguments: tuple[str, ...],
     timeout: float | None,
-    verdict: bool | None,
+    decision: bool | None,
     events: bool,
     as_json: bool,
-    **whom: str | None,
+    **principal: str | None,
 ) -> None:
-    """Run the tool NAME.
+    """Call the tool NAME.
 
     Its arguments are one JSON object, - for JSON on stdin, or KEY=VALUE pairs.
 
@@ -85,17 +85,16 @@ def command(
     130 interrupted.
     """
     words = sys.stdin.read() if arguments == ("-",) else arguments
-    asked = CommandLineCall(name, words, timeout, {key: value for key, value in whom.items() if value is not None})
+    given_principal = {key: value for key, value in principal.items() if value is not None}
+    request = CommandLineCall(name, words, timeout, given_principal)
     if is_terminal(sys.stdout) and not events and not as_json:
-        watch = ProgressDisplay()
-        talk = InteractiveCall(preset_decision=verdict, can_ask=is_terminal(sys.stdin), pause=watch.paused)
-        ctx.exit(
-            run_coroutine(
-                _call_for_person(options, options.build_runtime_with_store(talk.approver), talk, asked, watch)
-            )
-        )
-    talk = InteractiveCall(preset_decision=verdict, can_ask=False, pause=nullcontext)
-    ctx.exit(run_coroutine(_call_for_program(options.build_runtime_with_store(talk.approver), talk, asked, events)))
+        progress = ProgressDisplay()
+        call = InteractiveCall(preset_decision=decision, can_ask=is_terminal(sys.stdin), pause=progress.paused)
+        runtime = options.build_runtime_with_store(call.approver)
+        ctx.exit(run_coroutine(_call_for_person(options, runtime, call, request, progress)))
+    call = InteractiveCall(preset_decision=decision, can_ask=False, pause=nullcontext)
+    runtime = options.build_runtime_with_store(call.approver)
+    ctx.exit(run_coroutine(_call_for_program(runtime, call, request, events)))
 
 
 async def _call_for_person(
@@ -109,39 +108,41 @@ async def _call_for_person(
         if is_terminal(sys.stderr):
             progress.follow(runtime)
         try:
-            outcome, known = await _call_tool(runtime, interactive_call, request)
+            outcome, is_known = await _call_tool(runtime, interactive_call, request)
         finally:
             progress.close()
         outcome, round = await find_current_question(runtime, outcome)
-        later = options if runtime.services.is_durable else None
-        hint = answer_hint(outcome, later, round=round, was_asked=is_terminal(sys.stdin))
+        options_to_repeat = options if runtime.services.is_durable else None
+        hint = answer_hint(outcome, options_to_repeat, round=round, was_asked=is_terminal(sys.stdin))
         await print_outcome(outcome, runtime.services.outputs, hint)
-    return exit_code(outcome) if known else EXIT_NOT_FOUND
+    return exit_code(outcome) if is_known else EXIT_NOT_FOUND
 
 
 async def _call_for_program(
     runtime: Runtime, interactive_call: InteractiveCall, request: CommandLineCall, events: bool
 ) -> int:
-    out = sys.stdout
+    stdout = sys.stdout
 
     def write(value: dict[str, Any]) -> None:
-        out.write(json_line(value))
-        out.flush()
+        stdout.write(json_line(value))
+        stdout.flush()
 
-    with redirect_stdout(sys.stderr):  # what a handler prints is no part of our output
+    with redirect_stdout(sys.stderr):  # keep the prints of handlers out of the JSON on stdout
         async with start_runtime(runtime):
             if events:
                 runtime.listen(lambda event: write(event_to_json(event)))
-            outcome, known = await _call_tool(runtime, interactive_call, request)
-            write(outcome_to_json(outcome, *await find_current_question(runtime, outcome)))
-    return exit_code(outcome) if known else EXIT_NOT_FOUND
+            outcome, is_known = await _call_tool(runtime, interactive_call, request)
+            question, round = await find_current_question(runtime, outcome)
+            write(outcome_to_json(outcome, question, round))
+    return exit_code(outcome) if is_known else EXIT_NOT_FOUND
 
 
 async def _call_tool(
     runtime: Runtime, interactive_call: InteractiveCall, request: CommandLineCall
 ) -> tuple[Outcome, bool]:
-    """The outcome, and whether there is such a tool at all."""
+    """Call the tool; return the outcome, and whether the tool exists."""
     listing = runtime.catalogue.resolve(request.tool_name)
     arguments = parse_arguments(request.arguments, listing.tool.schema if listing else {})
     scope = runtime.scope(**request.principal) if request.principal else runtime
-    return await interactive_call.call(scope, request.tool_name, arguments, request.timeout), listing is not None
+    outcome = await interactive_call.call(scope, request.tool_name, arguments, request.timeout)
+    return outcome, listing is not None

@@ -1,4 +1,4 @@
-"""`surehand describe`: what a model is shown of the tools."""
+"""`surehand describe`: a page about each tool for people, and the tools as model APIs receive them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import create_console, is_terminal, json_line, pretty_json
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, listings_in_toolset, toolset_option, with_tools
+from surehand.cli.tool_page import print_tool_page
 from surehand.runtime.runtime import Runtime
 
 FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
@@ -19,47 +20,69 @@ FORMATS = ("openai", "responses", "anthropic", "gemini", "mcp")
 
 @click.command("describe")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-f", "--format", "format_", type=click.Choice(FORMATS), default="openai", show_default=True)
+@click.option(
+    "-f", "--format", "format_", type=click.Choice(FORMATS), help="JSON for this model API [openai, in a pipe]."
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @toolset_option
 @with_tools
-def command(options: RuntimeOptions, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
-    """Show the tools as a model API wants them. Those that it would refuse are named on stderr."""
-    run_coroutine(_describe(options.build_runtime(), names, format_, toolsets))
+def command(
+    options: RuntimeOptions, names: tuple[str, ...], format_: str | None, as_json: bool, toolsets: tuple[str, ...]
+) -> None:
+    """Describe the tools: a page about each in a terminal, the JSON for a model API in a pipe or with --format.
+
+    Tools that the API would refuse are reported on stderr.
+    """
+    run_coroutine(_describe(options.build_runtime(), names, format_, toolsets, as_json=as_json))
 
 
-async def _describe(runtime: Runtime, names: tuple[str, ...], format_: str, toolsets: tuple[str, ...]) -> None:
+async def _describe(
+    runtime: Runtime, names: tuple[str, ...], format_: str | None, toolsets: tuple[str, ...], *, as_json: bool
+) -> None:
+    for_person = is_terminal(sys.stdout) and not as_json
     async with start_runtime(runtime):
         named = [_find_listing(runtime, name) for name in names]
-        chosen = [listing for name in toolsets for listing in _listings_of_toolset(runtime, name)]
-        listings = dict.fromkeys([*named, *chosen] if names or toolsets else runtime.catalogue)
+        in_toolsets = [listing for name in toolsets for listing in _listings_of_toolset(runtime, name)]
+        listings = dict.fromkeys([*named, *in_toolsets] if names or toolsets else runtime.catalogue)
+        if for_person and format_ is None:
+            _print_pages([listing for listing in listings if listing in named or listing.tool.presentation.listed])
+            return
         shown = [listing for listing in listings if listing.is_shown_to_model]
         sys.stderr.writelines(_hidden_reason(listing) for listing in named if listing not in shown)
-        described = describe_listings(
-            shown, format_, workspace=runtime.services.workspace
-        )  # says itself what is left out
-        if is_terminal(sys.stdout):
+        # Logs a warning for each tool that the API would refuse.
+        described = describe_listings(shown, format_ or FORMATS[0], workspace=runtime.services.workspace)
+        if for_person:
             create_console().print(pretty_json(described), soft_wrap=True)
         else:
             sys.stdout.writelines(map(json_line, described))
 
 
+def _print_pages(listings: list[Listing]) -> None:
+    console = create_console()
+    for number, listing in enumerate(listings):
+        if number:
+            console.print()
+        print_tool_page(console, listing)
+
+
 def _hidden_reason(listing: Listing) -> str:
-    """Why no model is shown a tool that was asked for."""
+    """Why models do not see a tool that was named."""
     if listing.tool.audience == "user":
-        return f"{listing.name} is for people: no model is shown it.\n"
-    return f"{listing.name} is not listed: no model is shown it, but it can be called by its name.\n"
+        return f"{listing.name} is for users: models do not see it.\n"
+    return f"{listing.name} is not listed: models do not see it, but it can be called by its name.\n"
 
 
 def _listings_of_toolset(runtime: Runtime, toolset: str) -> list[Listing]:
-    found = listings_in_toolset(runtime.catalogue, toolset)
-    if not found:
-        raise CommandExit(EXIT_NOT_FOUND, f"No tool is in a toolset {toolset!r}, or has a name that matches it.")
-    return found
+    listings = listings_in_toolset(runtime.catalogue, toolset)
+    if not listings:
+        raise CommandExit(EXIT_NOT_FOUND, f"No tool is in the toolset {toolset!r}, or has a name that matches it.")
+    return listings
 
 
 def _find_listing(runtime: Runtime, name: str) -> Listing:
     listing = runtime.catalogue.resolve(name)
     if listing is None:
-        near = runtime.catalogue.suggest(name)
-        raise CommandExit(EXIT_NOT_FOUND, f"Unknown tool: {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+        similar = runtime.catalogue.suggest(name)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise CommandExit(EXIT_NOT_FOUND, f"Unknown tool: {name!r}.{hint}")
     return listing

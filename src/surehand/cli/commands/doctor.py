@@ -1,10 +1,10 @@
-"""`surehand doctor`: what is here, what of it works, and what to do about the rest."""
+"""`surehand doctor`: check the installation, the configuration, the store and the MCP servers."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -20,6 +20,7 @@ from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
 from surehand.config.store_address import hide_password, is_server_address
 from surehand.core.errors import DefinitionError
+from surehand.core.extras import install_command
 from surehand.core.names import nearest_names
 from surehand.store.errors import StoreError
 from surehand.store.store import Store
@@ -28,63 +29,67 @@ from surehand.store.store import Store
 @click.command("doctor")
 @click.argument("names", nargs=-1, metavar="[SERVER]...")
 @click.option(
-    "--start", is_flag=True, help="Start every MCP server, and see what it says; those that are named always."
+    "--start", is_flag=True, help="Start every MCP server and list its tools; named servers are always started."
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @with_store
 def command(options: RuntimeOptions, names: tuple[str, ...], start: bool, as_json: bool) -> None:
-    """Look at what is installed, configured and reachable, and say what to do where something is wrong.
+    """Check what is installed, configured and reachable, and say how to fix problems.
 
-    With SERVER, only these MCP servers are looked at, and started.
+    With SERVER, only these MCP servers are checked, and started.
     """
-    found = run_coroutine(_diagnose(options, names, start or bool(names)))
+    findings = run_coroutine(_diagnose(options, names, start or bool(names)))
     if as_json or not is_terminal(sys.stdout):
-        write_findings(found)
+        write_findings(findings)
     else:
-        print_findings(found)
-    if any(finding.status == "fail" for finding in found):
+        print_findings(findings)
+    if any(finding.status == "fail" for finding in findings):
         raise CommandExit(EXIT_FAILED)
 
 
 async def _diagnose(options: RuntimeOptions, names: tuple[str, ...], start: bool) -> list[Finding]:
-    here = [] if names else [*check_machine()]
-    config, finding = _check_config(options)
+    findings = [] if names else list(check_machine())
+    config, config_finding = _check_config(options)
     if config is None:
-        return [*here, finding]
+        return [*findings, config_finding]
     if names:
         _refuse_unknown_servers(config, names)
-        return [found async for found in _check_servers(config, names, start)]
-    here += [
-        finding,
-        *_check_sources(config),
-        *_check_builtin_tools(config),
-        *[found async for found in _check_store(options, config)],
-    ]
-    return [*here, *[found async for found in _check_servers(config, names, start)]]
+        return await _check_servers(config, names, start)
+    findings.append(config_finding)
+    findings += _check_sources(config)
+    findings += _check_builtin_tools(config)
+    findings += await _check_store(options, config)
+    findings += await _check_servers(config, names, start)
+    return findings
 
 
 def _check_config(options: RuntimeOptions) -> tuple[Config | None, Finding]:
-    about = "configuration"
+    """The configuration, or None if it is invalid, and the finding about it."""
+    subject = "configuration"
     try:
         path = Path(options.config_path) if options.config_path else find_config()
         if path is None:
-            return Config(), Finding(about, "warn", "There is none in this folder.", "surehand init makes one.")
+            return Config(), Finding(subject, "warn", "none in this folder.", "`surehand init` creates one.")
         config = read_config(path)
     except ConfigError as error:
-        told, _, fix = error_message(error).partition(" Fix: ")
-        return None, Finding(about, "fail", told, fix)
-    return config, Finding(about, "ok", relative_path(str(path)))
+        return None, _failure(subject, error)
+    return config, Finding(subject, "ok", relative_path(str(path)))
+
+
+def _failure(subject: str, error: Exception) -> Finding:
+    problem, _, fix = error_message(error).partition(" Fix: ")
+    return Finding(subject, "fail", problem, fix)
 
 
 def _check_sources(config: Config) -> Iterator[Finding]:
     for source in config.tools:
-        about = f"tools {source.location}"
+        subject = f"tools {source.location}"
         try:
-            number = len(load_tool_source(source.location, folder=config.base_folder))
+            count = len(load_tool_source(source.location, folder=config.base_folder))
         except ToolSourceError as error:
-            yield Finding(about, "fail", error_message(error))
+            yield Finding(subject, "fail", error_message(error))
         else:
-            yield Finding(about, "ok", f"{number} found", details={"tools": number})
+            yield Finding(subject, "ok", f"{count} found", details={"tools": count})
 
 
 def _check_builtin_tools(config: Config) -> Iterator[Finding]:
@@ -93,32 +98,33 @@ def _check_builtin_tools(config: Config) -> Iterator[Finding]:
     try:
         tools = build_builtin_tools(config, os.environ)
     except (ConfigError, DefinitionError) as error:
-        told, _, fix = error_message(error).partition(" Fix: ")
-        yield Finding("built-in tools", "fail", told, fix)
+        yield _failure("built-in tools", error)
     else:
         names = ", ".join(family.name for family in config.builtin)
         yield Finding("built-in tools", "ok", f"{len(tools)} of {names}", details={"tools": len(tools)})
 
 
-async def _check_store(options: RuntimeOptions, config: Config) -> AsyncIterator[Finding]:
+async def _check_store(options: RuntimeOptions, config: Config) -> list[Finding]:
     try:
         address = options.store_override or (config.store.resolve_address(os.environ) if config.store else None)
     except ConfigError as error:
-        yield Finding("store", "fail", error_message(error))
-        return
+        return [Finding("store", "fail", error_message(error))]
     if address is None:
-        return
+        return []
     name = relative_path(hide_password(address))
-    yield _check_without_opening(name, address) or await _check_by_opening(name, address)
+    return [_check_without_opening(name, address) or await _check_by_opening(name, address)]
 
 
 def _check_without_opening(name: str, address: str) -> Finding | None:
-    """What there is to say of a store that cannot, or need not, be opened."""
-    if is_server_address(address) and (missing := missing_packages("postgres")):
-        told = f"{name} needs what is not installed: {', '.join(missing)}."
-        return Finding("store", "fail", told, "pip install 'surehand[postgres]'.")
-    if not is_server_address(address) and not Path(address).exists():
-        return Finding("store", "ok", f"{name} is not there yet: the first call that is remembered makes it.")
+    """The finding about a store that cannot or need not be opened; None for any other."""
+    if is_server_address(address):
+        missing = missing_packages("postgres")
+        if not missing:
+            return None
+        problem = f"{name} needs packages that are not installed: {', '.join(missing)}."
+        return Finding("store", "fail", problem, f"{install_command('postgres')}.")
+    if not Path(address).exists():
+        return Finding("store", "ok", f"{name} does not exist yet: the first call that is stored creates it.")
     return None
 
 
@@ -128,15 +134,16 @@ async def _check_by_opening(name: str, address: str) -> Finding:
             info = await store.info()
     except (StoreError, DefinitionError, OSError) as error:
         return Finding("store", "fail", error_message(error))
+    waiting = info["waiting"]
     unknown = info["calls"].get("unknown", 0)
-    told = (
-        f"{name}, version {info['version']}, {format_size(info['bytes'])}, {info['waiting']} waiting, {unknown} unknown"
-    )
-    fix = "surehand pending lists them: a person says what became of them." if unknown else ""
-    return Finding("store", "warn" if unknown else "ok", told, fix, {"waiting": info["waiting"], "unknown": unknown})
+    size = format_size(info["bytes"])
+    message = f"{name}, version {info['version']}, {size}, {waiting} waiting, {unknown} unknown"
+    fix = "`surehand pending` lists the unknown calls: settle each with what happened." if unknown else ""
+    return Finding("store", "warn" if unknown else "ok", message, fix, {"waiting": waiting, "unknown": unknown})
 
 
 def _refuse_unknown_servers(config: Config, names: tuple[str, ...]) -> None:
+    # Imported here: it brings the MCP SDK, which takes a second to load.
     from surehand.assemble.mcp_servers import server_entries
 
     try:
@@ -145,16 +152,15 @@ def _refuse_unknown_servers(config: Config, names: tuple[str, ...]) -> None:
         raise CommandExit(EXIT_USAGE, error_message(error)) from error
     for name in names:
         if name not in known:
-            near_ones = nearest_names(name, known, 1)
-            raise CommandExit(
-                EXIT_NOT_FOUND, f"There is no server {name!r}.{f' Did you mean {near_ones[0]!r}?' if near_ones else ''}"
-            )
+            similar = nearest_names(name, known, 1)
+            hint = f" Did you mean {similar[0]!r}?" if similar else ""
+            raise CommandExit(EXIT_NOT_FOUND, f"There is no server {name!r}.{hint}")
 
 
-async def _check_servers(config: Config, names: tuple[str, ...], start: bool) -> AsyncIterator[Finding]:
+async def _check_servers(config: Config, names: tuple[str, ...], start: bool) -> list[Finding]:
     if config.mcp_servers is None:
-        return
-    from surehand.cli.doctor_servers import check_servers  # loaded by those alone who have any
+        return []
+    # Imported here: it brings the MCP SDK, which takes a second to load.
+    from surehand.cli.doctor_servers import check_servers
 
-    for finding in await check_servers(config, os.environ, names=names, start=start):
-        yield finding
+    return await check_servers(config, os.environ, names=names, start=start)

@@ -1,4 +1,4 @@
-"""`surehand grants`: who need not be asked any more, and for what."""
+"""`surehand grants`: list the standing approvals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from surehand.cli.lifecycle import open_store, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.store.tables.grants import Grant
 
-user_option = click.option("--user", metavar="ID", help="Only those of this user; '' for calls without one.")
+user_option = click.option("--user", metavar="ID", help="Only approvals of this user; '' for calls without a user.")
 
 
 @click.command("grants")
@@ -23,13 +23,13 @@ user_option = click.option("--user", metavar="ID", help="Only those of this user
 @with_store
 def command(options: RuntimeOptions, user: str | None, as_json: bool) -> None:
     """List the standing approvals, by tool and user."""
-    found = run_coroutine(_load_grants(options.require_store_address(), user))
+    grants = run_coroutine(_load_grants(options.require_store_address(), user))
     if as_json or not is_terminal(sys.stdout):
-        sys.stdout.writelines(json_line(asdict(grant)) for grant in found)
-    elif found:
-        _print_grants(found)
-    if not found:
-        sys.stderr.write("Nothing is granted.\n")
+        sys.stdout.writelines(json_line(asdict(grant)) for grant in grants)
+    elif grants:
+        _print_grants(grants)
+    if not grants:
+        sys.stderr.write("There are no standing approvals.\n")
 
 
 async def _load_grants(address: str, user: str | None) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""`surehand init`: a configuration file and two tools to begin with."""
+"""`surehand init`: write a first configuration file and two example tools."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import click
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 
 CONFIG_TEMPLATE = """\
-# Everything that surehand can do here. Take away a `#` to set something.
+# The configuration of surehand. Remove a `#` to set an option.
 
 tools: # Python files or modules, relative to this file; `tools.py:count_words` takes one tool
   - tools.py
 
-# mcp_servers: # as `mcpServers` in other programs' files; `surehand doctor` tells what of it works
+# mcp_servers: # as `mcpServers` in other programs' files; `surehand doctor` checks them
 #   git: {command: uvx, args: [mcp-server-git]}
 
-# store: surehand.db # remember calls that wait: `surehand pending` lists them, `surehand approve` answers
+# store: surehand.db # stores pending calls: `surehand pending` lists them, `surehand approve` answers
 
-# workspace: . # the folder that file paths are meant in
+# workspace: . # the folder that relative file paths start in
 
 # defaults:
 #   tool_timeout: 30s # or 5m, or off
-#   max_output: 100kB # what a model is shown of one result; the rest is kept under a handle
-#   max_concurrent: 3 # calls at once, among tools that name no queue
+#   max_output: 100kB # what a model sees of one result; the rest is stored under a handle
+#   max_concurrent: 3 # concurrent calls of tools without a queue of their own
 
-# queues: # a tool joins one with @tool(queue="slow")
+# queues: # a tool uses one with @tool(queue="slow")
 #   slow: {concurrent: 1, rate: 30/min}
 
-# Without rules of your own, whatever writes, executes or reaches the network asks first. The first match decides.
+# Without rules, tools that write, execute or use the network ask for approval. The first matching rule decides.
 # policy:
 #   - {tools: save_note, decision: allow}
 #   - {effects: [write, execute, network], decision: ask}
 """
 
 TOOLS_TEMPLATE = '''\
-"""Two tools: one that only reads, and one that asks first."""
+"""Two tools: one that only reads, and one that asks for approval."""
 
 from pathlib import Path
 from typing import Annotated
@@ -83,10 +83,11 @@ Next:
 @click.command("init")
 @click.argument("folder", required=False, default=".", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
-    """Write a surehand.yaml and a tools.py to begin with, into FOLDER."""
+    """Write a first surehand.yaml and tools.py into FOLDER."""
     files = {folder / "surehand.yaml": CONFIG_TEMPLATE, folder / "tools.py": TOOLS_TEMPLATE}
-    if taken := [path for path in files if path.exists()]:
-        raise CommandExit(EXIT_USAGE, f"{' and '.join(map(str, taken))} already there. Nothing was written.")
+    existing = [str(path) for path in files if path.exists()]
+    if existing:
+        raise CommandExit(EXIT_USAGE, f"{' and '.join(existing)} already exists. Nothing was written.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
@@ -95,6 +96,5 @@ def command(folder: Path) -> None:
             click.echo(f"Wrote {path}")
     except OSError as error:
         raise CommandExit(EXIT_USAGE, f"{error.filename} cannot be written: {error.strerror}.") from error
-    click.echo(
-        NEXT_STEPS_TEMPLATE.format(enter="" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n"), nl=False
-    )
+    enter = "" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n"
+    click.echo(NEXT_STEPS_TEMPLATE.format(enter=enter), nl=False)

@@ -1,15 +1,13 @@
-"""`surehand lock`: which tools of MCP servers are not what they were, and whether that is all right."""
+"""`surehand lock`: show changed tool definitions of MCP servers, and accept them."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -24,7 +22,7 @@ from surehand.cli.exit_codes import (
     CommandExit,
 )
 from surehand.cli.formatting import create_console, is_terminal, json_line
-from surehand.cli.options import error_message, relative_path
+from surehand.cli.options import HashParam, error_message, relative_path
 from surehand.cli.prompt import discard_typed_input, print_notice, read_answer
 from surehand.config.config import find_config
 from surehand.config.errors import ConfigError
@@ -34,28 +32,17 @@ from surehand.providers.trust.change import DefinitionChange, escaped_display_na
 from surehand.providers.trust.lock import DefinitionLock
 
 LOCK_FILE_NAME = "surehand.lock"
-NO_LOCK_FILE_MESSAGE = "There is no lock file {file}. It is written when the tools of an MCP server are first seen."
+NO_LOCK_FILE_MESSAGE = "There is no lock file {file}. The first listing of an MCP server's tools creates it."
 NO_TERMINAL_MESSAGE = (
     "Nothing was accepted: there is nobody to ask. Give each hash that `lock diff` showed with --hash, or --all."
 )
 ACCEPT_QUESTION = "Accept it? [y]es, [n]o: "
-
-
-class ChangeHashParam(click.ParamType[str]):
-    """The hash of a change, in full: of two definitions, somebody can make a few digits equal."""
-
-    name = "hash"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """In lower case, as it is kept."""
-        if not re.fullmatch(r"[0-9a-f]{64}", found := str(value).strip().lower()):
-            self.fail("a hash is 64 hexadecimal digits, as `surehand lock diff` shows it.", param, ctx)
-        return found
+_HASH_PARAM = HashParam("a hash", "surehand lock diff")
 
 
 def _lock_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options that say where the lock file is."""
-    config = click.option("-c", "--config", metavar="FILE", help="The configuration file beside which the lock is.")
+    """Add the options that locate the lock file, and --json."""
+    config = click.option("-c", "--config", metavar="FILE", help="The configuration file; the lock file is beside it.")
     lock = click.option(
         "--lock", "path", metavar="PATH", help=f"The lock file [{LOCK_FILE_NAME} beside the configuration]."
     )
@@ -65,7 +52,7 @@ def _lock_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("lock")
 def command() -> None:
-    """See which tools of MCP servers have changed since they were pinned, and accept what is all right."""
+    """Show tools of MCP servers whose definitions have changed since they were pinned, and accept the changes."""
 
 
 @command.command("diff")
@@ -73,7 +60,7 @@ def command() -> None:
 @_lock_options
 @click.pass_context
 def diff(ctx: click.Context, names: tuple[str, ...], config: str | None, path: str | None, as_json: bool) -> None:
-    """Show what has changed and waits to be accepted. Nothing is started.
+    """Show the changes that wait to be accepted. No server is started.
 
     Exit codes: 0 nothing has changed, 1 something has, 2 the lock file cannot be used, 5 no such server or tool.
     """
@@ -91,9 +78,9 @@ def diff(ctx: click.Context, names: tuple[str, ...], config: str | None, path: s
 
 @command.command("accept")
 @click.argument("names", nargs=-1, metavar="[SERVER[/TOOL] ...]")
-@click.option("--all", "every", is_flag=True, help="All that has changed, without a look at it.")
+@click.option("--all", "every", is_flag=True, help="Accept all changes without showing them.")
 @click.option(
-    "--hash", "hashes", type=ChangeHashParam(), multiple=True, metavar="HASH", help="What was looked at; repeatable."
+    "--hash", "hashes", type=_HASH_PARAM, multiple=True, metavar="HASH", help="A change that was reviewed; repeatable."
 )
 @_lock_options
 @click.pass_context
@@ -106,16 +93,16 @@ def accept(
     path: str | None,
     as_json: bool,
 ) -> None:
-    """Trust what has changed, all of it or what is named.
+    """Accept changed definitions, all of them or the named ones.
 
-    In a terminal each change is shown first, and you are asked. A script gives the hashes that `lock diff` showed, or
-    --all. What has changed again since it was shown is not accepted.
+    In a terminal each change is shown, and you are asked. A script gives the hashes that `lock diff` showed, or --all.
+    A definition that has changed again since it was shown is not accepted.
 
-    Exit codes: 0 accepted, or nothing has changed; 1 it is not what was shown; 2 wrong usage, or the lock file cannot
-    be used; 3 there was nobody to ask; 4 you said no; 5 no such server or tool.
+    Exit codes: 0 accepted, or nothing has changed; 1 it has changed again; 2 wrong usage, or the lock file cannot be
+    used; 3 there was no terminal to ask on; 4 you said no; 5 no such server or tool.
     """
     if every and (names or hashes):
-        raise click.UsageError("Name what to accept, or give --all for everything, not both.")
+        raise click.UsageError("Name the changes to accept, or give --all, not both.")
     with _exit_on_lock_error():
         lock = _open_lock(config, path)
         changes = _select_changes(lock, names)
@@ -132,7 +119,7 @@ def accept(
 
 @contextmanager
 def _exit_on_lock_error() -> Iterator[None]:
-    """What a lock says that it cannot do, as the end of a command."""
+    """Turn errors of the lock file into the end of the command."""
     try:
         yield
     except (DefinitionError, ConfigError) as error:
@@ -144,11 +131,11 @@ def _exit_on_lock_error() -> Iterator[None]:
 
 
 def _open_lock(config: str | None, path: str | None) -> DefinitionLock:
-    """The lock that is meant, which has to be there: a wrong path must not look like nothing to accept."""
-    found = Path(path) if path else _lock_path_beside(Path(config) if config else find_config())
-    if not os.path.exists(found):
-        raise CommandExit(EXIT_USAGE, NO_LOCK_FILE_MESSAGE.format(file=relative_path(str(found))))
-    return DefinitionLock(found)
+    """Open the lock file, which must exist: a wrong path must not look like a lock without changes."""
+    lock_path = Path(path) if path else _lock_path_beside(Path(config) if config else find_config())
+    if not os.path.exists(lock_path):
+        raise CommandExit(EXIT_USAGE, NO_LOCK_FILE_MESSAGE.format(file=relative_path(str(lock_path))))
+    return DefinitionLock(lock_path)
 
 
 def _lock_path_beside(config: Path | None) -> Path:
@@ -156,57 +143,68 @@ def _lock_path_beside(config: Path | None) -> Path:
 
 
 def _select_changes(lock: DefinitionLock, names: tuple[str, ...]) -> list[DefinitionChange]:
-    """The changes of these servers and tools, or all."""
-    changes, pinned = lock.changes(), lock.pinned_tools()
+    """The changes of the named servers and tools; all without names."""
+    changes = lock.changes()
+    pinned = lock.pinned_tools()
     known = {*pinned, *(f"{server}/{tool}" for server, tools in pinned.items() for tool in tools)}
     for name in names:
-        if not _is_any_named(changes, name) and name not in known:
+        has_change = any(_name_covers_change(name, change) for change in changes)
+        if not has_change and name not in known:
             hint = _unknown_name_hint(name, pinned, known)
-            raise CommandExit(
-                EXIT_NOT_FOUND, f"Nothing called {escaped_display_name(name, None)} is in the lock file. {hint}"
-            )
+            problem = f"The lock file has no entry {escaped_display_name(name, None)}."
+            raise CommandExit(EXIT_NOT_FOUND, f"{problem} {hint}")
     return [change for change in changes if not names or any(_name_covers_change(name, change) for name in names)]
 
 
 def _unknown_name_hint(name: str, pinned: Collection[str], known: Collection[str]) -> str:
-    """What may have been meant: servers are pinned under what their tools' names begin with."""
-    if near := nearest_names(name, known, 1):
-        return f"Did you mean {escaped_display_name(near[0], None)}?"
+    """A similar name, or the servers in the lock file, which are named by their namespaces."""
+    similar = nearest_names(name, known, 1)
+    if similar:
+        return f"Did you mean {escaped_display_name(similar[0], None)}?"
     return f"Servers in it: {', '.join(escaped_display_name(each, None) for each in pinned) or 'none'}."
 
 
-def _is_any_named(changes: list[DefinitionChange], name: str) -> bool:
-    return any(_name_covers_change(name, change) for change in changes)
-
-
 def _name_covers_change(name: str, change: DefinitionChange) -> bool:
-    """A server means all its tools; a tool of a server that is another one by now means that server."""
-    return name in (change.name, change.namespace) or (change.tool is None and name.startswith(f"{change.namespace}/"))
+    """Whether a name given by the person covers a change.
+
+    A server's name covers all its tools. If the server itself was replaced, the name of any of its tools covers that.
+    """
+    if name in (change.name, change.namespace):
+        return True
+    return change.tool is None and name.startswith(f"{change.namespace}/")
 
 
 def _changes_with_hashes(changes: list[DefinitionChange], hashes: tuple[str, ...]) -> list[DefinitionChange]:
-    """Those that were looked at. Where one is not here, something has changed since."""
+    """The changes with these hashes, all without hashes; raises `conflict` if a hash matches no change."""
     if not hashes:
         return changes
-    found = {change.sha256 for change in changes}
-    if missing := [each for each in hashes if each not in found]:
-        problem = f"Nothing that is quarantined has the hash {missing[0]}: it was accepted, or has changed again."
+    current = {change.sha256 for change in changes}
+    missing = [each for each in hashes if each not in current]
+    if missing:
+        problem = f"No pending change has the hash {missing[0]}: it was accepted, or has changed again."
         raise ToolError(f"{problem} Nothing was accepted; look at it again.", code="conflict")
     return [change for change in changes if change.sha256 in hashes]
 
 
 def _accept_changes(lock: DefinitionLock, changes: list[DefinitionChange], *, as_json: bool) -> None:
     for change in changes:
-        lock.accept(change.namespace, *([] if change.tool is None else [change.tool]), reviewed_hashes=[change.sha256])
+        tools = [] if change.tool is None else [change.tool]
+        lock.accept(change.namespace, *tools, reviewed_hashes=[change.sha256])
         if as_json or not is_terminal(sys.stdout):
-            sys.stdout.write(json_line({"accepted": change.name, "server": change.namespace, "tool": change.tool,
-                                   "sha256": change.sha256, "summary": change.summary}))  # fmt: skip
+            record = {
+                "accepted": change.name,
+                "server": change.namespace,
+                "tool": change.tool,
+                "sha256": change.sha256,
+                "summary": change.summary,
+            }
+            sys.stdout.write(json_line(record))
         else:
             print_notice(f"Accepted {change.summary}", "green")
 
 
 def _ask_about_each(lock: DefinitionLock, changes: list[DefinitionChange]) -> int:
-    """Whoever leaves is not asked again; one no is told by the exit code."""
+    """Ask about the changes until the person leaves; the exit code tells whether one was refused."""
     codes = [EXIT_DONE]
     for change in changes:
         codes.append(_ask_about_change(lock, change))
@@ -216,7 +214,7 @@ def _ask_about_each(lock: DefinitionLock, changes: list[DefinitionChange]) -> in
 
 
 def _ask_about_change(lock: DefinitionLock, change: DefinitionChange) -> int:
-    """Show everything, and accept what was shown if the person says so."""
+    """Show the whole change, and accept it if the person says yes."""
     create_console().print(render_change(change), soft_wrap=True)
     discard_typed_input()
     while (answer := read_answer(ACCEPT_QUESTION)) is not None:
@@ -240,5 +238,10 @@ def _print_changes(changes: list[DefinitionChange], location_options: list[str])
 
 
 def _location_options(config: str | None, path: str | None) -> list[str]:
-    """The options that say where the lock is, once more."""
-    return [*(["-c", config] if config else []), *(["--lock", path] if path else [])]
+    """The options that locate the lock file, for another command."""
+    options: list[str] = []
+    if config:
+        options += ["-c", config]
+    if path:
+        options += ["--lock", path]
+    return options

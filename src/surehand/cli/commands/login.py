@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.auth.token_store import TokenRecord
     from surehand.runtime.runtime import Runtime
 
-user_option = click.option("--user", metavar="NAME", help="For a user of your program, and not for yourself.")
+user_option = click.option("--user", metavar="NAME", help="Sign in for a user of your program instead of yourself.")
 
 
 @click.command("login")
@@ -33,35 +33,39 @@ user_option = click.option("--user", metavar="NAME", help="For a user of your pr
 def command(options: RuntimeOptions, server: str, user: str | None) -> None:
     """Sign in to the MCP server SERVER, by its name or its URL, in a browser.
 
-    The sign-in is kept, and renewed for as long as the server lets it.
+    The tokens are stored, and refreshed for as long as the server allows.
 
-    Exit codes: 0 signed in, 1 failed, 2 the server cannot be signed in to, 4 refused, 5 no such server.
+    Exit codes: 0 signed in, 1 failed, 2 the server takes no sign-in, 4 refused, 5 no such server.
     """
-    route, auth = find_login_server(options, server)
+    address, auth = find_login_server(options, server)
     with exit_on_login_error():
-        signed_in = run_coroutine(_log_in(auth, route, user))
-    sys.stdout.write(f"{_success_message(signed_in, route, user)}\n")
+        record = run_coroutine(_log_in(auth, address, user))
+    sys.stdout.write(f"{_success_message(record, address, user)}\n")
 
 
-async def _log_in(auth: OAuth, route: HttpAddress, user: str | None) -> TokenRecord:
+async def _log_in(auth: OAuth, address: HttpAddress, user: str | None) -> TokenRecord:
+    # Imported here: it brings the MCP SDK, which takes a second to load.
     from surehand.providers.mcp.auth.login import log_in
 
-    return await log_in(auth, route, user)
+    return await log_in(auth, address, user)
 
 
-def _success_message(sign_in: TokenRecord, route: HttpAddress, user: str | None) -> str:
-    scopes = (sign_in.tokens or {}).get("scope")
-    parts = [f"Signed in to {to_one_line(route.label)}", *([f"for {to_one_line(user)}"] if user is not None else [])]
-    parts += [f"with {to_one_line(scopes)}"] if isinstance(scopes, str) and scopes else []
-    if sign_in.expires_at is not None:
-        lasts = format_duration(sign_in.expires_at - time.time())
-        parts.append(f"({lasts}, then it is renewed)" if sign_in.can_refresh else f"({lasts})")
+def _success_message(record: TokenRecord, address: HttpAddress, user: str | None) -> str:
+    parts = [f"Signed in to {to_one_line(address.label)}"]
+    if user is not None:
+        parts.append(f"for {to_one_line(user)}")
+    scopes = (record.tokens or {}).get("scope")
+    if isinstance(scopes, str) and scopes:
+        parts.append(f"with {to_one_line(scopes)}")
+    if record.expires_at is not None:
+        duration = format_duration(record.expires_at - time.time())
+        parts.append(f"({duration}, then it is renewed)" if record.can_refresh else f"({duration})")
     return f"{' '.join(parts)}."
 
 
 @contextmanager
 def exit_on_login_error() -> Iterator[None]:
-    """What goes wrong, as the end of a command."""
+    """Turn errors of a sign-in into the end of the command."""
     try:
         yield
     except DefinitionError as error:
@@ -69,58 +73,61 @@ def exit_on_login_error() -> Iterator[None]:
     except NotFound as error:
         raise CommandExit(EXIT_USAGE, to_one_line(str(error))) from error
     except ToolError as error:
-        raise CommandExit(
-            EXIT_REFUSED if isinstance(error, Denied) else EXIT_FAILED, to_one_line(str(error))
-        ) from error
+        code = EXIT_REFUSED if isinstance(error, Denied) else EXIT_FAILED
+        raise CommandExit(code, to_one_line(str(error))) from error
 
 
 def find_login_server(options: RuntimeOptions, name: str) -> tuple[HttpAddress, OAuth]:
-    """The server that is meant, and how one signs in to it."""
+    """The address of the server, and its OAuth settings."""
+    # Imported here, as below: these modules bring the MCP SDK, which takes a second to load.
     from surehand.providers.mcp.addresses.http import HttpAddress
     from surehand.providers.mcp.auth.oauth import OAuth, oauth
 
     with exit_on_login_error():
-        route = _find_configured(options, name)
-        if route is None:
+        address = _find_configured(options, name)
+        if address is None:
             return HttpAddress(name), oauth()
-        auth = getattr(route, "auth", None)
-        if not isinstance(route, HttpAddress) or not isinstance(auth, OAuth):
-            raise NotFound(f"Nobody signs in to {name}: it has no `auth: oauth`.")
-        return route, auth
+        if not isinstance(address, HttpAddress) or not isinstance(address.auth, OAuth):
+            raise NotFound(f"The server {name} takes no sign-in: it has no `auth: oauth`.")
+        return address, address.auth
 
 
 def _find_configured(options: RuntimeOptions, name: str) -> Any:
-    """The way to the server of that name or URL; None for a URL that nobody has written down."""
+    """The address of the configured server with that name or URL; None for a URL that is not configured."""
     from surehand.providers.mcp.auth.token_files import canonical_url
 
     servers = mcp_servers_of(_build_runtime(options, name))
-    named = {each.namespace: each for each in servers} | {each.configured_name: each for each in servers}
-    if name in named:
-        return resolve_route(named[name].address)
+    by_name = {server.namespace: server for server in servers} | {server.configured_name: server for server in servers}
+    if name in by_name:
+        return resolve_address(by_name[name].address)
     if "://" in name:
-        ways = (resolve_route(each.address) for each in servers)
-        return next(
-            (each for each in ways if hasattr(each, "url") and canonical_url(each.url) == canonical_url(name)), None
-        )
-    near = nearest_names(name, [each.configured_name for each in servers], 1)
-    hint = f" Did you mean {near[0]!r}?" if near else " Give its name in the configuration, or its URL."
+        addresses = (resolve_address(server.address) for server in servers)
+        with_url = (address for address in addresses if hasattr(address, "url"))
+        return next((address for address in with_url if canonical_url(address.url) == canonical_url(name)), None)
+    similar = nearest_names(name, [server.configured_name for server in servers], 1)
+    hint = f" Did you mean {similar[0]!r}?" if similar else " Give its name in the configuration, or its URL."
     raise CommandExit(EXIT_NOT_FOUND, f"There is no MCP server {to_one_line(name)!r}.{hint}")
 
 
 def _build_runtime(options: RuntimeOptions, name: str) -> Runtime | None:
+    """The configured runtime; None if nothing is configured, which is enough to sign in to a URL."""
     try:
         return options.build_runtime()
-    except CommandExit as ended:
-        if "://" in name and ended.message == NO_TOOLS_MESSAGE:
+    except CommandExit as command_exit:
+        if "://" in name and command_exit.message == NO_TOOLS_MESSAGE:
             return None
         raise
 
 
 def mcp_servers_of(runtime: Runtime | None) -> list[Any]:
-    """The MCP servers of a runtime that has not been started, and need not be."""
-    return [each for each in runtime.providers if hasattr(each, "route")] if runtime is not None else []
+    """The MCP servers of a runtime, which need not be started."""
+    from surehand.providers.mcp.provider import Server
+
+    return [provider for provider in runtime.providers if isinstance(provider, Server)] if runtime is not None else []
 
 
-def resolve_route(route: Any) -> Any:
-    """The way itself, with its variables filled in."""
-    return route.now() if hasattr(route, "now") else route
+def resolve_address(address: Any) -> Any:
+    """The address with its variables substituted."""
+    from surehand.providers.mcp.config.deferred_address import DeferredAddress
+
+    return address.resolve() if isinstance(address, DeferredAddress) else address

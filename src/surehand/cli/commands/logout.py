@@ -1,4 +1,4 @@
-"""`surehand logout`: forget a sign-in to an MCP server."""
+"""`surehand logout`: delete the stored tokens of an MCP server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from surehand.cli.options import RuntimeOptions, with_tools
 @user_option
 @with_tools
 def command(options: RuntimeOptions, server: str, user: str | None) -> None:
-    """Forget the sign-in to the MCP server SERVER, by its name or its URL.
+    """Sign out of the MCP server SERVER, by its name or its URL: delete the stored tokens.
 
-    Exit codes: 0 forgotten, or there was none, 2 the server cannot be signed in to, 5 no such server.
+    Exit codes: 0 signed out, or not signed in, 2 the server takes no sign-in, 5 no such server.
     """
-    route, auth = find_login_server(options, server)
+    address, auth = find_login_server(options, server)
     with exit_on_login_error():
-        forgotten = run_coroutine(auth.tokens.file_for(route.url, user).delete())
+        was_signed_in = run_coroutine(auth.tokens.file_for(address.url, user).delete())
     whose = f" of {to_one_line(user)}" if user is not None else ""
-    said = "Forgot the sign-in" if forgotten else "There was no sign-in"
-    sys.stdout.write(f"{said}{whose} to {to_one_line(route.label)}.\n")
+    message = "Forgot the sign-in" if was_signed_in else "There was no sign-in"
+    sys.stdout.write(f"{message}{whose} to {to_one_line(address.label)}.\n")

@@ -1,4 +1,4 @@
-"""`surehand reject`: do not let a waiting call run."""
+"""`surehand reject`: reject a pending call."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from surehand.cli.answers import (
     login_name,
     round_option,
 )
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.elicitation_form import DECLINE_ANSWER
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.outcome import Outcome
@@ -30,17 +31,18 @@ from surehand.runtime.runtime import Runtime
 def command(
     ctx: click.Context, options: RuntimeOptions, call_id: str, reason: str, round: int, by: str | None, as_json: bool
 ) -> None:
-    """End the waiting call CALL_ID without running it. REASON is told to whoever made the call.
+    """Reject the pending call CALL_ID: it ends without running. Its caller gets REASON.
 
-    A form in which nothing has to be filled in, as servers ask for a yes, is declined; they take no reason.
+    A form without required fields, with which MCP servers ask for a yes, is declined; servers take no reason.
 
-    Exit codes are those of `call`: 4 once the call is rejected, 1 if it was answered otherwise already, 5 no such call.
+    Exit codes are those of `call`: 4 the call is rejected, 1 it already had another answer, 5 no such call.
     """
     name = by or login_name()
+    call_id = find_call_id(options, call_id, pending_first=True)
 
-    async def answer(runtime: Runtime) -> Outcome:
+    async def reject(runtime: Runtime) -> Outcome:
         if await find_yes_no_form(runtime, call_id) is not None:
             return await runtime.settle(call_id, DECLINE_ANSWER, by=name, round=round)
         return await runtime.reject(call_id, reason, by=name, round=round)
 
-    ctx.exit(give_answer(options, QuestionId(call_id, round), answer, as_json=as_json, is_rejection=True))
+    ctx.exit(give_answer(options, QuestionId(call_id, round), reject, as_json=as_json, is_rejection=True))

@@ -1,4 +1,4 @@
-"""`surehand settle`: answer a call that waits for a result or for input."""
+"""`surehand settle`: answer a pending call that waits for a result or for input."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from surehand.cli.answers import QuestionId, by_option, give_answer, json_option, login_name, round_option
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Done, Failed, Outcome
@@ -18,7 +19,7 @@ from surehand.runtime.runtime import Runtime
 @click.command("settle")
 @click.argument("call_id")
 @click.argument("answer", required=False, metavar="[JSON | TEXT | -]")
-@click.option("--failed", metavar="MESSAGE", help="It did not work: MESSAGE says why.")
+@click.option("--failed", metavar="MESSAGE", help="The call failed: MESSAGE says why.")
 @round_option
 @by_option
 @json_option
@@ -34,29 +35,30 @@ def command(
     by: str | None,
     as_json: bool,
 ) -> None:
-    """Answer the waiting call CALL_ID.
+    """Answer the pending call CALL_ID.
 
-    The answer is JSON, or text where it is no JSON, - for stdin, or nothing at all.
+    The answer is JSON, any other text, - to read stdin, or nothing.
 
     Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 5 no such call.
     """
     if failed is not None and answer is not None:
-        raise click.UsageError("A call ends with an answer or with --failed, not with both.")
+        raise click.UsageError("Give an answer or --failed, not both.")
     value = Failed("failed", failed) if failed is not None else Done(_parse_answer(answer))
     name = by or login_name()
+    call_id = find_call_id(options, call_id, pending_first=True)
 
-    async def settled(runtime: Runtime) -> Outcome:
+    async def settle(runtime: Runtime) -> Outcome:
         return await runtime.settle(call_id, value, by=name, round=round)
 
-    ctx.exit(give_answer(options, QuestionId(call_id, round), settled, as_json=as_json))
+    ctx.exit(give_answer(options, QuestionId(call_id, round), settle, as_json=as_json))
 
 
 def _parse_answer(answer: str | None) -> Any:
-    """JSON where it is JSON, else text."""
+    """The answer, parsed if it is JSON."""
     text = sys.stdin.read() if answer == "-" else answer
     try:
         return None if text is None else parse_json(text)
     except MalformedJson:
         return text
     except InvalidArguments as error:
-        raise click.UsageError(f"The answer cannot be used: {error}") from error
+        raise click.UsageError(f"The answer is not valid: {error}") from error

@@ -1,9 +1,8 @@
-"""`surehand show`: how one call stands, and what has happened to it."""
+"""`surehand show`: the status of one call, and its journal."""
 
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from surehand.cli.answers import find_open_question
+from surehand.cli.call_ids import find_call_id
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
-from surehand.cli.formatting import create_console, format_duration, is_terminal, json_line, pretty_json, to_one_line
+from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, pretty_json, to_one_line
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.outcome_output import answer_hint, outcome_to_json, print_outcome
@@ -24,7 +24,7 @@ from surehand.store.errors import UnstorableValue
 from surehand.store.tables.journal import JournalRow
 
 AnswerersByCursor: TypeAlias = dict[str, str | None]
-"""Who gave the answers that the journal tells of, by its cursors."""
+"""Who gave the answers in the journal, by the cursors of its rows."""
 
 
 @click.command("show")
@@ -32,87 +32,104 @@ AnswerersByCursor: TypeAlias = dict[str, str | None]
 @click.option("--json", "as_json", is_flag=True, help="One JSON line, as in a pipe.")
 @with_store
 def command(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
-    """Show how the call CALL_ID stands.
+    """Show the status of the call CALL_ID.
 
-    That is its arguments, what it waits for or what came of it, and its journal.
+    Shown are its arguments, its question or outcome, and its journal.
 
     Exit codes: 0 shown, 2 the store cannot be used, 5 no such call.
     """
-    run_coroutine(_show_call(options, call_id, as_json=as_json))
+    run_coroutine(show_call(options, find_call_id(options, call_id), as_json=as_json))
 
 
-async def _show_call(options: RuntimeOptions, call_id: str, *, as_json: bool) -> None:
-    async with start_runtime(
-        Runtime(store=options.require_store_address())
-    ) as runtime:  # without tools it goes on with nobody's calls
-        standing, entries = await _load_call(runtime, call_id)
-        by = await _find_answerers(runtime, call_id, entries)
-        if standing is None and not entries:
-            raise CommandExit(EXIT_NOT_FOUND, f"No call {call_id[:80]} is remembered.")
+async def show_call(options: RuntimeOptions, call_id: str, *, as_json: bool) -> None:
+    """Print everything about a call, for a person or as JSON."""
+    without_tools = Runtime(store=options.require_store_address())  # so it resumes no answered calls
+    async with start_runtime(without_tools) as runtime:
+        status, entries = await _load_call(runtime, call_id)
+        answerers = await _find_answerers(runtime, call_id, entries)
+        if status is None and not entries:
+            raise CommandExit(EXIT_NOT_FOUND, f"The store has no call {call_id[:80]}.")
         if as_json or not is_terminal(sys.stdout):
-            sys.stdout.write(json_line(_call_to_json(call_id, standing, entries, by)))
+            sys.stdout.write(json_line(_call_to_json(call_id, status, entries, answerers)))
         else:
-            _print_summary(call_id, standing, entries, by)
-            if standing is not None:
-                await _print_call_outcome(options, runtime, standing)
+            _print_summary(call_id, status, entries, answerers)
+            if status is not None:
+                await _print_call_outcome(options, runtime, status)
 
 
 async def _load_call(runtime: Runtime, call_id: str) -> tuple[CallStatus | None, list[JournalRow]]:
-    """How a call stands, and what the journal has of it; of one without effects that did not wait, only the latter."""
+    """A call's status and its journal; a call without effects that was never pending has no status."""
     assert runtime.store is not None
-    standing = await runtime.status(call_id)
-    if standing is not None and standing.state == "unknown":
-        standing = replace(standing, round=(await find_open_question(runtime, call_id)).round)
+    status = await runtime.status(call_id)
+    if status is not None and status.state == "unknown":
+        question = await find_open_question(runtime, call_id)
+        status = replace(status, round=question.round)
     try:
-        return standing, await runtime.store.journal.of_call(call_id)
-    except UnstorableValue:  # nothing was ever kept under such a name
-        return standing, []
+        return status, await runtime.store.journal.of_call(call_id)
+    except UnstorableValue:  # an id that cannot be stored, for example with a NUL
+        return status, []
 
 
 async def _find_answerers(runtime: Runtime, call_id: str, entries: list[JournalRow]) -> AnswerersByCursor:
-    """The newest answer is the journal's last: of its lines the oldest may be forgotten."""
-    held = await runtime.services.pending_calls.find(call_id, runtime.principal)
-    given = [wait for wait in reversed(held.rounds) if not wait.is_open] if held is not None else []
-    settled = [each for each in reversed(entries) if each.kind == "settled"]
+    """Match the answers to the journal from the newest on, because its oldest rows may have been pruned."""
+    row = await runtime.services.pending_calls.find(call_id, runtime.principal)
+    answered_rounds = [each for each in reversed(row.rounds) if not each.is_open] if row is not None else []
+    settled_entries = [entry for entry in reversed(entries) if entry.kind == "settled"]
     return {
-        each.cursor: wait.answered_by for each, wait in zip(settled, given, strict=False) if each.status == wait.answer
+        entry.cursor: answered.answered_by
+        for entry, answered in zip(settled_entries, answered_rounds, strict=False)
+        if entry.status == answered.answer
     }
 
 
 def _call_to_json(
     call_id: str, status: CallStatus | None, entries: list[JournalRow], answerers: AnswerersByCursor
 ) -> dict[str, Any]:
-    """Always the same keys; of a call that only the journal knows, most of them are null."""
-    columns = ("at", "kind", "status", "latency_ms")
+    """The call for a program: always the same keys; most are null for a call that only the journal has."""
     journal = [
-        {**{name: getattr(each, name) for name in columns}, "by": answerers.get(each.cursor)} for each in entries
+        {
+            "at": entry.at,
+            "kind": entry.kind,
+            "status": entry.status,
+            "latency_ms": entry.latency_ms,
+            "by": answerers.get(entry.cursor),
+        }
+        for entry in entries
     ]
-    found = {name: getattr(status, name, None) for name in ("state", "arguments", "created_at", "changed_at")}
-    tool, user = (status.tool, status.user) if status is not None else (entries[0].tool, entries[0].user)
-    asks = {"round": status.round or None, "outcome": _outcome_to_json(status)} if status is not None else {}
-    about = {"call_id": call_id, "tool": tool, "user": user, **found, "round": None, "outcome": None}
-    return {**about, **asks, "journal": journal}
+    return {
+        "call_id": call_id,
+        "tool": status.tool if status is not None else entries[0].tool,
+        "user": status.user if status is not None else entries[0].user,
+        "state": status.state if status is not None else None,
+        "arguments": status.arguments if status is not None else None,
+        "created_at": status.created_at if status is not None else None,
+        "changed_at": status.changed_at if status is not None else None,
+        "round": status.round or None if status is not None else None,
+        "outcome": _outcome_to_json(status) if status is not None else None,
+        "journal": journal,
+    }
 
 
 def _outcome_to_json(status: CallStatus) -> dict[str, Any] | None:
     if status.outcome is None:
         return None
-    shown = outcome_to_json(status.outcome)
-    return {name: value for name, value in shown.items() if name not in ("call_id", "round", "meta")}
+    record = outcome_to_json(status.outcome)
+    return {name: value for name, value in record.items() if name not in ("call_id", "round", "meta")}
 
 
 def _print_summary(
     call_id: str, status: CallStatus | None, entries: list[JournalRow], answerers: AnswerersByCursor
 ) -> None:
-    about = Table.grid(padding=(0, 3, 0, 0))
+    table = Table.grid(padding=(0, 3, 0, 0))
     for name, value in _summary_fields(call_id, status, entries).items():
         if value is not None:
-            about.add_row(Text(name, style="bold"), Text(to_one_line(value), overflow="fold"))
-    for name, each in zip(["journal"] + [""] * len(entries), entries, strict=False):
-        who = f" by {to_one_line(answerer)}" if (answerer := answerers.get(each.cursor)) else ""
-        told = f"{_format_age(each.at)}: {each.kind} ({to_one_line(each.status)}){who}"
-        about.add_row(Text(name, style="bold"), Text(told, overflow="fold"))
-    create_console().print(about)
+            table.add_row(Text(name, style="bold"), Text(to_one_line(value), overflow="fold"))
+    for index, entry in enumerate(entries):
+        answerer = answerers.get(entry.cursor)
+        who = f" by {to_one_line(answerer)}" if answerer else ""
+        line = f"{format_age(entry.at)}: {entry.kind} ({to_one_line(entry.status)}){who}"
+        table.add_row(Text("" if index else "journal", style="bold"), Text(line, overflow="fold"))
+    create_console().print(table)
     if status is not None:
         create_console().print(pretty_json(status.arguments), soft_wrap=True)
 
@@ -121,18 +138,20 @@ def _summary_fields(call_id: str, status: CallStatus | None, entries: list[Journ
     if status is None:
         return {"call id": call_id, "tool": entries[0].tool, "user": entries[0].user}
     return {
-        "call id": call_id, "tool": status.tool, "user": status.user, "state": status.state,
+        "call id": call_id,
+        "tool": status.tool,
+        "user": status.user,
+        "state": status.state,
         "round": str(status.round) if status.round else None,
-        "begun": _format_age(status.created_at), "changed": _format_age(status.changed_at),
-    }  # fmt: skip
-
-
-def _format_age(timestamp: float) -> str:
-    return f"{format_duration(time.time() - timestamp)} ago"
+        "started": format_age(status.created_at),
+        "changed": format_age(status.changed_at),
+    }
 
 
 async def _print_call_outcome(options: RuntimeOptions, runtime: Runtime, status: CallStatus) -> None:
-    if (outcome := status.outcome) is None:
+    if status.outcome is None:
         return
-    asks = Pending("result", status.call_id) if status.state == "unknown" else outcome
-    await print_outcome(outcome, runtime.services.outputs, answer_hint(asks, options, round=status.round))
+    # A call with an unknown effect has an outcome, and can still be settled.
+    question = Pending("result", status.call_id) if status.state == "unknown" else status.outcome
+    hint = answer_hint(question, options, round=status.round)
+    await print_outcome(status.outcome, runtime.services.outputs, hint)

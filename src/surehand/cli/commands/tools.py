@@ -1,4 +1,4 @@
-"""`surehand tools`: which tools there are."""
+"""`surehand tools`: list or search the tools."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from surehand.runtime.runtime import Runtime
 @click.command("tools")
 @click.argument("query", required=False)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
-@click.option(
-    "--all", "every", is_flag=True, help="Those too that no model is told of, but that can be called by name."
-)
+@click.option("--all", "every", is_flag=True, help="Also tools that models do not see, but that can be called by name.")
 @toolset_option
 @with_tools
 def command(options: RuntimeOptions, query: str | None, as_json: bool, every: bool, toolsets: tuple[str, ...]) -> None:
-    """List the tools, or those that fit the words of QUERY best."""
+    """List the tools, or those that match the words of QUERY, best first."""
     run_coroutine(_list_tools(options.build_runtime(), query, toolsets, every=every, as_json=as_json))
 
 
@@ -33,19 +31,20 @@ async def _list_tools(
     runtime: Runtime, query: str | None, toolsets: tuple[str, ...], *, every: bool, as_json: bool
 ) -> None:
     async with start_runtime(runtime):
-        found = select_listings(runtime, query, toolsets)
-        listings = [listing for listing in found if every or listing.tool.presentation.listed]
-        person = is_terminal(sys.stdout) and not as_json
-        if not person:
+        selected = select_listings(runtime, query, toolsets)
+        listings = [listing for listing in selected if every or listing.tool.presentation.listed]
+        for_person = is_terminal(sys.stdout) and not as_json
+        if not for_person:
             sys.stdout.writelines(json_line(_listing_to_json(listing)) for listing in listings)
         elif listings:
             _print_table(listings)
-        if told := _hidden_tools_note(len(listings), len(found) - len(listings), for_person=person):
-            sys.stderr.write(f"{told}\n")
+        note = _hidden_tools_note(len(listings), len(selected) - len(listings), for_person=for_person)
+        if note:
+            sys.stderr.write(f"{note}\n")
 
 
 def select_listings(runtime: Runtime, query: str | None, toolsets: tuple[str, ...]) -> list[Listing]:
-    """The tools of a selection, best first where there is a query."""
+    """The tools of the toolsets that match the query, best first; all without either."""
     catalogue = runtime.catalogue
     listings = catalogue.search(query, limit=len(catalogue)) if query else list(catalogue)
     selected = {listing.name for name in toolsets for listing in listings_in_toolset(catalogue, name)}
@@ -53,20 +52,15 @@ def select_listings(runtime: Runtime, query: str | None, toolsets: tuple[str, ..
 
 
 def _hidden_tools_note(shown_count: int, hidden_count: int, *, for_person: bool) -> str:
-    """What to say where nothing is shown, or, to a person, where there is more."""
+    """The note that no tool is shown or, for a person, that some are not listed."""
+    verb = "is" if hidden_count == 1 else "are"
+    if not shown_count and not hidden_count:
+        return "No tool matches."
     if not shown_count:
-        return (
-            f"No tool fits but {hidden_count} that {_is_or_are(hidden_count)} not listed: see --all."
-            if hidden_count
-            else "No tool fits."
-        )
-    return (
-        f"{hidden_count} more {_is_or_are(hidden_count)} not listed: see --all." if hidden_count and for_person else ""
-    )
-
-
-def _is_or_are(number: int) -> str:
-    return "is" if number == 1 else "are"
+        return f"No tool matches except {hidden_count} that {verb} not listed: see --all."
+    if hidden_count and for_person:
+        return f"{hidden_count} more {verb} not listed: see --all."
+    return ""
 
 
 def _listing_to_json(listing: Listing) -> dict[str, Any]:
@@ -95,12 +89,11 @@ def _print_table(listings: list[Listing]) -> None:
         name = Text.assemble(listing.name, ("" if tool.presentation.listed else " (not listed)", "dim"))
         effects = ", ".join(sorted(tool.effects))
         style = "yellow" if tool.effects - {"read"} else "dim"
-        table.add_row(
-            name, Text(effects or "-", style=style), str(len(tool.schema.get("properties", {}))), _first_paragraph(tool)
-        )
+        parameter_count = str(len(tool.schema.get("properties", {})))
+        table.add_row(name, Text(effects or "-", style=style), parameter_count, _first_paragraph(tool))
     create_console().print(table)
 
 
 def _first_paragraph(tool: Any) -> str:
-    """The first paragraph of the description, which says what the tool is for."""
+    """The first paragraph of the tool's description."""
     return to_one_line(tool.description.split("\n\n")[0])

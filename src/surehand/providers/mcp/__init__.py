@@ -1,4 +1,7 @@
-"""MCP servers as providers: `mcp.stdio("uvx", "mcp-server-git")`, `mcp.http("https://...")` and their like."""
+"""MCP servers as providers: the public factories `mcp.stdio("uvx", "mcp-server-git")`, `mcp.http("https://...")`.
+
+Each returns a `Server`. Importing this package must not import the MCP SDK, which takes about a second to load.
+"""
 
 from __future__ import annotations
 
@@ -41,21 +44,20 @@ def stdio(
     max_frame: int | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> Server:
-    """A server that is a command; it is started when first needed, and nothing of it outlives us.
+    """A server started as a child process on first use, and stopped with everything that it started.
 
     Args:
-        env: environment variables beside the few that every program needs; or a function of whose connection it is.
-        sandbox: what the command may see and reach; without one it may do all that this process may.
-        max_frame: bytes that one message may have; 4 MiB unless said otherwise.
+        env: environment variables, in addition to the few that every program needs; or a function of the
+            `ConnectionOwner` that returns them.
+        sandbox: what the command may read, write and reach; without one it has the rights of this process.
+        max_frame: largest message in bytes; 4 MiB by default.
     """
-    from surehand.providers.mcp.addresses.stdio import StdioAddress
+    from surehand.providers.mcp.addresses.stdio import StdioAddress  # loads the sandbox
 
     _validate_command(command, args)
-    jail = _parse_sandbox(sandbox)
-    more = {} if max_frame is None else {"max_frame": max_frame}
-    return Server(
-        StdioAddress(command, *args, env=env, cwd=cwd, sandbox=jail, **more), ServerOptions.from_mapping(options)
-    )
+    limits = {} if max_frame is None else {"max_frame": max_frame}
+    address = StdioAddress(command, *args, env=env, cwd=cwd, sandbox=_parse_sandbox(sandbox), **limits)
+    return Server(address, ServerOptions.from_mapping(options))
 
 
 def http(
@@ -67,18 +69,18 @@ def http(
     max_frame: int | str | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> Server:
-    """A server at a URL: streamable HTTP, or the older SSE where it does not know that.
+    """A server at a URL, over streamable HTTP; over HTTP with SSE if the server supports only that.
 
     Args:
-        headers: what to send along; or a function of whose connection it is.
-        auth: `mcp.oauth(...)` or `mcp.client_credentials(...)`.
-        settings: what may be reached beside the URL's own host, and within which limits.
+        headers: headers of every request; or a function of the `ConnectionOwner` that returns them.
+        auth: `mcp.oauth(...)`, `mcp.client_credentials(...)` or `mcp.identity_assertion(...)`.
+        settings: which hosts may be reached in addition to the URL's own, and within which limits.
     """
-    from surehand.providers.mcp.addresses.http import HttpAddress
+    from surehand.providers.mcp.addresses.http import HttpAddress  # loads the HTTP client
 
     _validate_url(url, "http")
-    route = HttpAddress(url, headers=headers, auth=_parse_auth(auth), settings=settings, max_frame=max_frame)
-    return Server(route, ServerOptions.from_mapping(options))
+    address = HttpAddress(url, headers=headers, auth=_parse_auth(auth), settings=settings, max_frame=max_frame)
+    return Server(address, ServerOptions.from_mapping(options))
 
 
 def sse(
@@ -90,12 +92,12 @@ def sse(
     max_frame: int | str | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> Server:
-    """A server at a URL that speaks the older SSE alone."""
-    from surehand.providers.mcp.addresses.http import SseAddress
+    """A server at a URL that supports only HTTP with SSE, the transport before streamable HTTP."""
+    from surehand.providers.mcp.addresses.http import SseAddress  # loads the HTTP client
 
     _validate_url(url, "http")
-    route = SseAddress(url, headers=headers, auth=_parse_auth(auth), settings=settings, max_frame=max_frame)
-    return Server(route, ServerOptions.from_mapping(options))
+    address = SseAddress(url, headers=headers, auth=_parse_auth(auth), settings=settings, max_frame=max_frame)
+    return Server(address, ServerOptions.from_mapping(options))
 
 
 def websocket(
@@ -106,19 +108,18 @@ def websocket(
     max_frame: int | str | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> Server:
-    """A server behind a web socket: `ws://` or `wss://`."""
-    from surehand.providers.mcp.addresses.websocket import WebSocketAddress
+    """A server at a WebSocket URL, `ws://` or `wss://`."""
+    from surehand.providers.mcp.addresses.websocket import WebSocketAddress  # loads the HTTP client
 
     _validate_url(url, "ws")
-    more: Any = {} if max_frame is None else {"max_frame": max_frame}
-    return Server(
-        WebSocketAddress(url, headers=headers, settings=settings, **more), ServerOptions.from_mapping(options)
-    )
+    limits: Any = {} if max_frame is None else {"max_frame": max_frame}
+    address = WebSocketAddress(url, headers=headers, settings=settings, **limits)
+    return Server(address, ServerOptions.from_mapping(options))
 
 
 def server(served: Any, **options: Unpack[ServerOptionArguments]) -> Server:
-    """A server object of the MCP library, in this very process."""
-    from surehand.providers.mcp.addresses.in_process import InProcessAddress
+    """A server object of the MCP SDK in this process, called without a transport."""
+    from surehand.providers.mcp.addresses.in_process import InProcessAddress  # few programs use it
 
     return Server(InProcessAddress(served), ServerOptions.from_mapping({"manifest": False, **options}))
 
@@ -129,48 +130,56 @@ def servers(
     environment: Mapping[str, str] | None = None,
     **options: Unpack[ServerOptionArguments],
 ) -> list[Server]:
-    """The servers of a file, or of a mapping, with a block `mcpServers` as other programs have it."""
-    from surehand.providers.mcp.config.server_block import load_servers as read
+    """The servers of a configuration file or mapping with an `mcpServers` block, as other MCP clients write it."""
+    from surehand.providers.mcp.config.server_block import load_servers  # only programs with such a file need it
 
-    return read(source, environment=environment, **options)
+    return load_servers(source, environment=environment, **options)
 
 
 def _validate_command(command: str, args: tuple[str, ...]) -> None:
     if "://" in command:
-        raise DefinitionError(f"{command!r} is no command.", fix=f"a server at a URL is mcp.http({command!r}).")
-    if len(words := command.split()) > 1 and not args and not exists(command):
-        apart = ", ".join(map(repr, words))
-        raise DefinitionError(f"There is no command {command!r}.", fix=f"give its words apart: mcp.stdio({apart}).")
-
-
-def _validate_url(url: str, scheme: str) -> None:
-    found, mark, _ = str(url).partition("://")
-    way = {"http": "http", "https": "http", "ws": "ws", "wss": "ws"}.get(found.lower())
-    if not mark:
+        raise DefinitionError(f"mcp.stdio takes a command, got the URL {command!r}.", fix=f"use mcp.http({command!r}).")
+    words = command.split()
+    if len(words) > 1 and not args and not exists(command):
+        separate = ", ".join(map(repr, words))
         raise DefinitionError(
-            f"{url!r} is no URL.", fix=f"write {scheme}://..., or {scheme}s://...; a command is mcp.stdio."
+            f"The command {command!r} does not exist.",
+            fix=f"give its words as separate arguments: mcp.stdio({separate}).",
         )
-    if way != scheme:
-        other = {"http": "mcp.http", "ws": "mcp.websocket"}.get(way or "")
-        fix = f"use {other}({url!r})." if other else f"write {scheme}://..., or {scheme}s://..."
-        raise DefinitionError(f"{url!r} cannot be reached in this way.", fix=fix)
 
 
-def _parse_sandbox(given: Any) -> Sandbox | Unprotected | None:
-    from surehand.sandbox.sandbox import Sandbox, Unprotected
+def _validate_url(url: str, family: str) -> None:
+    """Check the scheme of a URL. `family` is "http" or "ws", and covers the encrypted scheme too."""
+    scheme, separator, _ = str(url).partition("://")
+    if not separator:
+        raise DefinitionError(
+            f"{url!r} is not a URL.",
+            fix=f"write {family}://... or {family}s://...; for a command use mcp.stdio.",
+        )
+    given_family = {"http": "http", "https": "http", "ws": "ws", "wss": "ws"}.get(scheme.lower())
+    if given_family != family:
+        factory = {"http": "mcp.http", "ws": "mcp.websocket"}.get(given_family or "")
+        fix = f"use {factory}({url!r})." if factory else f"write {family}://... or {family}s://..."
+        raise DefinitionError(f"{url!r} has the wrong scheme.", fix=fix)
 
-    if given in (None, False):
+
+def _parse_sandbox(value: Any) -> Sandbox | Unprotected | None:
+    from surehand.sandbox.sandbox import Sandbox, Unprotected  # only stdio servers need it
+
+    if value in (None, False):
         return None
-    if given is not True and not isinstance(given, (Sandbox, Unprotected)):
-        raise DefinitionError(f"sandbox={given!r} cannot be used.", fix="give a Sandbox(...), or True.")
-    return Sandbox() if given is True else given
+    if value is True:
+        return Sandbox()
+    if not isinstance(value, (Sandbox, Unprotected)):
+        raise DefinitionError(f"sandbox={value!r} is not a sandbox.", fix="give a Sandbox(...), or True.")
+    return value
 
 
-def _parse_auth(given: Any) -> Any:
-    if given == "oauth":
+def _parse_auth(value: Any) -> Any:
+    if value == "oauth":
         return oauth()
-    if given is not None and not hasattr(given, "auth_for"):
+    if value is not None and not hasattr(value, "auth_for"):
         raise DefinitionError(
-            f"auth={given!r} cannot be used.", fix="give mcp.oauth(...) or mcp.client_credentials(...)."
+            f"auth={value!r} is not supported.", fix="give mcp.oauth(...) or mcp.client_credentials(...)."
         )
-    return given
+    return value

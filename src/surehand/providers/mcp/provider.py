@@ -1,4 +1,7 @@
-"""Server: an MCP server as a provider of tools."""
+"""An MCP server as a provider of tools, and the report of its health check.
+
+The runtime calls `Server`; the server's tools are in `tools/server_tools.py`, its connections in `connection/`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.errors import NotStarted, Unavailable
+from surehand.core.extras import install_command
 from surehand.core.facets import ToolKind
 from surehand.core.provider import Provider
 from surehand.core.sanitize import clean_line
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """What was found when a server was looked at."""
+    """The result of `Server.check`."""
 
     ok: bool
     state: str
@@ -44,16 +48,16 @@ class ServerReport:
     server_name: str = ""
     server_version: str = ""
     tools: tuple[str, ...] = ()
-    """Those that models are told of, by the server's names for them."""
+    """The tools that models see, by their names on the wire."""
     listed_count: int = 0
-    """How many the server lists: some may be denied, held back, or of no use here."""
+    """Number of tools that the server lists, with those that are denied, held back or unusable."""
     seconds: float = 0.0
     error: str = ""
     stderr: str = ""
 
 
 class Server(Provider):
-    """Every tool of an MCP server. Made by `mcp.stdio`, `mcp.http` and their like."""
+    """The tools of one MCP server. `mcp.stdio`, `mcp.http` and the other factories create it."""
 
     kind: ToolKind = "mcp"
     on_conflict = "rename"
@@ -63,11 +67,13 @@ class Server(Provider):
     cancels_promptly = True
 
     def __init__(self, address: ServerAddress, options: ServerOptions) -> None:
-        self.address, self.options = address, options
+        self.address = address
+        self.options = options
         self.namespace = address.namespace = options.namespace or address.namespace
         self.configured_name = self.namespace
-        """What it is called in the file that it was read from."""
-        self.required, self.queue = options.required, options.queue
+        """Its key in the configuration file that it was read from."""
+        self.required = options.required
+        self.queue = options.queue
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)
         self._server_tools = ServerTools(self.namespace, address.identity, options)
@@ -76,25 +82,26 @@ class Server(Provider):
         self._relist_tasks: set[asyncio.Task[None]] = set()
         self._tool_caller: ToolCaller | None = None
         self._runtime_count = 0
-        """Runtimes that have started it."""
+        """How many runtimes have started it and not stopped it."""
 
-    # The life of the provider
+    # Start and stop
 
     async def start(self) -> None:
-        """Nothing is started where it is known what the server offers, unless nothing goes without it."""
+        """Start the server if its tools are not in the manifest cache, or if it is required."""
         self._runtime_count += 1
         if await self._server_tools.load_cached() and not self.required:
             return
         await load_sdk()
-        starting = self.connections.get_or_create(ANONYMOUS)
-        starting.retries_forever = True
-        await self._within_start_timeout(starting, starting.wait_started())
+        connection = self.connections.get_or_create(ANONYMOUS)
+        connection.retries_forever = True
+        await self._within_start_timeout(connection, connection.wait_started())
 
     async def _within_start_timeout(self, connection: Connection, work: Awaitable[object]) -> None:
-        """The time that the server has been starting for by now counts."""
+        """Await something within the start timeout, counted from when the server began to start."""
         limit = None if self.options.start_timeout is None else float(self.options.start_timeout)
+        remaining = None if limit is None else max(0.0, limit - connection.starting_seconds)
         try:
-            async with asyncio.timeout(None if limit is None else max(0.0, limit - connection.starting_seconds)):
+            async with asyncio.timeout(remaining):
                 await work
         except TimeoutError:
             raise Unavailable(
@@ -102,7 +109,7 @@ class Server(Provider):
             ) from None
 
     async def stop(self) -> None:
-        """Leave every connection, once no runtime uses it any more."""
+        """Close every connection when the last runtime stops the provider."""
         self._runtime_count -= 1
         if self._runtime_count > 0:
             return
@@ -111,15 +118,16 @@ class Server(Provider):
         await self.connections.close()
         if self._tool_caller is not None:
             _OPEN_CALLER_IDS.discard(self._tool_caller.id)
-        self._tool_caller, self._runtime_count = None, 0
+        self._tool_caller = None
+        self._runtime_count = 0
 
     async def refresh(self) -> None:
-        """Ask the server what it offers now."""
+        """List the server's tools again, over the anonymous connection."""
         await load_sdk()
         await self.connections.get_or_create(ANONYMOUS).relist_tools()
 
     async def refresh_for(self, principal: Principal) -> None:
-        """Ask the server what it offers now, in somebody's name; one that is left alone for a while is not asked."""
+        """List the server's tools over this user's connection. During a back-off this fails at once."""
         await load_sdk()
         connection = self.connections.get_or_create(self.connections.owner_of(principal))
         if connection.state == "waiting":
@@ -127,37 +135,36 @@ class Server(Provider):
         await self._within_start_timeout(connection, connection.relist_tools())
 
     async def load_tools_for(self, principal: Principal) -> bool:
-        """Ask in somebody's name what is offered to them, unless that is known; whether anything was asked."""
+        """List the server's tools for this user unless they are known. Returns whether the server was asked."""
         if self._visibility.is_known_to(principal):
             return False
         await self.refresh_for(principal)
         return True
 
     def describe_missing_tools(self) -> str:
-        """Why tools of it are not there."""
+        """Which tools are held back or unusable, and why."""
         return self._server_tools.missing_summary
 
     # Tools
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
-        """What it offers, as far as that is allowed and can be used."""
+        """The tools of the server that are allowed and usable."""
         return self._server_tools.tools
 
     def instructions(self) -> str:
-        """The server's own words, its prompts, and which tools are held back."""
+        """The server's own instructions and the names of its prompts."""
         return self._server_tools.instructions()
 
     def instructions_for(self, principal: Principal) -> str:
-        """The same, as far as it is not another user's alone, and whether the server is known to be down."""
-        words, missing = (
-            (self.instructions(), self.describe_missing_tools())
-            if self._visibility.may_see_instructions(principal)
-            else ("", "")
-        )
-        return "\n\n".join(text for text in (words, self._visibility.unavailable_notice(principal), missing) if text)
+        """Instructions, notice and missing tools for this user, without those that were sent for another user only."""
+        notice = self._visibility.unavailable_notice(principal)
+        if not self._visibility.may_see_instructions(principal):
+            return notice
+        parts = (self.instructions(), notice, self.describe_missing_tools())
+        return "\n\n".join(text for text in parts if text)
 
     def is_hidden_from(self, principal: Principal, tool: str) -> bool:
-        """Whether a tool is another user's alone."""
+        """Whether the server lists a tool for another user only."""
         return not self._visibility.may_see_tool(principal, tool)
 
     def refusal_reason(self, tool: str) -> str | None:
@@ -167,24 +174,25 @@ class Server(Provider):
         return f"tools_allowed or tools_denied of the MCP server {self.configured_name} leave it out"
 
     async def _receive_manifest(self, connection: Connection, manifest: Manifest) -> None:
-        """A connection came up, or its server said that its tools changed."""
-        connection.retries_forever, who = False, connection.owner
-        due = partial(self._visibility.may_replace_tools, who)
-        if due():
-            if await self._server_tools.update(manifest, listed_for=who, is_due=due, save=who == ANONYMOUS):
+        """Take over what a connection listed, when it came up or after its server notified a change."""
+        connection.retries_forever = False
+        owner = connection.owner
+        is_due = partial(self._visibility.may_replace_tools, owner)
+        if is_due():
+            if await self._server_tools.update(manifest, listed_for=owner, is_due=is_due, save=owner == ANONYMOUS):
                 self.notify_changed()
         elif not self._server_tools.has_same_tools(manifest):
             self._relist_for_everyone()
 
     def _relist_for_everyone(self) -> None:
-        """What one user is offered is no other's to see; but it tells that something may have changed for all."""
+        """List tools anonymously: a user's changed list is not shown to others, but theirs may have changed too."""
         try:
-            lister = self.connections.get_or_create(ANONYMOUS)
-        except NotStarted:  # there is no room; whoever was told this needs none of it
+            connection = self.connections.get_or_create(ANONYMOUS)
+        except NotStarted:  # the pool is full; the user whose list changed does not need this one
             return
-        if lister.state == "idle" and not self._relist_tasks:
+        if connection.state == "idle" and not self._relist_tasks:
             task = asyncio.get_running_loop().create_task(
-                self._start_connection(lister), name=f"mcp: {self.namespace} tools"
+                self._start_connection(connection), name=f"mcp: {self.namespace} tools"
             )
             self._relist_tasks.add(task)
             task.add_done_callback(self._relist_tasks.discard)
@@ -196,21 +204,22 @@ class Server(Provider):
     # Calls
 
     async def invoke(self, call: Call, context: Context) -> Any:
-        """Have the server do the work."""
+        """Send a call to the server, over the connection of its user."""
         if call.tool in self._server_tools.held_back_reasons and await self._server_tools.recheck_held_back(call.tool):
             self.notify_changed()
-        wire = self._server_tools.require_wire_name(call.tool)
-        if (talk := self._tool_caller) is None:
+        wire_name = self._server_tools.require_wire_name(call.tool)
+        caller = self._tool_caller
+        if caller is None:
             await load_sdk()
-            talk = self._open_tool_caller()
-        return await talk.call(call, wire, self.connections.owner_of(call), context)
+            caller = self._open_tool_caller()
+        return await caller.call(call, wire_name, self.connections.owner_of(call), context)
 
     async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
-        """Go on with what the server asked for."""
+        """Resume a call with the answer to the server's question."""
         return await self._resume_call(call, state, answer)
 
     async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
-        """The same, and tell of its progress."""
+        """Resume a call, and report its progress to the context."""
         return await self._resume_call(call, state, answer, context.report)
 
     async def _resume_call(
@@ -220,57 +229,72 @@ class Server(Provider):
         return await self._open_tool_caller().resume(call, state, answer, self.connections.owner_of(call), report)
 
     def can_resume_here(self, state: Any) -> bool:
-        """Whether the server waits for this answer here; in the newer protocol anybody may bring it."""
+        """Whether this process can deliver the answer.
+
+        In the modern protocol any process can. In the handshake protocol the server's request is open on one
+        connection, which belongs to one process.
+        """
         if not isinstance(state, Mapping) or "request" not in state:
             return True
         return self._tool_caller is not None and self._tool_caller.id == state["talk"]
 
     def resume_failure(self, state: Any) -> Failed | None:
-        """A server of the older protocol waits for its answer only as long as it, and this program, live."""
+        """The outcome of a call whose open request is lost; None while an answer can still be delivered."""
         if not isinstance(state, Mapping) or "request" not in state:
             return None
-        asked_here = process_marker.is_current_process(state["process"])
-        gone = state["talk"] not in _OPEN_CALLER_IDS if asked_here else process_marker.is_process_gone(state["process"])
-        if self._tool_caller is not None and self._tool_caller.id == state["talk"]:
-            gone = self._tool_caller.is_lost(state["request"])
-        return self._server_tools.interrupted_outcome(state["tool"]) if gone else None
+        caller = self._tool_caller
+        if caller is not None and caller.id == state["talk"]:
+            is_lost = caller.is_lost(state["request"])
+        elif process_marker.is_current_process(state["process"]):
+            is_lost = state["talk"] not in _OPEN_CALLER_IDS
+        else:
+            is_lost = process_marker.is_process_gone(state["process"])
+        return self._server_tools.interrupted_outcome(state["tool"]) if is_lost else None
 
     async def cancel(self, call: Call, reason: str) -> None:
-        """The server was told already, if it could be. One that lets calls run out of time may be stuck."""
+        """Forget the call's open request, and probe the server if the call timed out: the server may hang."""
         if self._tool_caller is not None:
             self._tool_caller.abandon(call)
-        if reason == "timed_out" and (connection := self.connections.find(self.connections.owner_of(call))) is not None:
-            connection.probe()
+        if reason == "timed_out":
+            connection = self.connections.find(self.connections.owner_of(call))
+            if connection is not None:
+                connection.probe()
 
     def _open_tool_caller(self) -> ToolCaller:
         if self._tool_caller is None:
-            from surehand.providers.mcp.connection.tool_call import (
-                ToolCaller,  # loads the library, which takes a second
-            )
+            # Loads the MCP SDK, which takes about a second.
+            from surehand.providers.mcp.connection.tool_call import ToolCaller
 
             self._tool_caller = ToolCaller(self.namespace, self.connections, self._server_tools)
             _OPEN_CALLER_IDS.add(self._tool_caller.id)
         return self._tool_caller
 
-    # Looking at it
+    # Health
 
     async def check(self) -> ServerReport:
-        """Start the server, and tell how that went."""
+        """Start the server and report what it lists, or why it does not start."""
         await load_sdk()
-        began, connection = monotonic(), self.connections.get_or_create(ANONYMOUS)
+        start = monotonic()
+        connection = self.connections.get_or_create(ANONYMOUS)
         try:
             manifest = await connection.wait_started()
         except NotStarted as error:
-            took = monotonic() - began
-            return ServerReport(ok=False, state="down", seconds=took, error=str(error), stderr=connection.exit_report)
+            return ServerReport(
+                ok=False, state="down", seconds=monotonic() - start, error=str(error), stderr=connection.exit_report
+            )
         return ServerReport(
-            ok=True, state=connection.state, protocol=manifest.protocol, seconds=monotonic() - began,
-            tools=tuple(await self.offered_tools()), listed_count=len(manifest.tools),
-            server_name=_clean_field(manifest.server, "name"), server_version=_clean_field(manifest.server, "version"),
-        )  # fmt: skip
+            ok=True,
+            state=connection.state,
+            protocol=manifest.protocol,
+            seconds=monotonic() - start,
+            tools=tuple(await self.offered_tools()),
+            listed_count=len(manifest.tools),
+            server_name=_clean_field(manifest.server, "name"),
+            server_version=_clean_field(manifest.server, "version"),
+        )
 
     async def offered_tools(self) -> list[str]:
-        """The tools that models are told of, by the server's names for them; as it last said, if it is not up."""
+        """Wire names of the tools that models see; from the last manifest if the server is not up."""
         await self._server_tools.load_cached()
         return [self._server_tools.wire_name_of(tool) for tool in self._server_tools.tools if tool.presentation.listed]
 
@@ -279,18 +303,18 @@ class Server(Provider):
 
 
 async def load_sdk() -> None:
-    """Load the library beside the event loop: that takes a second, in which others should not stand still."""
+    """Import the MCP SDK in a thread: the import takes about a second, and must not block the event loop."""
     if _SDK_MODULE in sys.modules:
         return
     try:
         await asyncio.to_thread(import_module, _SDK_MODULE)
     except ImportError as error:
-        raise NotStarted(f"MCP servers need the package mcp ({error}): pip install 'surehand[mcp]'.") from error
+        raise NotStarted(f"MCP servers need the package mcp ({error}): {install_command('mcp')}.") from error
 
 
 _SDK_MODULE = f"{__package__}.connection.tool_call"
 _OPEN_CALLER_IDS: set[str] = set()
-"""Those of this process that are going on: only they can bring answers to servers that wait."""
+"""Ids of the open `ToolCaller`s of this process: only they can answer a request that a server holds open."""
 
 
 def _clean_field(server: Mapping[str, Any], key: str) -> str:

@@ -33,12 +33,14 @@ class RecordTemplate:
 
     def __init__(self, store: Store, call: LedgerRow, owner_id: str) -> None:
         name = call.tool
-        user = call.user_id
+        whose = {"user": call.user_id, "session": call.session}
         self._start_statement = ledger_table.start_statement(call)
         self._end_statement = ledger_table.end_statement("", "", owner=owner_id, fence=call.fence)
-        self._intent_audit = store.audit.row_statement("intent", "", name, user=user, detail={})
-        self._outcome_audit = store.audit.row_statement("outcome", "", name, user=user, detail={})
-        self._journal_entry = store.journal.entry_statement("ended", "", name, "", user=user, session=call.session)
+        self._intent_audit = store.audit.row_statement("intent", "", name, **whose, detail={})
+        self._outcome_audit = store.audit.row_statement("outcome", "", name, **whose, detail={})
+        self._journal_entry = store.journal.entry_statement(
+            "ended", "", name, "", user=call.user_id, session=call.session
+        )
         statements = (
             self._start_statement,
             self._end_statement,
@@ -162,6 +164,8 @@ def _serialize_context(invocation: Invocation) -> str:
         "model_id": invocation.model_id,
         "depth": invocation.nesting_depth,
         "given": invocation.has_given_id,
+        "memory_dir": invocation.memory_dir,
+        "session_dir": invocation.session_dir,
     }
     if not any(fields.values()):
         return "{}"

@@ -1,19 +1,31 @@
-"""Journal writer: writes journal entries of ended calls in batches, in the background."""
+"""Journal writer: writes journal entries and audit rows that belong to no other transaction, in batches.
+
+These are the ends of calls without effects, and refused calls. It writes in the background; `Store` flushes it before
+it lists the journal or the audit.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from surehand.store.database import Statement, StoreError
+from surehand.runtime.durability.call_record import serialize_call_arguments, sha256_hex
+from surehand.store.database import Statement, StoreError, UnstorableValue, to_storable_name
 
 if TYPE_CHECKING:
+    from surehand.core.outcome import Failed
+    from surehand.runtime.pending.approval import Approval
+    from surehand.runtime.pipeline.invocation import Invocation
     from surehand.runtime.pipeline.reaper import Reaper
     from surehand.store.store import Store
+    from surehand.store.tables.audit import AuditKind
 
 log = logging.getLogger("surehand")
 MAX_BUFFERED_ENTRIES = 10_000
 ENTRIES_PER_WRITE = 500
+_REFUSAL_KINDS: dict[str, AuditKind] = {"denied": "denied", "conflict": "conflict"}
+"""The kind of the audit row by failure code; any other refusal is `refused`."""
 
 
 class JournalWriter:
@@ -24,6 +36,8 @@ class JournalWriter:
         self._reaper = reaper
         self._buffered_entries: list[list[Statement]] = []
         self._is_writing = False
+        self._flush_lock = asyncio.Lock()
+        self.stop_flushing_for_readers = store.flush_before_reading(self.flush)
 
     def add(self, entry: list[Statement]) -> None:
         """Buffer an entry; if the store stays unavailable, the oldest entries are dropped."""
@@ -34,6 +48,35 @@ class JournalWriter:
             self._is_writing = True
             _ = self._reaper.spawn(self._flush_in_background())
 
+    def add_approver_answer(self, invocation: Invocation, approval: Approval) -> None:
+        """Buffer the audit row of a decision of the runtime's approver, which no stored question precedes."""
+        principal = invocation.principal
+        row = self._store.audit.row_statement(
+            "answer",
+            to_storable_name(invocation.id) or "",
+            invocation.listing.name,
+            user=principal.user,
+            session=principal.session,
+            by=approval.by,
+            detail={"answer": "approve" if approval.allow else "reject", "approver": True},
+        )
+        self.add([row])
+
+    def add_refusal(self, invocation: Invocation, outcome: Failed) -> None:
+        """Buffer the audit row of a call that was refused before its handler ran."""
+        principal = invocation.principal
+        detail = {"code": outcome.code, "arguments": _arguments_digest(invocation)}
+        row = self._store.audit.row_statement(
+            _REFUSAL_KINDS.get(outcome.code, "refused"),
+            to_storable_name(invocation.id) or "",
+            to_storable_name(invocation.tool_name) or "",
+            user=principal.user,
+            session=principal.session,
+            by=invocation.refused_by,
+            detail=detail,
+        )
+        self.add([row])
+
     async def _flush_in_background(self) -> None:
         try:
             await self.flush()
@@ -41,17 +84,26 @@ class JournalWriter:
             self._is_writing = False
 
     async def flush(self) -> None:
-        """Write all buffered entries."""
-        while entries := self._buffered_entries[:ENTRIES_PER_WRITE]:
-            # Remove them before the write: a cancelled or a concurrent flush must not write them twice.
-            del self._buffered_entries[: len(entries)]
-            statements = [statement for entry in sorted(entries, key=_stream_name) for statement in entry]
-            try:
-                await self._store.write(statements)
-            except StoreError as error:
-                self._buffered_entries[:0] = entries
-                log.warning("%d journal entries could not be written yet: %s", len(self._buffered_entries), error)
-                return
+        """Write all buffered entries; entries that another flush is writing are written when it returns."""
+        async with self._flush_lock:
+            while entries := self._buffered_entries[:ENTRIES_PER_WRITE]:
+                # Remove them before the write: a cancelled flush must not write them twice.
+                del self._buffered_entries[: len(entries)]
+                statements = [statement for entry in sorted(entries, key=_stream_name) for statement in entry]
+                try:
+                    await self._store.write(statements)
+                except StoreError as error:
+                    self._buffered_entries[:0] = entries
+                    log.warning("%d journal entries could not be written yet: %s", len(self._buffered_entries), error)
+                    return
+
+
+def _arguments_digest(invocation: Invocation) -> str | None:
+    """The digest of the arguments; None if they cannot be written as JSON, and so were refused for that."""
+    try:
+        return sha256_hex(serialize_call_arguments(invocation))
+    except (UnstorableValue, AttributeError):  # a call that was refused early has no checked arguments
+        return None
 
 
 def _stream_name(entry: list[Statement]) -> str:

@@ -272,9 +272,13 @@ class Ledger:
         if not self._services.is_durable or store is None:
             return []
         row = invocation.ledger_row
-        user = invocation.principal.user
+        principal = invocation.principal
         detail = {"arguments": sha256_hex(row.arguments) if row else None}
-        return [store.audit.row_statement("intent", invocation.id, invocation.listing.name, user=user, detail=detail)]
+        intent = store.audit.row_statement(
+            "intent", invocation.id, invocation.listing.name, user=principal.user, session=principal.session,
+            detail=detail,
+        )  # fmt: skip
+        return [intent]
 
     def _outcome_audit_statements(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
         """The rows of audit and journal, in the same transaction as the outcome."""
@@ -284,16 +288,16 @@ class Ledger:
         invocation.is_journalled = True
         call_id = invocation.id
         name = invocation.listing.name
-        user = invocation.principal.user
+        whose = {"user": invocation.principal.user, "session": invocation.principal.session}
         code = outcome.code if isinstance(outcome, Failed) else "ok"
         detail = {"code": code, "outcome": sha256_hex(text)}
-        outcome_row = store.audit.row_statement("outcome", call_id, name, user=user, detail=detail)
+        outcome_row = store.audit.row_statement("outcome", call_id, name, **whose, detail=detail)
         ended = self._services.journal_statements(invocation, "ended", code)
         answer = invocation.round_answer
         if answer is None:
             return [outcome_row, *ended]
         detail = {"answer": answer.answer, "weight": answer.answer_digest}
-        answer_row = store.audit.row_statement("answer", call_id, name, user=user, by=answer.answered_by, detail=detail)
+        answer_row = store.audit.row_statement("answer", call_id, name, **whose, by=answer.answered_by, detail=detail)
         settled = self._services.journal_statements(invocation, "settled", answer.answer)
         return [answer_row, outcome_row, *settled, *ended]
 

@@ -104,6 +104,7 @@ class StoreMaintenance:
             leave,
         ]
         if journal_writer is not None:
+            journal_writer.stop_flushing_for_readers()
             jobs.insert(0, journal_writer.flush)
         for job in jobs:
             try:

@@ -253,8 +253,10 @@ async def _audit_refusal(
             call_id = repr(call)[:200]
             tool = ""
         detail = {"answer": answer.kind, "code": outcome.code}
-        user = scope.principal.user
-        audit_row = store.audit.row_statement("refused", call_id, tool, user=user, by=answer.by, detail=detail)
+        principal = scope.principal
+        audit_row = store.audit.row_statement(
+            "refused", call_id, tool, user=principal.user, session=principal.session, by=answer.by, detail=detail
+        )
         try:
             await store.write([audit_row])
         except StoreError as error:

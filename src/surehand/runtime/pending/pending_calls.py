@@ -211,10 +211,12 @@ class PendingCalls:
         if not self._services.is_durable:
             return []
         name = invocation.listing.name
-        user = invocation.principal.user
+        principal = invocation.principal
         detail = {"waiting_for": pending.waiting_for}
         return [
-            store.audit.row_statement("wait", invocation.id, name, user=user, detail=detail),
+            store.audit.row_statement(
+                "wait", invocation.id, name, user=principal.user, session=principal.session, detail=detail
+            ),
             *self._services.journal_statements(invocation, "pending", pending.waiting_for),
         ]
 

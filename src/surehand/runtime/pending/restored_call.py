@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
     from surehand.runtime.services import RuntimeServices
 
-_CONTEXT_FIELDS = ("message", "task", "space", "turn")
+_CONTEXT_FIELDS = ("message", "task", "space", "turn", "memory_dir", "session_dir")
 
 
 def find_listing(services: RuntimeServices, row: PendingRow) -> Listing | None:

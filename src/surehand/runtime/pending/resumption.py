@@ -214,10 +214,13 @@ async def _commit_resumption(
     if services.is_durable:
         detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
         user = call.user_id
-        statements.append(
-            store.audit.row_statement("answer", call.call_id, call.tool, user=user, by=answer.by, detail=detail)
-        )
-        statements.append(store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user))
+        session = call.session
+        statements += [
+            store.audit.row_statement(
+                "answer", call.call_id, call.tool, user=user, session=session, by=answer.by, detail=detail
+            ),
+            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user, session=session),
+        ]
         if (run := json.loads(call.context).get("turn")) is not None:
             statements += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
     if not resumes_here:

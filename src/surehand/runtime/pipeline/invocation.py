@@ -63,6 +63,8 @@ class Invocation:
     answer_value: Done | Failed | None = None
     """The answer to the pending call; it replaces running the handler."""
     waited_for: WaitingFor | None = None
+    refused_by: str | None = None
+    """Who rejected the call, if the runtime's approver did."""
     handler_outcome: Outcome | None = None
     """The outcome of the single run of a call that is not repeatable."""
     provider_state: Any = None
@@ -159,6 +161,14 @@ class Invocation:
         return self.scope.services.workspace
 
     @property
+    def memory_dir(self) -> str | None:
+        return self.scope.folders.memory_dir
+
+    @property
+    def session_dir(self) -> str | None:
+        return self.scope.folders.session_dir
+
+    @property
     def threads(self) -> HandlerThreads:
         return self.scope.services.threads
 
@@ -208,6 +218,10 @@ class Invocation:
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""
         return await self.scope.services.open_store()
+
+    def set_active_space(self, space: str | None) -> None:
+        """Show the later visible calls of this agent and session in another space, or in none."""
+        self.scope.services.visible_calls.set_active_space(self.scope, space)
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""

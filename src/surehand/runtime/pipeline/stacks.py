@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,10 @@ class Stacks(dict[str, Proceed]):
 
     def build_for(self, listing: Listing) -> Proceed:
         """Build a new stack for a listing."""
-        from surehand.runtime.pipeline.stages import STAGES  # loads all stages, which no import of a runtime needs
+        # Loads all stages, which no import of a runtime needs.
+        from surehand.runtime.pipeline.stages import STAGES
+        from surehand.runtime.pipeline.stages.middleware import outer_middleware
+        from surehand.runtime.pipeline.stages.record import record
 
         if not self._services.is_open:
             return _refuse_closed_runtime
@@ -88,7 +92,7 @@ class Stacks(dict[str, Proceed]):
             listing, self._services, self._is_recallable, self._has_budget, self._has_space, self._has_session
         )
         if self._is_outside_toolset(listing):
-            return build_stack(plan, (STAGES[0], _refuse_outside_toolset(self._toolsets)))  # `record` reports it
+            return build_stack(plan, (record, outer_middleware, _refuse_outside_toolset(self._toolsets)))
         return build_stack(plan, STAGES)
 
     def _is_outside_toolset(self, listing: Listing) -> bool:
@@ -110,18 +114,28 @@ class Stacks(dict[str, Proceed]):
 
     async def refuse_unknown_tool(self, invocation: Invocation) -> Outcome:
         """Fail an unknown name, after asking unavailable providers in the name of the calling user."""
-        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure  # loaded by the first unknown name
-
         services = self._services
         name = invocation.requested_name
+        provider_problem: str | None = None
         if services.unavailable_providers and isinstance(name, str):
             try:
                 await services.provider_table.refresh_for_tool(name, invocation.principal)
             except Unavailable as error:
-                return await unknown_tool_failure(services, invocation, str(error))
-            if self._resolve_listing(name) is not None:
-                return await self[name](invocation)
-        return await unknown_tool_failure(services, invocation)
+                provider_problem = str(error)
+            else:
+                if self._resolve_listing(name) is not None:
+                    return await self[name](invocation)
+        # Loaded by the first unknown name.
+        from surehand.runtime.pipeline.stages.middleware import OuterMiddleware
+        from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure
+
+        async def proceed(invocation: Invocation) -> Outcome:
+            return await unknown_tool_failure(services, invocation, provider_problem)
+
+        for wrapper in reversed(services.middleware):
+            if isinstance(wrapper, OuterMiddleware):
+                proceed = partial(wrapper, proceed=proceed)
+        return await proceed(invocation)
 
 
 class StackTable:

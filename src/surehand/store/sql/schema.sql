@@ -114,8 +114,15 @@ CREATE TABLE IF NOT EXISTS audit (
     id          {serial},
     tx          BIGINT NOT NULL,
     at          {real} NOT NULL,
-    kind        TEXT NOT NULL,            -- intent | outcome | wait | answer | refused | recovered | granted |
-                                          -- revoked; the last two belong to no call
+    kind        TEXT NOT NULL,            -- intent    a call with effects is about to run
+                                          -- outcome   how it ended
+                                          -- wait      it waits for an answer
+                                          -- answer    the answer, and who gave it
+                                          -- denied    policy did not let it run
+                                          -- conflict  its id belongs to another call
+                                          -- refused   a call, or an answer, was refused for another reason
+                                          -- recovered its process died, and another took it over
+                                          -- granted | revoked   a standing approval, which belongs to no call
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
     user_id     TEXT,

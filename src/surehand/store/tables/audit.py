@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,13 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from surehand.store.database import INT64_LIMIT, Database, Row, SqlValue, Statement, to_storable_name
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-AuditKind: TypeAlias = Literal["intent", "outcome", "wait", "answer", "refused", "recovered", "granted", "revoked"]
+AuditKind: TypeAlias = Literal[
+    "intent", "outcome", "wait", "answer", "denied", "conflict", "refused", "recovered", "granted", "revoked"
+]  # fmt: skip
+"""What happened: `sql/schema.sql` lists them."""
 AuditPosition: TypeAlias = tuple[int, int]
 """Transaction and id of a row: rows are sealed and verified in this order."""
 
@@ -29,6 +34,28 @@ VERIFY_PAGE_ROWS = 1_000
 
 _SQL = load_queries("audit")
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
+_LATER_COLUMNS = ("session",)
+"""Columns that a migration added. They are sealed by name, and only where they hold something, so that the seals of
+older rows stay valid and the next column changes none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Who did what to a call, and when."""
+
+    at: float
+    """Seconds since the epoch, by the database's clock."""
+    kind: AuditKind
+    call_id: str
+    """Empty for grants and revocations, which belong to no call."""
+    tool: str
+    user: str | None
+    """The user that the call belongs to."""
+    session: str | None
+    by: str | None
+    """Who answered, granted or revoked; None where that is the caller."""
+    detail: Mapping[str, Any]
+    """Codes and digests, never the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +98,9 @@ class _Seal:
 class AuditTable:
     """Writes audit rows, seals them and verifies the chain."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
         self._database = database
+        self._flush_buffers = flush_buffers
 
     def row_statement(
         self,
@@ -81,13 +109,14 @@ class AuditTable:
         tool: str,
         *,
         user: str | None = None,
+        session: str | None = None,
         by: str | None = None,
         detail: Mapping[str, Any],
     ) -> Statement:
         """Build the statement for a row; it belongs into the transaction of the audited action."""
         params: dict[str, SqlValue] = {
             "kind": kind, "call_id": call_id, "tool": tool, "user": to_storable_name(user), "by": to_storable_name(by),
-            "detail": dump_json(detail),
+            "detail": dump_json(detail), "session": to_storable_name(session),
         }  # fmt: skip
         return Statement(_SQL["insert_audit_row"], params, 1)
 
@@ -131,6 +160,23 @@ class AuditTable:
         last = chain.last_valid
         [counts] = await self._database.read(_SQL["count_audit_rows"], {"tx": last.last_tx, "id": last.last_id})
         return AuditVerification(counts["present"], last.position, counts["unsealed"], last.hash, problem)
+
+    async def list(
+        self,
+        *,
+        call: str | None = None,
+        tool: str | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[AuditRow]:
+        """Read the rows that match every given filter, newest first."""
+        await self._flush_buffers()
+        sql = _SQL["list_rows"] if call is None else _SQL["list_rows_of_call"]
+        filter = HistoryFilter(call=call, tool=tool, user=user, session=session, since=since, until=until, limit=limit)
+        return [_row_from_columns(row) for row in await self._database.read(sql, filter.params())]
 
 
 class _ChainVerifier:
@@ -176,7 +222,7 @@ class _ChainVerifier:
         count = 0
         while (row := await self._peek_row()) and (row["tx"], row["id"]) <= seal.end_position:
             hashing.update(b"," if count else b"[")
-            hashing.update(_encode_row(list(self._page.popleft().values())))
+            hashing.update(_encode_row(_sealed_values([*self._page.popleft().values()])))
             count += 1
         return count, hashing.hexdigest()
 
@@ -196,14 +242,30 @@ def _after_params(position: AuditPosition, limit: int) -> Mapping[str, SqlValue]
 
 
 def _build_next_seal(last: _Seal, rows: Sequence[tuple[Any, ...]], sealed_at: float) -> _Seal:
-    last_row = dict(zip(_COLUMNS, rows[-1], strict=True))
+    last_row = dict(zip((*_COLUMNS, *_LATER_COLUMNS), rows[-1], strict=True))
     seal = _Seal(last.position + 1, last_row["tx"], last_row["id"], len(rows), last.hash, sealed_at=sealed_at)
     hashing = seal.start_hash()
-    hashing.update(_encode_rows(rows))
+    hashing.update(_encode_rows([*map(_sealed_values, rows)]))
     return replace(seal, hash=hashing.hexdigest())
 
 
-def _encode_rows(rows: Sequence[tuple[Any, ...]]) -> bytes:
+def _sealed_values(row: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a row that its seal covers: those of later columns by name, where they hold something."""
+    values = [*row[: len(_COLUMNS)]]
+    for name, value in zip(_LATER_COLUMNS, row[len(_COLUMNS) :], strict=True):
+        if value is not None:
+            values += (name, value)
+    return values
+
+
+def _row_from_columns(row: Row) -> AuditRow:
+    return AuditRow(
+        row["at"], row["kind"], row["call_id"], row["tool"], row["user_id"], row["session"], row["by_whom"],
+        json.loads(row["detail"]),
+    )  # fmt: skip
+
+
+def _encode_rows(rows: Sequence[Sequence[Any]]) -> bytes:
     """Encode all rows at once: the same bytes as row by row, a JSON list without its closing bracket."""
     try:
         return to_json(rows)[:-1]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from surehand.store.database import Database, Row, SqlValue, Statement, to_storable_name
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
 
 JournalKind: TypeAlias = Literal["ended", "pending", "settled"]
@@ -35,8 +37,9 @@ class JournalRow:
 class JournalTable:
     """Entries in the order of their transactions; an entry is visible only when all earlier ones are."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
         self._database = database
+        self._flush_buffers = flush_buffers
 
     def entry_statement(
         self,
@@ -81,6 +84,23 @@ class JournalTable:
     async def of_call(self, call_id: str) -> list[JournalRow]:
         """Read all entries of one call, oldest first."""
         return _rows_from_columns(await self._database.read(_SQL["list_of_call"], {"call_id": call_id}))
+
+    async def list(
+        self,
+        *,
+        call: str | None = None,
+        tool: str | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[JournalRow]:
+        """Read the entries that match every given filter, newest first."""
+        await self._flush_buffers()
+        sql = _SQL["list_rows"] if call is None else _SQL["list_rows_of_call"]
+        filter = HistoryFilter(call=call, tool=tool, user=user, session=session, since=since, until=until, limit=limit)
+        return _rows_from_columns(await self._database.read(sql, filter.params()))
 
 
 def _parse_cursor(cursor: str) -> tuple[int, int]:

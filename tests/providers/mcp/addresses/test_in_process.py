@@ -1,4 +1,4 @@
-"""A server that is an object in this process."""
+"""A server that is an object of the MCP SDK in this process."""
 
 import importlib.util
 
@@ -21,21 +21,21 @@ def friendly():
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-async def test_an_object_is_spoken_to_in_either_era_and_more_than_once(mode, protocol):
-    route = InProcessAddress(friendly())
+async def test_an_object_works_in_both_protocols_and_more_than_once(mode, protocol):
+    address = InProcessAddress(friendly())
 
     for _ in range(2):
-        (target,) = route.create_transports(ConnectionOwner(), print)
+        (target,) = address.create_transports(ConnectionOwner(), print)
         async with Client(target, mode=mode) as client:
             assert client.protocol_version == protocol
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
             assert (await client.call_tool("nobody", {})).is_error
 
 
-def test_it_is_called_by_its_name():
-    route = InProcessAddress(friendly())
+def test_label_and_namespace_come_from_the_servers_name():
+    address = InProcessAddress(friendly())
 
-    assert (route.label, route.identity, route.namespace) == (
+    assert (address.label, address.identity, address.namespace) == (
         "My Server! (in this process)",
         "memory:My Server!",
         "My-Server",
@@ -44,14 +44,14 @@ def test_it_is_called_by_its_name():
 
 
 @pytest.mark.parametrize("thing", [object(), MCPServer, "server"])
-def test_only_a_server_of_the_library_is_one(thing):
-    with pytest.raises(DefinitionError, match="no server of the package mcp"):
+def test_only_a_server_object_of_the_sdk_is_accepted(thing):
+    with pytest.raises(DefinitionError, match="is not a server object of the MCP SDK"):
         InProcessAddress(thing)
 
 
-async def test_nothing_is_known_of_why_it_does_not_come_up():
-    route = InProcessAddress(Server("low"))
+async def test_an_in_process_server_has_no_exit_report():
+    address = InProcessAddress(Server("low"))
 
-    assert route.exit_report() == ""
-    assert not route.should_try_next_transport(ValueError())
+    assert address.exit_report() == ""
+    assert not address.should_try_next_transport(ValueError())
     assert failure_from_error(ValueError("odd")).message == "The connection to the server failed: ValueError: odd."

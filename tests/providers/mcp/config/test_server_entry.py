@@ -448,7 +448,7 @@ def test_shared_options_apply_unless_an_entry_sets_its_own():
     assert [(server.options.timeout, server.options.deny) for server in found] == [(5, ("two", "one")), (9, ("two",))]
     with pytest.raises(DefinitionError, match="cannot share a namespace"):
         mcp.servers({"a": {"command": "x"}}, namespace="b")
-    with pytest.raises(DefinitionError, match="takes no 'timout'"):
+    with pytest.raises(DefinitionError, match="'timout' is not an option"):
         mcp.servers({"a": {"command": "x"}}, timout=5)
 
 

@@ -1,4 +1,4 @@
-"""However connections are left, nothing of them is: no process, no descriptor, no task, no memory."""
+"""Closed connections leave nothing behind: no process, descriptor, task or memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(60)  # dozens of processes start
         *(pytest.param(each, 12, marks=pytest.mark.long) for each in (plainly, in_the_middle, while_starting, killed)),
     ],
 )
-async def test_nothing_is_left_of_many_connections(connect: Connect, count: int) -> None:
+async def test_many_connections_leave_nothing_behind(connect: Connect, count: int) -> None:
     left = await batch(connect, count, parallel=min(count, 4))
 
     assert left.processes == []
@@ -43,14 +43,14 @@ async def test_nothing_is_left_of_many_connections(connect: Connect, count: int)
 
 
 @pytest.mark.long
-async def test_nothing_is_left_when_we_are_killed_while_calls_run(tmp_path: Path) -> None:
+async def test_killing_this_process_during_calls_leaves_no_server_process(tmp_path: Path) -> None:
     left = await batch(parent_killed, 1, parallel=1)
 
     assert left.processes == []
 
 
 @pytest.mark.long
-async def test_ten_tasks_that_do_as_they_please_meet_no_scope_of_another_and_repeat_nothing() -> None:
+async def test_ten_random_tasks_cause_no_scope_errors_and_no_repeated_effects() -> None:
     seen = await chaos(2.0, seed=7)
 
     assert seen.wrong == []
@@ -59,7 +59,7 @@ async def test_ten_tasks_that_do_as_they_please_meet_no_scope_of_another_and_rep
     assert seen.done
 
 
-async def test_a_runtime_that_is_closed_and_forgotten_takes_its_servers_with_it(steady: Steady) -> None:
+async def test_a_closed_runtime_is_garbage_collected_with_its_servers(steady: Steady) -> None:
     provider = steady.provider()
     async with Runtime(provider) as runtime:
         assert (await runtime.call("steady__echo", {"text": "x"})).ok

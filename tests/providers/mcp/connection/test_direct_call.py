@@ -1,4 +1,4 @@
-"""Answers over a pipe that go straight to whoever waits: in their order, and with the meaning that they always have."""
+"""The direct path over stdio: results go straight to their caller, in order, with the same meaning as elsewhere."""
 
 import asyncio
 import json
@@ -138,7 +138,7 @@ async def outcomes(made: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monkeypatch):
+async def test_a_response_means_the_same_on_the_direct_path_and_through_the_session(server, era, monkeypatch):
     straight = await outcomes(server(era))
     monkeypatch.setattr(StdioTransport, "deliver_results_to", lambda self, receiver: None)
     around = await outcomes(server(era))
@@ -146,11 +146,11 @@ async def test_an_answer_means_the_same_whichever_way_it_came(server, era, monke
     assert straight == around
     assert straight["plain"] == (True, "ok", "ok")
     unreadable = [found[0] for what, found in straight.items() if "flag" in what or "digits" in what or "well" in what]
-    assert unreadable[1:] == ["unknown_effect"] * 8  # and nobody waited for it
+    assert unreadable[1:] == ["unknown_effect"] * 8  # without waiting for the timeout
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypatch):
+async def test_a_plain_result_wakes_only_its_caller(server, era, monkeypatch):
     read = []
     monkeypatch.setattr(DirectToolCalls, "receive_response", lambda self, message: read.append(message) or False)
 
@@ -166,58 +166,60 @@ async def test_plain_answers_wake_nobody_but_their_caller(server, era, monkeypat
         assert len(read) == before
 
 
-async def test_what_was_said_before_an_answer_is_heard_before_it(server):
-    async def told(*texts: str) -> list[Any]:
+async def test_earlier_messages_are_handled_before_a_result(server):
+    async def received_progress(*texts: str) -> list[Any]:
         events = [event async for event in runtime.stream("x__say", {"texts": texts})]
         return [getattr(event, "progress", None) for event in events]
 
     async with Runtime(server()) as runtime:
-        together = await told(progress(1) + progress(2) + progress(3) + answer())
-        apart = await told(progress(1), progress(2), progress(3), answer())
-        cut = await told(progress(1) + progress(2)[:9], progress(2)[9:] + progress(3) + answer()[:9], answer()[9:])
+        together = await received_progress(progress(1) + progress(2) + progress(3) + answer())
+        apart = await received_progress(progress(1), progress(2), progress(3), answer())
+        cut = await received_progress(
+            progress(1) + progress(2)[:9], progress(2)[9:] + progress(3) + answer()[:9], answer()[9:]
+        )
 
     assert together == apart == cut
     assert len(together) >= 4
 
 
-def fed():
+def channel_with_feed():
     """What a child writes, as it is fed; lines that begin with an `a` are taken the moment they come."""
     child: Any = SimpleNamespace(stdout=PipeStreamReader())
-    made: Any = LineChannel(child, 2 * MAX_DIRECT_BYTES, Any)
-    told: list[bytes] = []
-    made.deliver_lines_to(lambda line: line.startswith(b"a") and not told.append(line))
-    return made, child.stdout.feed_data, told
+    channel: Any = LineChannel(child, 2 * MAX_DIRECT_BYTES, Any)
+    delivered: list[bytes] = []
+    channel.deliver_lines_to(lambda line: line.startswith(b"a") and not delivered.append(line))
+    return channel, child.stdout.feed_data, delivered
 
 
-async def test_lines_are_handed_over_while_none_is_before_them():
-    made, feed, told = fed()
-    reading = asyncio.create_task(made.receive())
+async def test_lines_are_delivered_directly_while_no_earlier_line_waits():
+    channel, feed, delivered = channel_with_feed()
+    reading = asyncio.create_task(channel.receive())
     await asyncio.sleep(0)
 
     feed(b"a1\na2\n")
-    assert told == [b"a1", b"a2"]
+    assert delivered == [b"a1", b"a2"]
     feed(b"a3\nb\na4\n")
-    assert told == [b"a1", b"a2", b"a3"]
+    assert delivered == [b"a1", b"a2", b"a3"]
     feed(b"a5\n")  # the reader has not had its turn yet
 
     assert await reading == [b"b", b"a4", b"a5"]
-    assert told == [b"a1", b"a2", b"a3"]
+    assert delivered == [b"a1", b"a2", b"a3"]
 
 
-async def test_nothing_is_handed_over_while_what_was_read_is_not_done_with():
-    made, feed, told = fed()
+async def test_no_line_is_delivered_directly_while_earlier_lines_are_unhandled():
+    channel, feed, delivered = channel_with_feed()
 
     feed(b"a1\n")
-    assert await made.receive() == [b"a1"]
+    assert await channel.receive() == [b"a1"]
     feed(b"a2\n")
-    assert await made.receive() == [b"a2"]
+    assert await channel.receive() == [b"a2"]
 
-    assert not told
+    assert not delivered
 
 
-async def test_the_end_of_a_line_that_was_begun_is_no_line():
-    made, feed, told = fed()
-    reading = asyncio.create_task(made.receive())
+async def test_the_rest_of_a_partial_line_is_not_delivered_as_a_line():
+    channel, feed, delivered = channel_with_feed()
+    reading = asyncio.create_task(channel.receive())
     await asyncio.sleep(0)
 
     feed(b"a1\na2, ")
@@ -226,12 +228,12 @@ async def test_the_end_of_a_line_that_was_begun_is_no_line():
     feed(b"and more\na3\n")
 
     assert await reading == [b"a2, and more", b"a3"]
-    assert told == [b"a1"]
+    assert delivered == [b"a1"]
 
 
-async def test_a_large_line_waits_for_its_turn():
-    made, feed, told = fed()
-    reading = asyncio.create_task(made.receive())
+async def test_a_large_line_is_not_delivered_directly():
+    channel, feed, delivered = channel_with_feed()
+    reading = asyncio.create_task(channel.receive())
     await asyncio.sleep(0)
 
     large = b"a" * MAX_DIRECT_BYTES
@@ -239,7 +241,7 @@ async def test_a_large_line_waits_for_its_turn():
     feed(large + b"a\n")
 
     assert await reading == [large + b"a"]
-    assert told == [large]
+    assert delivered == [large]
 
 
 ARGUMENTS: list[dict[str, Any]] = [
@@ -252,7 +254,7 @@ ARGUMENTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_request_is_written_at_once_as_the_session_would_write_it(server, era, monkeypatch):
+async def test_a_request_is_written_at_once_and_equals_that_of_the_session(server, era, monkeypatch):
     async def written() -> list[str]:
         async with Runtime(server(era)) as runtime:
             lines = [(await runtime.call("x__raw", each)).data["line"] for each in ARGUMENTS]

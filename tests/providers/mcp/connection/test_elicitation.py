@@ -1,3 +1,5 @@
+"""Elicitation forms and URLs: what a person is shown, and which answers are accepted."""
+
 import json
 from typing import Any
 
@@ -51,7 +53,7 @@ def content(request: dict[str, Any], answer: Any) -> Any:
 # --- questions
 
 
-def test_a_form_says_who_asks_and_what():
+def test_a_form_names_the_server_and_the_question():
     question = build_question({"k": form()}, server="hotel")
 
     assert question.message == "hotel asks: Which room?"
@@ -61,7 +63,7 @@ def test_a_form_says_who_asks_and_what():
     json.dumps(question.request)
 
 
-def test_what_a_form_says_is_cleaned_and_its_choices_are_left_alone():
+def test_texts_of_a_form_are_cleaned_and_its_choices_are_kept():
     field = {"type": "string", "description": "a\u202eb\U000e0041", "enum": ["x\u200b"], "enumNames": ["X\x1b[31m"]}
 
     question = build_question(
@@ -73,7 +75,7 @@ def test_what_a_form_says_is_cleaned_and_its_choices_are_left_alone():
     assert shown == {"type": "string", "description": "ab", "enum": ["x\u200b"], "enumNames": ["X"]}
 
 
-def test_an_address_is_shown_with_its_host():
+def test_a_url_is_shown_with_its_host():
     question = build_question({"k": url("https://auth.example.org:8443/start?x=1#y")}, server="hotel")
 
     assert question.message == (
@@ -85,7 +87,7 @@ def test_an_address_is_shown_with_its_host():
 
 
 @pytest.mark.parametrize("address", ["https://аррӏе.com/x", "https://xn--80ak6aa92e.com/x"])  # noqa: RUF001 - look-alikes
-def test_a_host_that_looks_like_another_is_shown_for_what_it_is(address):
+def test_a_host_that_imitates_another_is_shown_in_ascii(address):
     question = build_question({"k": url(address)}, server="hotel")
 
     assert question.request["host"] == "xn--80ak6aa92e.com"
@@ -94,7 +96,7 @@ def test_a_host_that_looks_like_another_is_shown_for_what_it_is(address):
     assert "on xn--80ak6aa92e.com, which only looks like" in question.message
 
 
-def test_several_questions_are_put_at_once_and_roots_to_nobody():
+def test_several_questions_are_asked_at_once_and_roots_are_not_asked():
     requests = {"room": form(), "login": url("https://a.example/"), "where": ROOTS}
 
     question = build_question(requests, server="hotel")
@@ -106,7 +108,7 @@ def test_several_questions_are_put_at_once_and_roots_to_nobody():
     assert "https://a.example/" in question.message
 
 
-def test_roots_alone_ask_nobody():
+def test_a_request_for_roots_alone_is_no_question():
     requests = {"where": ROOTS}
 
     assert build_question(requests) is None
@@ -149,7 +151,7 @@ def test_roots_alone_ask_nobody():
         "java\nscript:alert(1)",
     ],
 )
-def test_nobody_is_sent_to_such_an_address(address):
+def test_an_unsafe_url_is_refused(address):
     requests = {"k": url(address)}
 
     assert "asks to open" in refusal_reason(requests)
@@ -160,12 +162,12 @@ def test_nobody_is_sent_to_such_an_address(address):
 @pytest.mark.parametrize(
     "address", ["http://localhost:8080/cb", "https://127.0.0.1/", "https://[::1]:9/x", "HTTPS://A.example/?a={b}|c"]
 )
-def test_other_addresses_are_fine(address):
+def test_a_safe_url_is_accepted(address):
     assert refusal_reason({"k": url(address)}) is None
     assert build_question({"k": url(address)}).request["host"]
 
 
-def test_what_cannot_be_answered_is_said():
+def test_requests_that_cannot_be_answered_are_refused_with_a_reason():
     assert "sampling" in refusal_reason({"a": form(), "b": SAMPLE})
     assert "'tasks/do'" in refusal_reason({"a": {"method": "tasks/do"}})
     assert "at most 20" in refusal_reason({str(n): form() for n in range(21)})
@@ -191,13 +193,13 @@ def test_a_form_that_cannot_be_shown_is_refused(schema):
 # --- answers
 
 
-def test_the_values_are_checked_and_what_was_left_out_is_filled_in():
+def test_values_are_validated_and_defaults_filled_in():
     assert content(form(), {"city": "Rome"}) == {"city": "Rome", "nights": 1, "breakfast": False}
     assert content(form(), {"action": "accept", "content": {"city": "Rome", "nights": 2}})["nights"] == 2
     assert content(form(), {"city": "Rome", "nights": None, "price": None}) == {"city": "Rome", "breakfast": False}
 
 
-def test_numbers_and_choices_are_taken_as_people_type_them():
+def test_numbers_and_choices_are_accepted_as_typed_text():
     typed = {"city": "Rome", "nights": "5", "breakfast": "true", "price": "9.5", "extras": "bike", "room": "d"}
 
     assert content(form(), typed) == {
@@ -230,7 +232,7 @@ def test_numbers_and_choices_are_taken_as_people_type_them():
         (True, "city"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused_with_the_reason(answer, why):
+def test_an_invalid_answer_is_refused_with_the_reason(answer, why):
     with pytest.raises(InvalidArguments, match=why):
         build_input_responses({"k": form()}, answer)
 
@@ -239,23 +241,23 @@ def test_an_answer_that_does_not_fit_is_refused_with_the_reason(answer, why):
     ("answer", "action"),
     [({"action": "decline"}, "decline"), ({"action": "cancel", "content": None}, "cancel"), (False, "decline")],
 )
-def test_a_person_may_say_no(answer, action):
+def test_a_person_can_decline(answer, action):
     assert build_input_responses({"k": form()}, answer) == {"k": {"action": action}}
     assert build_input_responses({"k": url("https://a.example/")}, answer) == {"k": {"action": action}}
 
 
 @pytest.mark.parametrize("answer", [True, None, {}, "accept", {"action": "accept"}])
-def test_an_address_takes_a_plain_yes(answer):
+def test_a_url_accepts_a_bare_yes(answer):
     assert build_input_responses({"k": url("https://a.example/")}, answer) == {"k": {"action": "accept"}}
 
 
 @pytest.mark.parametrize("answer", ["maybe", 5, [], {"code": 1}, {"action": "maybe"}])
-def test_an_address_takes_nothing_else(answer):
+def test_a_url_accepts_no_other_answer(answer):
     with pytest.raises(InvalidArguments):
         build_input_responses({"k": url("https://a.example/")}, answer)
 
 
-def test_a_form_of_one_field_takes_its_value_alone():
+def test_a_form_with_one_field_accepts_its_bare_value():
     assert content(single(type="string"), "Rome") == {"value": "Rome"}
     assert content(single(type="integer"), "5") == {"value": 5}
     assert content(single(type="boolean"), True) == {"value": True}
@@ -265,7 +267,7 @@ def test_a_form_of_one_field_takes_its_value_alone():
         build_input_responses({"k": single(type="string")}, None)
 
 
-def test_a_plain_yes_or_no_never_fills_in_what_may_be_left_out():
+def test_a_bare_yes_or_no_never_fills_an_optional_field():
     box = form({"type": "object", "properties": {"always": {"type": "boolean", "default": False}}})
 
     assert content(box, True) == {"always": False}
@@ -276,20 +278,20 @@ def test_a_plain_yes_or_no_never_fills_in_what_may_be_left_out():
             build_input_responses({"k": box}, odd)
 
 
-def test_anything_but_yes_and_no_is_the_value_of_the_only_field_also_if_it_may_be_left_out():
+def test_any_other_bare_value_fills_the_only_field_even_if_it_is_optional():
     name = form({"type": "object", "properties": {"name": {"type": "string"}}})
 
     assert content(name, "Ada") == {"name": "Ada"}
     assert content(name, True) == {}
 
 
-def test_a_form_without_fields_takes_a_plain_yes():
+def test_a_form_without_fields_accepts_a_bare_yes():
     bare = form({"type": "object", "properties": {}})
 
     assert content(bare, True) == content(bare, {}) == {}
 
 
-def test_a_field_called_action_is_a_field():
+def test_a_field_named_action_is_a_field():
     request = form({"type": "object", "properties": {"action": {"type": "string", "enum": ["buy", "decline"]}}})
 
     assert content(request, {"action": "decline"}) == {"action": "decline"}
@@ -297,7 +299,7 @@ def test_a_field_called_action_is_a_field():
     assert build_input_responses({"k": request}, {"action": "decline", "content": None}) == {"k": {"action": "decline"}}
 
 
-def test_several_are_answered_by_key_or_all_at_once():
+def test_several_questions_are_answered_by_key_or_all_at_once():
     requests = {"room": single(type="integer"), "login": url("https://a.example/"), "where": ROOTS}
 
     assert build_input_responses(requests, {"room": {"value": "2"}, "login": True}) == {
@@ -319,7 +321,7 @@ def test_several_are_answered_by_key_or_all_at_once():
         (None, "by its key"),
     ],
 )
-def test_several_are_answered_whole_or_not_at_all(answer, why):
+def test_several_questions_need_all_answers(answer, why):
     with pytest.raises(InvalidArguments, match=why):
         build_input_responses({"room": single(type="integer"), "login": url("https://a.example/")}, answer)
 
@@ -342,7 +344,7 @@ ANSWERS = st.recursive(
 
 
 @given(FIELDS, ANSWERS)
-def test_whatever_is_answered_becomes_a_result_or_is_refused(fields, answer):
+def test_any_answer_becomes_a_response_or_is_refused(fields, answer):
     requests = {"k": form({"type": "object", "properties": fields})}
     if refusal_reason(requests):
         return

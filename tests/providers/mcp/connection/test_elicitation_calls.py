@@ -1,4 +1,4 @@
-"""A server that asks a person: the call waits for input, in both protocols."""
+"""A server asks a person: the call waits for input, in both protocols."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask_first() -> Elicit[Sure]:
     return Elicit(message="Shred it?", schema=Sure)
 
 
-async def test_a_question_is_a_call_that_waits_for_input(steady: Steady) -> None:
+async def test_a_question_makes_the_call_wait_for_input(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         [listed] = await runtime.pending()
@@ -57,14 +57,14 @@ async def test_a_question_is_a_call_that_waits_for_input(steady: Steady) -> None
     assert steady.effects == ["asked"]
 
 
-async def test_a_person_may_say_no(steady: Steady) -> None:
+async def test_a_person_can_decline(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         for action in ("decline", "cancel"):
             waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
             assert given(await runtime.settle(waiting.call_id, {"action": action})) == [{"action": action}]
 
 
-async def test_an_answer_that_does_not_fit_leaves_the_question_open(steady: Steady) -> None:
+async def test_an_invalid_answer_leaves_the_question_open(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         again = asks(await runtime.settle(waiting.call_id, {"sure": "perhaps"}))
@@ -75,7 +75,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_question_open(steady: Stea
     assert given(outcome)[0]["content"] == {"sure": False}
 
 
-async def test_a_server_may_ask_several_times(steady: Steady) -> None:
+async def test_a_server_can_ask_several_times(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask_twice"))
         asks(await runtime.settle(waiting.call_id, {"sure": True}))
@@ -83,7 +83,7 @@ async def test_a_server_may_ask_several_times(steady: Steady) -> None:
     assert [answer["content"]["sure"] for answer in given(outcome)] == [True, False]
 
 
-async def test_a_server_may_send_a_person_to_an_address(steady: Steady) -> None:
+async def test_a_server_can_send_a_person_to_a_url(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__open_url"))
         outcome = await runtime.settle(waiting.call_id, True)
@@ -92,7 +92,7 @@ async def test_a_server_may_send_a_person_to_an_address(steady: Steady) -> None:
     assert given(outcome) == [{"action": "accept"}]
 
 
-async def test_a_call_that_waits_holds_no_slot_and_no_time(steady: Steady, silence: Any) -> None:
+async def test_a_pending_call_holds_no_slot_and_has_no_deadline(steady: Steady, silence: Any) -> None:
     provider, clock = steady.provider(timeout=0.2, total=30, queue="one"), ManualClock()
     async with Runtime(provider, queues={"one": Queue(concurrent=1)}, clock=clock) as runtime:
         waiting = [asks(await runtime.call("steady__ask", {"text": str(number)})) for number in range(3)]
@@ -105,8 +105,8 @@ async def test_a_call_that_waits_holds_no_slot_and_no_time(steady: Steady, silen
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_progress_after_an_answer_is_told(protocol: Any) -> None:
-    desk, told = MCPServer("desk", log_level="WARNING"), list[CallProgress]()
+async def test_progress_after_an_answer_is_reported(protocol: Any) -> None:
+    desk, progress_events = MCPServer("desk", log_level="WARNING"), list[CallProgress]()
 
     @desk.tool()
     async def shred(ctx: Context, sure: Annotated[ElicitationResult[Sure], Resolve(ask_first)]) -> str:
@@ -115,14 +115,16 @@ async def test_progress_after_an_answer_is_told(protocol: Any) -> None:
 
     async with Runtime(mcp.server(desk, protocol=protocol)) as runtime:
         waiting = asks(await runtime.call("desk__shred"))
-        runtime.listen(lambda event: told.append(event) if isinstance(event, CallProgress) else None)
+        runtime.listen(lambda event: progress_events.append(event) if isinstance(event, CallProgress) else None)
         outcome = await runtime.settle(waiting.call_id, {"sure": True})
 
     assert outcome.text == "gone"
-    assert [(each.call_id, each.fraction, each.message) for each in told] == [(waiting.call_id, 0.5, "half of it")]
+    assert [(each.call_id, each.fraction, each.message) for each in progress_events] == [
+        (waiting.call_id, 0.5, "half of it")
+    ]
 
 
-async def test_several_questions_at_once_each_get_their_own_answer(steady: Steady) -> None:
+async def test_concurrent_questions_each_get_their_own_answer(steady: Steady) -> None:
     async with Runtime(steady.provider()) as runtime:
         calls = [runtime.call("steady__ask", {"text": str(number)}) for number in range(8)]
         waiting = [asks(outcome) for outcome in await asyncio.gather(*calls)]
@@ -130,7 +132,7 @@ async def test_several_questions_at_once_each_get_their_own_answer(steady: Stead
     assert sorted(given(outcome)[0]["content"]["times"] for outcome in outcomes) == list(range(8))
 
 
-async def test_a_question_of_the_newer_protocol_is_answered_after_a_restart(tmp_path: Path) -> None:
+async def test_a_question_of_the_modern_protocol_can_be_answered_after_a_restart(tmp_path: Path) -> None:
     steady, store = Steady(tmp_path / "steady", "modern"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(), store=store) as runtime:
         waiting = asks(await runtime.call("steady__ask_twice"))
@@ -145,7 +147,9 @@ async def test_a_question_of_the_newer_protocol_is_answered_after_a_restart(tmp_
 
 
 @pytest.mark.parametrize(("effects", "code"), [(REPEATABLE, "interrupted"), (None, "unknown_effect")])
-async def test_a_question_of_the_older_protocol_ends_with_the_program(tmp_path: Path, effects: Any, code: str) -> None:
+async def test_a_question_of_the_handshake_protocol_ends_with_the_program(
+    tmp_path: Path, effects: Any, code: str
+) -> None:
     steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(effects=effects), store=store) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
@@ -154,14 +158,14 @@ async def test_a_question_of_the_older_protocol_ends_with_the_program(tmp_path: 
         left = await runtime.pending()
         outcome = await runtime.settle(given, {"sure": True})
 
-    assert left == []  # nobody is asked in vain
+    assert left == []  # no question stays open that cannot be answered
     assert isinstance(outcome, Failed)
     assert outcome.code == code
     assert "no longer waits for this answer" in outcome.message
     assert steady.effects == []
 
 
-async def test_a_question_of_the_older_protocol_ends_with_its_server(tmp_path: Path) -> None:
+async def test_a_question_of_the_handshake_protocol_ends_with_its_server(tmp_path: Path) -> None:
     steady = Steady(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
@@ -173,7 +177,7 @@ async def test_a_question_of_the_older_protocol_ends_with_its_server(tmp_path: P
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired"])
-async def test_a_server_that_waits_is_told_when_nobody_will_answer(tmp_path: Path, how: str) -> None:
+async def test_a_waiting_server_is_notified_when_its_call_is_cancelled(tmp_path: Path, how: str) -> None:
     steady, clock = Steady(tmp_path / "steady", "legacy"), ManualClock()
     provider = steady.provider()
     async with Runtime(provider, clock=clock) as runtime:
@@ -188,17 +192,17 @@ async def test_a_server_that_waits_is_told_when_nobody_will_answer(tmp_path: Pat
         assert await runtime.call("steady__echo", {"text": "well"}) == Done("well")
 
 
-async def test_a_server_with_an_open_question_is_not_stopped_for_want_of_use(tmp_path: Path) -> None:
+async def test_a_server_with_an_open_question_is_not_stopped_as_idle(tmp_path: Path) -> None:
     steady = Steady(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider(idle=0.1)) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
-        starts = steady.starts  # a second, where the machine was slow: nobody had asked yet
+        starts = steady.starts  # two on a slow machine: the first was stopped before the question
         await asyncio.sleep(0.4)  # four times what an idle server is given
         assert given(await runtime.settle(waiting.call_id, {"sure": True}))[0]["action"] == "accept"
         assert steady.starts == starts
 
 
-async def test_a_question_of_the_older_protocol_is_shown_with_its_own_call(
+async def test_a_question_of_the_handshake_protocol_is_assigned_to_its_own_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elicitation_order, "ASK_TIMEOUT_SECONDS", 30.0)  # a busy machine may ask late
@@ -212,7 +216,7 @@ async def test_a_question_of_the_older_protocol_is_shown_with_its_own_call(
         assert [each.message for each in waiting] == [f"steady asks: Sure about number {n}?" for n in range(8)]
 
 
-async def test_nobody_is_asked_what_another_user_is_to_answer(tmp_path: Path) -> None:
+async def test_a_question_is_not_assigned_if_it_may_belong_to_another_user(tmp_path: Path) -> None:
     steady = Steady(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider(per="everyone")) as runtime:
         waiting = [
@@ -225,15 +229,15 @@ async def test_nobody_is_asked_what_another_user_is_to_answer(tmp_path: Path) ->
         assert not any(isinstance(outcome, Pending) for outcome in outcomes)
 
 
-async def test_an_answer_that_comes_elsewhere_goes_to_where_the_server_waits(tmp_path: Path) -> None:
+async def test_an_answer_given_in_another_runtime_reaches_the_runtime_that_holds_the_request(tmp_path: Path) -> None:
     steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(), store=store) as here, Runtime(steady.provider(), store=store) as there:
         waiting = asks(await here.call("steady__ask", {"text": "it"}))
         assert [each.call_id for each in await there.pending()] == [waiting.call_id]
-        told = await there.settle(waiting.call_id, {"sure": True})
-        assert isinstance(told, Pending)
+        first_outcome = await there.settle(waiting.call_id, {"sure": True})
+        assert isinstance(first_outcome, Pending)
         await until(lambda: steady.effects == ["asked"])
-        outcome = told
+        outcome = first_outcome
         async with asyncio.timeout(25):
             while isinstance(outcome, Pending):  # the server is done before its answer is written down
                 await asyncio.sleep(0.01)
@@ -241,7 +245,7 @@ async def test_an_answer_that_comes_elsewhere_goes_to_where_the_server_waits(tmp
     assert given(outcome)[0]["action"] == "accept"
 
 
-async def test_a_server_that_did_not_wait_for_the_answer_is_heard_all_the_same(tmp_path: Path) -> None:
+async def test_the_result_of_a_server_that_did_not_wait_for_the_answer_is_used(tmp_path: Path) -> None:
     steady = Steady(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask_briefly", {"text": "it"}))
@@ -250,11 +254,11 @@ async def test_a_server_that_did_not_wait_for_the_answer_is_heard_all_the_same(t
         assert await runtime.settle(waiting.call_id, {"sure": True}) == Done("without you")
 
 
-# Addresses that somebody has to visit before a call is even begun
+# URLs that a person has to open before the server accepts a call
 
 
 class Bank:
-    """A server of the library that refuses to pay until somebody has been at its addresses."""
+    """A server of the MCP SDK that refuses to pay until its URLs have been opened."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses, self.paid, self.calls = addresses, list[str](), 0
@@ -275,7 +279,7 @@ class Bank:
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_a_call_that_is_refused_until_an_address_was_visited_is_made_again_then(protocol: Any) -> None:
+async def test_a_call_refused_until_a_url_is_opened_is_repeated_afterwards(protocol: Any) -> None:
     bank = Bank("https://bank.example/connect")
     async with Runtime(mcp.server(bank.server, protocol=protocol)) as runtime:
         waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))
@@ -290,7 +294,7 @@ async def test_a_call_that_is_refused_until_an_address_was_visited_is_made_again
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 @pytest.mark.parametrize("answer", [False, {"action": "decline"}, {"action": "cancel"}])
-async def test_a_person_who_does_not_visit_the_address_leaves_the_call_unmade(protocol: Any, answer: Any) -> None:
+async def test_a_call_is_not_made_if_the_person_declines_to_open_the_url(protocol: Any, answer: Any) -> None:
     bank = Bank("https://bank.example/connect")
     async with Runtime(mcp.server(bank.server, protocol=protocol)) as runtime:
         waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))
@@ -301,7 +305,7 @@ async def test_a_person_who_does_not_visit_the_address_leaves_the_call_unmade(pr
     assert (bank.paid, bank.calls) == ([], 1)
 
 
-async def test_a_server_that_was_not_visited_after_all_asks_once_more() -> None:
+async def test_a_server_asks_again_if_the_url_was_not_opened() -> None:
     bank = Bank("https://bank.example/connect", "https://bank.example/terms")
     async with Runtime(mcp.server(bank.server)) as runtime:
         waiting = asks(await runtime.call("bank__pay", {"to": "ada"}))

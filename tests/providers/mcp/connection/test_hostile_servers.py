@@ -1,4 +1,4 @@
-"""Servers that do their worst: whatever it is, it costs them alone, and the rest goes on."""
+"""Hostile servers: whatever they send or fail to send affects only their own calls and tools."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ODD = {
 }
 
 
-async def test_an_answer_that_is_none_costs_its_call_alone(tmp_path: Path) -> None:
+async def test_a_malformed_response_fails_only_its_call(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         waiting = asyncio.create_task(scene.bad())  # never answered, on the same connection
         for what, said_so in WRONG.items():
@@ -110,14 +110,14 @@ async def test_an_answer_that_is_none_costs_its_call_alone(tmp_path: Path) -> No
         assert scene.starts == 1
 
 
-async def test_an_answer_is_found_among_whatever_else_is_said(tmp_path: Path) -> None:
+async def test_a_response_is_found_among_other_output(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         for what, said_so in ODD.items():
             assert await scene.bad(said_so) == Done("ok"), what
         assert scene.starts == 1
 
 
-async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: Path) -> None:
+async def test_numbers_of_any_size_are_delivered_or_fail_their_call(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         huge = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 400 + "}}"))
         larger = await scene.bad(raw('{"content":[],"structuredContent":{"n":1' + "0" * 9_000 + "}}"))
@@ -128,11 +128,11 @@ async def test_numbers_of_every_size_come_through_or_cost_their_call(tmp_path: P
         assert larger.code == "unknown_effect"
         assert strange.ok
         assert strange.data == {"n": None, "m": None}
-        assert progress == Done("ok")  # the library, if it saw that, would give the connection up
+        assert progress == Done("ok")  # the MCP SDK would end the connection if it received that
         assert await scene.well()
 
 
-async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Path) -> None:
+async def test_a_response_with_the_id_of_another_call_belongs_to_that_call(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         first = asyncio.create_task(scene.bad(do("note")))
         await until(lambda: scene.effects == ["noted"])
@@ -141,7 +141,7 @@ async def test_an_answer_under_the_id_of_another_call_is_that_calls(tmp_path: Pa
         assert await scene.well()
 
 
-async def test_an_answer_of_thousands_of_blocks_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_result_with_thousands_of_blocks_does_not_block_the_event_loop(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         outcome = await scene.bad(answer({"content": [{"type": "text", "text": "a"}] * 9_000}))
         assert outcome.ok
@@ -164,7 +164,7 @@ FLOODS = {
 }
 
 
-async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path) -> None:
+async def test_a_flood_of_messages_is_dropped_and_the_response_after_it_delivered(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         for what, flood in FLOODS.items():
             assert await scene.bad(flood, OK) == Done("ok"), what
@@ -172,8 +172,10 @@ async def test_a_flood_is_let_by_and_the_answer_after_it_is_heard(tmp_path: Path
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_one_calls_flood_of_progress_does_not_drown_anothers(tmp_path: Path, monkeypatch, traced: bool) -> None:
-    if traced:  # calls go through the library then
+async def test_a_flood_of_progress_for_one_call_does_not_drop_that_of_another(
+    tmp_path: Path, monkeypatch, traced: bool
+) -> None:
+    if traced:  # then calls go through the MCP SDK
         monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
     signs = Counter[str | None]()
     flood = times(notice("progress", progressToken="$OTHER", progress=1, message="theirs"), 5_000)
@@ -190,14 +192,14 @@ async def test_one_calls_flood_of_progress_does_not_drown_anothers(tmp_path: Pat
         assert signs["theirs"] < 2_500
 
 
-async def test_a_flood_on_stderr_slows_the_server_alone(tmp_path: Path) -> None:
+async def test_a_flood_on_stderr_slows_down_only_its_server(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         assert await scene.bad(do("start_shouting"), OK) == Done("ok")
         for _ in range(20):
             assert await scene.well()
 
 
-async def test_a_hundred_megabytes_in_one_line_end_the_connection_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_line_of_a_hundred_megabytes_ends_only_its_connection(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         outcome = await scene.bad(times("x" * 10_000, 10_000), "\n" + OK)
         assert outcome.code == "unknown_effect"
@@ -216,22 +218,20 @@ async def test_a_server_that_hangs_before_it_is_up_is_left_out(tmp_path: Path, m
         assert (await scene.well()) is False
 
 
-async def test_a_server_that_we_end_is_not_said_to_have_ended(tmp_path: Path) -> None:
+async def test_a_server_that_we_stop_is_not_reported_as_ended(tmp_path: Path) -> None:
     refusal = message(id="$ID", error={"code": -32000, "message": "no list today"})
     async with beside(tmp_path, said={"tools/list": [{"say": refusal}]}) as scene:
         assert "no list today" in scene.runtime.instructions()
         assert "It ended with" not in scene.runtime.instructions()
 
 
-async def test_a_server_that_hangs_at_a_call_and_at_the_end_is_ended(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_in_a_call_and_at_exit_is_killed(tmp_path: Path) -> None:
     async with beside(tmp_path, timeout=0.3) as scene:
         assert (await scene.bad(do("cling"), do("hang"))).code == "timed_out"
 
 
 @pytest.mark.parametrize("end", ["leave_a_child", "die"])
-async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there_for_the_next(
-    tmp_path: Path, end: str
-) -> None:
+async def test_a_call_lost_with_its_server_is_not_repeated_and_the_next_call_works(tmp_path: Path, end: str) -> None:
     async with beside(tmp_path) as scene:
         outcome = await scene.bad('{"jsonrpc":"2.0","id":$ID,"res', do(end))
         assert outcome.code == "unknown_effect"
@@ -239,7 +239,7 @@ async def test_a_server_that_goes_while_it_works_is_not_asked_again_and_is_there
         assert scene.starts == 2
 
 
-async def test_a_server_that_closes_its_output_and_lives_on_is_found_out_and_ended(
+async def test_a_server_that_closes_its_output_but_keeps_running_is_detected_and_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.2)
@@ -284,7 +284,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_a_hostile_schema_costs_its_tool_at_most(tmp_path: Path, schema: str) -> None:
+async def test_a_hostile_schema_affects_at_most_its_tool(tmp_path: Path, schema: str) -> None:
     output = {} if schema == "three megabytes" else {"outputSchema": SCHEMAS[schema]}
     hostile = tool("hostile", inputSchema=SCHEMAS[schema], **output)
     async with beside(tmp_path, said=listed(hostile, tool("echo"))) as scene:
@@ -294,12 +294,12 @@ async def test_a_hostile_schema_costs_its_tool_at_most(tmp_path: Path, schema: s
         assert outcome.code in ("not_found", "denied", "failed", "invalid_arguments")
 
 
-async def test_tools_without_end_are_cut_off(tmp_path: Path) -> None:
+async def test_an_endless_list_of_tools_is_cut(tmp_path: Path) -> None:
     async with beside(tmp_path, said=listed(tool("echo"), nextCursor="more")) as scene:
         assert await scene.well()
 
 
-async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
+async def test_a_list_of_huge_pages_is_cut_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "MAX_LIST_BYTES", 4 << 20)
@@ -307,12 +307,12 @@ async def test_pages_of_megabytes_are_cut_off_before_they_fill_the_memory(
         assert "bad__echo" in scene.runtime.catalogue
 
 
-async def test_thousands_of_tools_hold_nobody_up(tmp_path: Path) -> None:
+async def test_thousands_of_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:
     async with beside(tmp_path, said=listed(*(tool(f"t{n}") for n in range(1_000))), turn=0.5) as scene:
         assert "bad__t999" in scene.runtime.catalogue
 
 
-async def test_a_malformed_tool_costs_itself(tmp_path: Path) -> None:
+async def test_a_malformed_tool_is_left_out_alone(tmp_path: Path) -> None:
     names = ["a\u202eb", "\0x", "", " ", "x" * 5_000, "p\u0430y"]
     strange = [tool(name) for name in names]
     broken = [None, 5, {}, {"name": 5}, {"name": "x"}, tool("d", description=5), tool("a", annotations="x")]
@@ -326,7 +326,7 @@ async def test_a_malformed_tool_costs_itself(tmp_path: Path) -> None:
         assert await scene.well()
 
 
-async def test_a_tool_that_is_another_at_each_look_is_held_back(tmp_path: Path) -> None:
+async def test_a_tool_whose_definition_changes_with_each_list_is_held_back(tmp_path: Path) -> None:
     async with beside(tmp_path, said=listed(tool("t", description="Number $COUNT."), tool("echo"))) as scene:
         await scene.runtime.refresh("bad")
         assert (await scene.call("t")).code == "denied"
@@ -334,7 +334,7 @@ async def test_a_tool_that_is_another_at_each_look_is_held_back(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("tools", ["many", None, {"a": 1}])
-async def test_a_list_that_is_none_is_told(tmp_path: Path, tools: Any) -> None:
+async def test_a_malformed_list_is_reported(tmp_path: Path, tools: Any) -> None:
     async with beside(tmp_path, said={"tools/list": [{"say": answer({"tools": tools})}]}) as scene:
         assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
 
@@ -346,7 +346,7 @@ def question(number: object = "q", **params: Any) -> str:
     return message(id=number, method="elicitation/create", params={"message": "Well?", **params})
 
 
-async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path: Path) -> None:
+async def test_a_thousand_questions_without_a_call_are_not_shown(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         asked = "".join(question(n, requestedSchema=FORM) for n in range(1_000))
         assert await scene.bad(OK, asked) == Done("ok")
@@ -358,7 +358,7 @@ async def test_a_thousand_questions_without_a_call_are_shown_to_nobody(tmp_path:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_a_server_that_numbers_its_errors_like_a_lost_connection_is_kept(
+async def test_an_error_with_the_code_of_a_lost_connection_keeps_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
 ) -> None:
     if traced:
@@ -370,7 +370,7 @@ async def test_a_server_that_numbers_its_errors_like_a_lost_connection_is_kept(
         assert scene.starts == 1
 
 
-async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path: Path) -> None:
+async def test_cancelled_requests_of_a_server_free_their_slots(tmp_path: Path) -> None:
     taken_back = "".join(
         message(id=n, method="ping") + notice("cancelled", requestId=n) for n in range(MAX_SERVER_REQUESTS)
     )
@@ -378,7 +378,7 @@ async def test_requests_that_a_server_takes_back_leave_room_for_others(tmp_path:
         assert await scene.bad(taken_back + message(id="last", method="ping")) == Done("heard")
 
 
-async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_path: Path) -> None:
+async def test_a_server_that_repeats_an_impossible_question_fails_the_call(tmp_path: Path) -> None:
     address = {"mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"}
     async with beside(tmp_path, said={"answer": [{"say": question("again-$COUNT", **address)}]}) as scene:
         outcome = await scene.bad(question("first", **address))
@@ -387,7 +387,7 @@ async def test_a_server_that_insists_on_what_nobody_can_give_is_given_up(tmp_pat
         assert scene.heard[0]["result"] == {"action": "decline"}
 
 
-async def test_a_refusal_that_asks_us_to_look_again_and_is_silent_then_is_a_refusal(
+async def test_a_header_mismatch_over_stdio_is_an_ordinary_error_and_a_failed_relist_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(life, "RELIST_TIMEOUT_SECONDS", 0.3)
@@ -411,7 +411,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_form_that_is_none_is_not_waited_for(tmp_path: Path, form: str) -> None:
+async def test_a_malformed_form_does_not_make_the_call_wait(tmp_path: Path, form: str) -> None:
     said_then = {"answer": [{"say": message(id="$OTHER", error={"code": 1, "message": "no form"})}]}
     async with beside(tmp_path, said=said_then) as scene:
         outcome = await scene.bad(question(requestedSchema=FORMS[form]))
@@ -421,7 +421,7 @@ async def test_a_form_that_is_none_is_not_waited_for(tmp_path: Path, form: str) 
         assert await scene.well()
 
 
-async def test_requests_for_what_we_do_not_offer_are_refused(tmp_path: Path) -> None:
+async def test_requests_for_unsupported_features_are_refused(tmp_path: Path) -> None:
     wanted = message(id="s", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
     async with beside(tmp_path) as scene:
         assert await scene.bad(
@@ -429,7 +429,7 @@ async def test_requests_for_what_we_do_not_offer_are_refused(tmp_path: Path) -> 
         ) == Done("ok")
 
 
-# The newer protocol
+# The modern protocol
 
 
 def required(state: str, **requests: Any) -> str:
@@ -438,14 +438,14 @@ def required(state: str, **requests: Any) -> str:
     )
 
 
-async def test_a_server_that_only_ever_asks_for_time_has_what_a_call_has(tmp_path: Path) -> None:
+async def test_a_server_that_only_asks_for_time_is_bounded_by_the_deadline(tmp_path: Path) -> None:
     said = {"tools/call": [{"say": required("more")}]}
     async with beside(tmp_path, era="modern", said=said, total=0.6) as scene:
         outcome = await scene.call("echo")
         assert outcome.code == "timed_out"
 
 
-async def test_no_more_is_kept_for_a_question_than_a_question_needs(tmp_path: Path) -> None:
+async def test_the_stored_state_of_a_question_is_bounded(tmp_path: Path) -> None:
     async with beside(tmp_path, era="modern") as scene:
         form = {"method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": FORM}}
         small = await scene.bad(required("x" * 100_000, q=form))
@@ -460,14 +460,14 @@ async def test_no_more_is_kept_for_a_question_than_a_question_needs(tmp_path: Pa
 @pytest.mark.parametrize(
     "found", [{}, [], "x", {"supportedVersions": "all"}, {"supportedVersions": []}, {"supportedVersions": ["3000"]}]
 )
-async def test_nonsense_about_itself_does_not_bring_a_server_up(tmp_path: Path, found: Any) -> None:
+async def test_a_malformed_discover_result_does_not_bring_a_server_up(tmp_path: Path, found: Any) -> None:
     async with beside(
         tmp_path, era="modern", said={"server/discover": [{"say": answer(found)}], "initialize": []}, start_timeout=0.5
     ) as scene:
         assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
 
 
-async def test_what_was_cut_off_is_not_done_again(tmp_path: Path) -> None:
+async def test_a_call_whose_response_was_cut_off_is_not_repeated(tmp_path: Path) -> None:
     async with beside(tmp_path) as scene:
         for n in range(5):
             await scene.call("effect", text=str(n))
@@ -487,7 +487,7 @@ VERSION = {
 
 @dataclass
 class Web:
-    """A server by hand, of the older protocol; `worst` are functions by method, or `GET`, in place of its answers."""
+    """A scripted server of the handshake protocol; functions in `worst`, by method or `GET`, replace its answers."""
 
     worst: dict[str, Any] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -495,7 +495,7 @@ class Web:
     open: list[Asked] = field(default_factory=list)
 
     def restart(self) -> None:
-        """It knows nobody any more, and all its connections are gone."""
+        """Forget all sessions and close all connections."""
         self.session = "another"
         for asked in self.open:
             asked.hang_up()
@@ -622,7 +622,9 @@ AT_A_CALL: dict[str, tuple[Any, set[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("timeout", [1, 60])
-async def test_whatever_comes_over_http_costs_its_call_which_is_not_repeated(tmp_path: Path, timeout: int) -> None:
+async def test_any_malformed_http_response_fails_only_its_call_which_is_not_repeated(
+    tmp_path: Path, timeout: int
+) -> None:
     chosen = {what: (worst, codes) for what, (worst, codes) in AT_A_CALL.items() if (timeout == 1) == (codes == LATE)}
     async with on_the_web(tmp_path, timeout=timeout) as (scene, web):
         for what, (worst, codes) in chosen.items():
@@ -642,14 +644,14 @@ async def test_a_server_that_does_not_come_up_over_http_is_left_out(tmp_path: Pa
         assert "## bad\nIts tools are not available now" in scene.runtime.instructions()
 
 
-async def test_a_session_that_is_lost_in_the_middle_is_made_anew_and_the_call_repeated(tmp_path: Path) -> None:
+async def test_a_session_lost_between_calls_is_reopened_and_the_call_sent_again(tmp_path: Path) -> None:
     async with on_the_web(tmp_path) as (scene, web):
         assert await scene.call("echo", text="a") == Done("a")
         web.session = "two"
         assert await scene.call("echo", text="b") == Done("b")
 
 
-async def test_a_server_that_was_restarted_between_calls_is_found_again(tmp_path: Path) -> None:
+async def test_a_server_restarted_between_calls_is_reconnected(tmp_path: Path) -> None:
     async with on_the_web(tmp_path) as (scene, web):
         assert await scene.call("echo", text="a") == Done("a")
         web.restart()

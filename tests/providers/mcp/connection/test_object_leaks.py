@@ -1,4 +1,4 @@
-"""Connections that are made and left, again and again, leave no object; and leaving one is nothing to log."""
+"""Connections that are opened and closed repeatedly leave no objects and no log records."""
 
 import logging
 
@@ -44,7 +44,7 @@ async def call_once(provider: Server) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_connections_to_a_server_of_this_process_are_forgotten(protocol):
+async def test_connections_to_an_in_process_server_are_garbage_collected(protocol):
     made = served()
 
     assert await left_of(lambda: call_once(mcp.server(made, protocol=protocol))) == {}
@@ -52,7 +52,7 @@ async def test_connections_to_a_server_of_this_process_are_forgotten(protocol):
 
 @pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_connections_over_http_are_forgotten(protocol):
+async def test_connections_over_http_are_garbage_collected(protocol):
     async with http_server(Runtime(echo)) as url:
 
         async def connect() -> None:
@@ -63,12 +63,12 @@ async def test_connections_over_http_are_forgotten(protocol):
 
 @pytest.mark.long
 @pytest.mark.timeout(30)
-async def test_connections_to_processes_are_forgotten(steady: Steady):
+async def test_connections_over_stdio_are_garbage_collected(steady: Steady):
     assert await left_of(lambda: call_once(steady.provider()), times=8, warm=2) == {}
 
 
 @pytest.mark.long
-async def test_connections_over_a_socket_are_forgotten(monkeypatch):
+async def test_connections_over_a_websocket_are_garbage_collected(monkeypatch):
     made = served()
     monkeypatch.setattr("tests.providers.mcp.transports.test_websocket.friendly", lambda: made)
     async with listening(bridge) as url:
@@ -76,7 +76,7 @@ async def test_connections_over_a_socket_are_forgotten(monkeypatch):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_leaving_a_server_that_asks_is_nothing_to_log(protocol, caplog):
+async def test_closing_during_a_question_logs_nothing(protocol, caplog):
     async with (
         http_server(Runtime(pay)) as url,
         Runtime(mcp.http(url, namespace="web", manifest=False, protocol=protocol)) as runtime,

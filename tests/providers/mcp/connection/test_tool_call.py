@@ -1,4 +1,4 @@
-"""Calls on their way: written past the library's session, over connections that are kept, and never lost in between."""
+"""Calls over HTTP and stdio, written without the SDK's session: reused connections, traces and cancellation."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ INITIALIZED = {
 
 
 class Web:
-    """A server of the older era that answers calls with events, chunk by chunk."""
+    """A server of the handshake protocol that answers calls with event streams, chunk by chunk."""
 
     def __init__(self, *, ends=True):
         self.ends, self.calls = ends, Counter()
@@ -68,7 +68,7 @@ def provider(url, **options):
     return mcp.http(url, namespace="web", manifest=False, protocol="legacy", **options)
 
 
-async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
+async def test_a_result_does_not_wait_for_the_end_of_its_stream(monkeypatch):
     monkeypatch.setattr(http_client, "DRAIN_SECONDS", 0.05)
     web = Web(ends=False)
 
@@ -80,7 +80,7 @@ async def test_an_answer_does_not_wait_for_the_end_of_its_stream(monkeypatch):
     assert list(web.calls.values()) == [1, 1, 1]  # each stream that does not end is broken off, with its connection
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used():
+async def test_a_connection_closed_by_the_server_is_not_reused():
     closed = Counter()
 
     async def closing(asked):
@@ -147,17 +147,17 @@ def stdio(tmp_path: Path):
     return made
 
 
-async def test_a_server_that_writes_numbers_as_text_is_understood(stdio):
+async def test_ids_that_a_server_sends_back_as_text_are_matched(stdio):
     async with Runtime(stdio()) as runtime:
         assert (await runtime.call("x__text_id")).ok
 
 
-async def test_what_only_the_newer_protocol_says_means_nothing_in_the_older(stdio):
+async def test_keys_of_the_modern_protocol_are_ignored_in_the_handshake_protocol(stdio):
     async with Runtime(stdio()) as runtime:
         assert (await runtime.call("x__newer")).ok
 
 
-async def test_the_trace_that_a_call_belongs_to_goes_along(stdio):
+async def test_the_trace_context_of_a_call_is_sent(stdio):
     span = NonRecordingSpan(SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(1)))
 
     async with Runtime(stdio()) as runtime:
@@ -172,7 +172,7 @@ async def test_the_trace_that_a_call_belongs_to_goes_along(stdio):
     assert "traceparent" not in without
 
 
-async def test_a_traced_call_has_a_span_of_its_own_which_the_server_is_told(stdio, monkeypatch):
+async def test_a_traced_call_has_its_own_span_whose_context_is_sent(stdio, monkeypatch):
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -180,7 +180,7 @@ async def test_a_traced_call_has_a_span_of_its_own_which_the_server_is_told(stdi
 
     async with Runtime(stdio()) as runtime:
         with provider.get_tracer("test").start_as_current_span("outer") as outer:
-            told = json.loads((await runtime.call("x__meta")).text)
+            meta = json.loads((await runtime.call("x__meta")).text)
         assert not (await runtime.call("x__bad")).ok
 
     sent, _, failed = spans.get_finished_spans()
@@ -190,12 +190,12 @@ async def test_a_traced_call_has_a_span_of_its_own_which_the_server_is_told(stdi
         outer.get_span_context(),
     )
     assert sent.attributes["mcp.method.name"] == "tools/call"
-    assert told["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
+    assert meta["traceparent"].split("-")[2] == f"{sent.context.span_id:016x}"
     assert failed.attributes["error.type"] == "-32602"
     assert failed.status.status_code is StatusCode.ERROR
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server_under_its_own_number(stdio, tmp_path):
+async def test_a_cancelled_call_is_cancelled_at_the_server_by_its_request_id(stdio, tmp_path):
     async with Runtime(stdio()) as runtime:
         call = asyncio.create_task(runtime.call("x__hold"))
         await until((tmp_path / "server.py.held").exists)
@@ -205,7 +205,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_under_its_own_number(
         assert (await runtime.call("x__seen")).text == "true"
 
 
-async def test_whoever_cannot_even_be_written_to_is_given_up_in_time(stdio):
+async def test_a_call_to_a_server_that_does_not_read_times_out(stdio):
     """The first call is stuck in the server, the others in the pipe or before it."""
     large = {"text": "x" * 200_000}
 

@@ -1,4 +1,4 @@
-"""Asking a server what it offers, page by page, and again when it says that something changed."""
+"""Listing tools and prompts, page by page, and again after a notification of changes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Book:
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_prompts_are_read_to_the_last_page(protocol: Any) -> None:
+async def test_prompts_are_fetched_to_the_last_page(protocol: Any) -> None:
     book = Book("ask", "brief", "cheer")
     async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts), protocol=protocol)) as runtime:
         assert runtime.instructions() == "## book\nPrompts:\n- ask\n- brief\n- cheer"
 
 
-async def test_prompts_without_end_are_read_only_so_far(
+async def test_an_endless_list_of_prompts_is_cut(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tools_list, "MAX_LIST_PAGES", 3)
@@ -45,7 +45,7 @@ async def test_prompts_without_end_are_read_only_so_far(
     async with Runtime(mcp.server(Server("book", on_list_prompts=book.list_prompts))) as runtime:
         assert "- 2" in runtime.instructions()
     assert book.asked == 3
-    assert "prompts, 3 pages" in caplog.text
+    assert "The list of prompts was cut: at most 10000 items, 3 pages" in caplog.text
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
@@ -62,10 +62,10 @@ async def test_a_server_that_never_lists_its_prompts_still_has_its_tools(
     desk._lowlevel_server.add_request_handler("prompts/list", types.PaginatedRequestParams, never)
     async with Runtime(mcp.server(desk, protocol=protocol, start_timeout=5)) as runtime:
         assert (await runtime.call("desk__where")).text == "here"
-    assert "No prompts: they were not listed within 0.1 s." in caplog.text
+    assert "The prompts were not listed within 0.1 s, and are ignored." in caplog.text
 
 
-async def test_a_server_that_tells_of_changes_of_its_prompts_alone_is_listened_to() -> None:
+async def test_changes_of_prompts_alone_are_subscribed_to() -> None:
     book, bus = Book("old"), InMemorySubscriptionBus()
     server = Server("book", on_list_prompts=book.list_prompts, on_subscriptions_listen=ListenHandler(bus))
     async with Runtime(mcp.server(server)) as runtime:

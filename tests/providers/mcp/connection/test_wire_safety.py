@@ -1,4 +1,4 @@
-"""What a server puts on the wire: its words act on nobody, nothing is sent twice, and its weight holds nobody up."""
+"""Untrusted wire data: texts are cleaned, no call is sent twice, and large messages do not block the event loop."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def recorded(name: str = "") -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize("code", [-32050, -32000, -32001, -32600])
-async def test_the_words_of_an_error_reach_nobody_as_they_are(
-    tmp_path: Path, code: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_text_of_an_error_is_cleaned(tmp_path: Path, code: int, caplog: pytest.LogCaptureFixture) -> None:
     async with speaking(tmp_path) as (_, bad):
         outcome = await bad(
             json.dumps({"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": EVIL}}).replace(
@@ -98,12 +96,12 @@ async def test_the_words_of_an_error_reach_nobody_as_they_are(
     assert all(is_clean(record.getMessage()) for record in caplog.records)
 
 
-def test_no_error_brings_a_server_s_words_along_as_they_are() -> None:
+def test_no_error_contains_uncleaned_text_of_a_server() -> None:
     for error in (MCPError(code=1, message=EVIL), MCPError(code=-32000, message=f"SSE stream {EVIL}"), OSError(EVIL)):
         assert is_clean(failure_from_error(error).message)
 
 
-async def test_what_a_web_socket_is_closed_with_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_close_reason_of_a_websocket_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
     async def handle(socket: Any) -> None:
         async for text in socket:
             asked = json.loads(text)
@@ -122,19 +120,19 @@ async def test_what_a_web_socket_is_closed_with_is_cleaned(caplog: pytest.LogCap
     assert all(is_clean(record.getMessage()) for record in caplog.records)
 
 
-def test_no_record_of_the_log_acts_on_a_terminal_or_begins_a_line_of_its_own(
+def test_no_log_record_contains_control_characters_or_line_breaks_of_a_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with log_on_stderr():
         words = EVIL.replace("\U000e0100", "")
         logging.getLogger("surehand.mcp.x").warning("It says: %s\nerror: forged", words)
-    told = capsys.readouterr().err
-    assert is_clean(told)
-    assert "\\u001b]0;title\\u0007" in told
-    assert "\n  error: forged" in told
+    stderr = capsys.readouterr().err
+    assert is_clean(stderr)
+    assert "\\u001b]0;title\\u0007" in stderr
+    assert "\n  error: forged" in stderr
 
 
-def test_numbers_that_json_does_not_have_are_null() -> None:
+def test_non_finite_numbers_become_null() -> None:
     nan, inf = float("nan"), float("inf")
     done = done_from_result({"content": [], "structuredContent": {"a": [nan, 1.5, {"b": -inf}]}, "_meta": {"c": inf}})
     assert done.data == {"a": [None, 1.5, {"b": None}]}
@@ -174,7 +172,7 @@ async def web(
         *((status, "unknown_effect") for status in (408, 409, 425, 429, 499, 500, 502, 503)),
     ],
 )
-async def test_a_call_that_was_refused_with_a_status_is_not_sent_again(status: int, code: str) -> None:
+async def test_a_call_refused_with_an_http_status_is_not_sent_again(status: int, code: str) -> None:
     async with web(status) as (url, calls), Runtime(mcp.http(url, namespace="h", manifest=False)) as runtime:
         outcome = await runtime.call("h__t", {})
     assert isinstance(outcome, Failed)
@@ -182,25 +180,25 @@ async def test_a_call_that_was_refused_with_a_status_is_not_sent_again(status: i
 
 
 @pytest.mark.parametrize("status", [404, 410])
-async def test_a_session_that_is_lost_is_the_one_refusal_after_which_a_call_may_go_again(status: int) -> None:
+async def test_only_a_lost_session_lets_a_refused_call_be_sent_again(status: int) -> None:
     async with web(status, session=True) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_from_error(caught.value)
-    assert (met.is_retryable, met.is_connection_lost, met.status) == (True, True, status)
+    failure = failure_from_error(caught.value)
+    assert (failure.is_retryable, failure.is_connection_lost, failure.status) == (True, True, status)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refusal_for_want_of_a_login_did_nothing_and_is_not_tried_again(status: int) -> None:
-    met = failure_from_status("host", status, has_session=True)
-    assert (met.was_sent, met.is_retryable, met.is_permanent) == (False, False, True)
+def test_a_401_means_not_executed_and_is_not_retried(status: int) -> None:
+    failure = failure_from_status("host", status, has_session=True)
+    assert (failure.was_sent, failure.is_retryable, failure.is_permanent) == (False, False, True)
 
 
 @pytest.mark.parametrize(("status", "again", "answered"), [(400, False, True), (404, True, False), (503, False, False)])
-async def test_so_it_is_in_the_older_way(status: int, again: bool, answered: bool) -> None:
+async def test_statuses_mean_the_same_over_sse(status: int, again: bool, answered: bool) -> None:
     streams: list[Asked] = []
 
-    async def older(asked: Asked) -> None:
+    async def sse_server(asked: Asked) -> None:
         if asked.method == "GET":
             streams.append(asked)
             await asked.events("event: endpoint\ndata: /messages")
@@ -213,20 +211,20 @@ async def test_so_it_is_in_the_older_way(status: int, again: bool, answered: boo
         else:
             await asked.answer(status if asked.message.get("method") == "tools/call" else 202)
 
-    async with bare(older) as url, connected(SseAddress(f"{url}/sse")) as client:
+    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(RequestFailed) as caught:
             await client.call_tool("t", {})
-        met = failure_from_error(caught.value)
-        assert (met.is_retryable, met.is_server_answer) == (again, answered)
+        failure = failure_from_error(caught.value)
+        assert (failure.is_retryable, failure.is_server_answer) == (again, answered)
 
 
-async def test_a_server_s_own_words_never_say_that_nothing_was_done() -> None:
+async def test_a_servers_message_never_means_that_nothing_was_executed() -> None:
     for code, words in ((-32600, "Session terminated"), (HEADER_MISMATCH, "look again"), (-32001, "no"), (1, "x")):
-        met = failure_from_error(MCPError(code=code, message=words))
-        assert (met.is_retryable, met.has_stale_headers) == (False, False), words
+        failure = failure_from_error(MCPError(code=code, message=words))
+        assert (failure.is_retryable, failure.has_stale_headers) == (False, False), words
 
 
-async def test_a_session_that_is_lost_in_words_alone_is_not_made_anew(tmp_path: Path) -> None:
+async def test_a_message_that_claims_a_lost_session_does_not_reconnect(tmp_path: Path) -> None:
     async with speaking(tmp_path) as (runtime, bad):
         refusal = message(id="$ID", error={"code": -32600, "message": "Session terminated"})
         outcome = await bad({"do": "note"}, refusal)
@@ -235,13 +233,13 @@ async def test_a_session_that_is_lost_in_words_alone_is_not_made_anew(tmp_path: 
     assert (tmp_path / "bad" / "effects").read_text() == "noted\n"
 
 
-async def test_headers_that_follow_an_older_list_are_told_of_over_http_alone() -> None:
+async def test_a_header_mismatch_over_http_is_retryable_after_a_relist() -> None:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": HEADER_MISMATCH, "message": f"Mcp-Param {EVIL}"}}
     async with web(400, error) as (url, _), connected(HttpAddress(url)) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
-    met = failure_from_error(caught.value)
-    assert (met.has_stale_headers, met.is_retryable, met.is_server_answer, is_clean(met.message)) == (
+    failure = failure_from_error(caught.value)
+    assert (failure.has_stale_headers, failure.is_retryable, failure.is_server_answer, is_clean(failure.message)) == (
         True,
         True,
         False,
@@ -254,7 +252,7 @@ async def test_headers_that_follow_an_older_list_are_told_of_over_http_alone() -
 
 
 @pytest.mark.parametrize("junk", ["0", "{}", '{"name":1}'])
-async def test_a_list_of_a_million_things_that_are_no_tools_holds_nobody_up(tmp_path: Path, junk: str) -> None:
+async def test_a_list_of_a_million_malformed_tools_does_not_block_the_event_loop(tmp_path: Path, junk: str) -> None:
     count = 3_000_000 // (len(junk) + 1)
     steps = [raw('{"tools":[').rstrip("}\n"), times(f"{junk},", count), f"{junk}]}}}}\n"]
     flood = {"tools/list": [{"say": step} if isinstance(step, str) else step for step in steps]}
@@ -265,7 +263,7 @@ async def test_a_list_of_a_million_things_that_are_no_tools_holds_nobody_up(tmp_
     assert len(records) < 30
 
 
-async def test_one_page_of_many_malformed_tools_is_no_list_and_of_a_few_is_told_one_by_one(tmp_path: Path) -> None:
+async def test_many_malformed_tools_reject_the_list_and_a_few_are_logged_one_by_one(tmp_path: Path) -> None:
     for bad, good in ((19, 1_000), (21, 0)):
         tools = [*({"name": n} for n in range(bad)), *(tool(f"t{n}") for n in range(1_000))]
         with recorded("surehand.mcp.bad") as records:
@@ -290,7 +288,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("what", HEAVY)
-async def test_an_answer_of_too_many_values_is_told_and_holds_nobody_up(tmp_path: Path, what: str) -> None:
+async def test_a_response_with_too_many_values_fails_without_blocking_the_event_loop(tmp_path: Path, what: str) -> None:
     (tmp_path / "bad").mkdir()
     async with speaking(tmp_path) as (runtime, _):
         assert (await runtime.call("bad__echo", {"text": "warm"})).ok
@@ -304,7 +302,7 @@ async def test_an_answer_of_too_many_values_is_told_and_holds_nobody_up(tmp_path
         assert (await runtime.call("bad__echo", {"text": "well"})).ok
 
 
-async def test_so_is_one_over_http() -> None:
+async def test_a_response_with_too_many_values_fails_over_http() -> None:
     body = '{"jsonrpc":"2.0","id":$ID,"result":' + HEAVY["a million empty lists"] + "}"
     async with bare(_answers(body)) as url, connected(HttpAddress(url)) as client:
         with Turns() as turns, pytest.raises(MCPError) as caught:
@@ -326,7 +324,7 @@ def _answers(body: str) -> Any:
     return handle
 
 
-async def test_so_is_one_in_a_stream_of_events() -> None:
+async def test_a_response_with_too_many_values_fails_in_an_event_stream() -> None:
     async def handle(asked: Asked) -> None:
         if asked.method != "POST" or "id" not in asked.message:
             await asked.answer(405 if asked.method == "GET" else 202)
@@ -346,7 +344,7 @@ async def test_so_is_one_in_a_stream_of_events() -> None:
     assert turns.longest < 0.3
 
 
-def test_events_are_weighed_one_by_one_however_they_are_cut() -> None:
+def test_events_are_counted_one_by_one_however_they_are_split() -> None:
     limit = EventStreamLimit(SERVER_MESSAGE_LIMITS.max_values)
     event = f"data: {json.dumps([[]] * 1_000)}".encode()
     for _ in range(400):
@@ -354,20 +352,20 @@ def test_events_are_weighed_one_by_one_however_they_are_cut() -> None:
     assert any(limit.is_exceeded_by(event) for _ in range(400))
 
 
-def test_text_counts_as_one_value_however_many_commas_it_has() -> None:
+def test_a_text_counts_as_one_value_whatever_it_contains() -> None:
     table = json.dumps({"text": 'a,"b",[c],\\\\' * 200_000})
     most = SERVER_MESSAGE_LIMITS.max_values
     assert not has_too_many_values(table.encode(), most)
     assert has_too_many_values(json.dumps([[]] * most).encode(), most)
 
 
-def test_more_blocks_than_are_taken_are_too_large() -> None:
+def test_too_many_blocks_are_too_large() -> None:
     with pytest.raises(ToolError) as caught:
         done_from_result({"content": [{"type": "text", "text": ""}] * (MAX_CONTENT_BLOCKS + 1)})
     assert caught.value.code == "too_large"
 
 
-def test_what_is_heavy_is_found_out_in_a_moment() -> None:
+def test_a_heavy_result_is_recognised_quickly() -> None:
     light = {"content": [{"type": "text", "text": "a" * 1_000}], "structuredContent": {"x": list(range(1_000))}}
     heavy: list[dict[str, Any]] = [
         {"content": [{}] * 1_000},
@@ -382,7 +380,7 @@ def test_what_is_heavy_is_found_out_in_a_moment() -> None:
         assert time.thread_time() - began < 0.05
 
 
-def test_the_patterns_of_all_schemas_of_a_server_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_patterns_of_all_schemas_of_a_server_share_one_budget(caplog: pytest.LogCaptureFixture) -> None:
     def schema(number: int) -> ServerSchema:
         return ServerSchema(
             {"type": "string", "anyOf": [{"pattern": f"^{number}x{n}$"} for n in range(10)]}, where="s: t"
@@ -391,7 +389,7 @@ def test_the_patterns_of_all_schemas_of_a_server_are_bounded_together(caplog: py
     with pattern_budget(25):
         checks = [schema(number).is_enforced for number in range(4)]
     assert checks == [True, True, False, False]
-    assert "too many patterns, all together" in caplog.text
+    assert "more than 5,000 patterns altogether" in caplog.text
     assert schema(5).is_enforced
 
 
@@ -399,7 +397,7 @@ def test_the_patterns_of_all_schemas_of_a_server_are_bounded_together(caplog: py
 
 
 @pytest.mark.parametrize("line", ["", "{}", "[]", '{"jsonrpc":"2.0","id":99999,"result":{}}'])
-async def test_a_flood_of_lines_that_mean_nothing_holds_nobody_up(tmp_path: Path, line: str) -> None:
+async def test_a_flood_of_meaningless_lines_does_not_block_the_event_loop(tmp_path: Path, line: str) -> None:
     async with speaking(tmp_path) as (_, bad):
         with Turns() as turns, recorded("surehand") as records:
             assert await bad(times(f"{line}\n", 50_000), answer(said("ok"))) == Done("ok")
@@ -407,7 +405,7 @@ async def test_a_flood_of_lines_that_mean_nothing_holds_nobody_up(tmp_path: Path
     assert len(records) < 50
 
 
-async def test_notices_that_cannot_be_read_are_counted_and_not_written_out_one_by_one(tmp_path: Path) -> None:
+async def test_malformed_notifications_are_counted_and_not_logged_one_by_one(tmp_path: Path) -> None:
     async with speaking(tmp_path) as (_, bad):
         with recorded("client") as written, recorded("mcp") as others:
             assert await bad(times(notice("progress", bad=1), 150), answer(said("ok"))) == Done("ok")
@@ -415,7 +413,7 @@ async def test_notices_that_cannot_be_read_are_counted_and_not_written_out_one_b
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-async def test_whoever_waits_for_a_long_answer_that_is_no_message_is_told(tmp_path: Path, order: str) -> None:
+async def test_a_call_whose_long_response_is_malformed_fails(tmp_path: Path, order: str) -> None:
     long = '"result":"' + "x" * 200_000 + '"'
     parts = ['"id":$ID', long] if order == "first" else [long, '"id":$ID']
     async with speaking(tmp_path) as (_, bad):
@@ -424,7 +422,7 @@ async def test_whoever_waits_for_a_long_answer_that_is_no_message_is_told(tmp_pa
     assert "no message of the protocol" in outcome.message
 
 
-def test_a_trouble_is_worth_another_try_only_if_nothing_was_sent_and_it_may_help() -> None:
+def test_a_failure_is_retryable_only_if_nothing_was_sent_and_it_is_not_permanent() -> None:
     assert ConnectionFailure(False, True, "").is_retryable
     assert not ConnectionFailure(True, True, "").is_retryable
     assert not ConnectionFailure(False, True, "", is_permanent=True).is_retryable

@@ -1,4 +1,4 @@
-"""Servers to talk to: real ones written with the library, and bad ones in plain Python that speak the wire format."""
+"""Servers for tests: real ones written with the MCP SDK, and scripted ones in plain Python."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 FRIENDLY = (sys.executable, str(FOLDER / "friendly.py"))
 """Over stdin and stdout, both eras; takes a second to start."""
 PLAIN = (sys.executable, "-S", str(FOLDER / "plain.py"))
-"""Over stdin and stdout, the older era; starts at once; habits are further arguments."""
+"""Over stdio, in the handshake protocol; starts at once; further arguments are its habits."""
 
 
 @asynccontextmanager

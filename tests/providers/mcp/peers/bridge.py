@@ -1,4 +1,4 @@
-"""From a web socket to a server of the library, and back."""
+"""A bridge between a WebSocket and a server of the MCP SDK."""
 
 import anyio
 from mcp.server import MCPServer

@@ -1,4 +1,4 @@
-"""A real server written with the library: `python friendly.py` speaks over stdin and stdout."""
+"""A real server written with the MCP SDK: `python friendly.py` uses stdin and stdout."""
 
 import asyncio
 import os

@@ -46,7 +46,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def close_stdout() -> None:
-    """Lives on, but nobody hears it any more."""
+    """Keep running with a closed output."""
     os.close(1)
     time.sleep(60)
 

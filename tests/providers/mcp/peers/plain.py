@@ -1,6 +1,7 @@
-"""A small server in plain Python that starts at once, and a bad one if it is told so: `python plain.py [habit ...]`.
+"""A small server in plain Python that starts at once: `python plain.py [habit ...]`.
 
-It speaks the older protocol (`initialize`) and knows `echo`, `pid` and `spawn`; the habits are named in `HABITS`.
+It uses the handshake protocol (`initialize`), and has the tools `echo`, `pid` and `spawn`. The bad habits that its
+arguments switch on are named in `HABITS`.
 """
 
 import json

@@ -17,7 +17,7 @@ from websockets.asyncio.server import serve
 
 
 class Guarded:
-    """Lets in whoever has the token."""
+    """Accept every client that has the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token

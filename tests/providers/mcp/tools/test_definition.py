@@ -1,3 +1,5 @@
+"""Tool definitions of servers: effects, names, cleaned texts and bounded schemas."""
+
 import json
 import logging
 import random
@@ -23,7 +25,7 @@ from surehand.providers.mcp.tools.definition import (
 from surehand.providers.mcp.tools.schema import ServerSchema
 
 
-def defined(name: Any = "look", **fields: Any) -> dict[str, Any]:
+def definition(name: Any = "look", **fields: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
 
 
@@ -35,14 +37,14 @@ def with_field(**field: Any) -> dict[str, Any]:
     return with_schema({"type": "object", "properties": {"a": field}})
 
 
-def made(definition: dict[str, Any], **options: Any) -> Any:
+def build(definition: dict[str, Any], **options: Any) -> Any:
     return build_tool(definition, server="git", **options)
 
 
-def test_a_tool_of_a_server_has_no_handler_and_says_whose_it_is():
+def test_a_tool_of_a_server_has_no_handler_and_names_its_server():
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
-    tool = made({"name": "log", "description": "Show the log.", "inputSchema": schema})
+    tool = build({"name": "log", "description": "Show the log.", "inputSchema": schema})
 
     assert (tool.name, tool.kind, tool.handler) == ("log", "mcp", None)
     assert (tool.category, tool.visible, tool.description) == ("mcp", False, "[git] Show the log.")
@@ -52,18 +54,18 @@ def test_a_tool_of_a_server_has_no_handler_and_says_whose_it_is():
 # --- effects
 
 
-def test_a_tool_writes_and_uses_the_network_unless_the_developer_says_otherwise():
+def test_a_tool_has_the_effects_write_and_network_unless_declared_otherwise():
     effects = {"get_*": {"read", "network"}, "get_all": {"read"}, "*": {"execute"}}
 
-    assert made(defined("get_x")).effects == {"write", "network"}
-    assert made(defined("get_all"), effects=effects).effects == {"read", "network"}  # the first match wins
-    assert made(defined("put"), effects=effects).effects == {"execute"}
-    assert not made(defined("get_x"), effects=effects).repeatable
+    assert build(definition("get_x")).effects == {"write", "network"}
+    assert build(definition("get_all"), effects=effects).effects == {"read", "network"}  # the first match wins
+    assert build(definition("put"), effects=effects).effects == {"execute"}
+    assert not build(definition("get_x"), effects=effects).repeatable
 
 
 def test_only_the_developer_can_make_a_tool_repeatable():
-    assert made(defined("get"), effects={"get": "read"}).repeatable
-    assert not made(defined("get", annotations={"readOnlyHint": True, "idempotentHint": True})).repeatable
+    assert build(definition("get"), effects={"get": "read"}).repeatable
+    assert not build(definition("get", annotations={"readOnlyHint": True, "idempotentHint": True})).repeatable
 
 
 @pytest.mark.parametrize(
@@ -77,32 +79,32 @@ def test_only_the_developer_can_make_a_tool_repeatable():
         7,
     ],
 )
-def test_no_hint_of_a_server_gives_a_right(hints):
-    tool = made(defined(annotations=hints))
+def test_no_annotation_of_a_server_removes_an_effect(hints):
+    tool = build(definition(annotations=hints))
 
     assert tool.effects == {"write", "network"}
     assert not tool.repeatable
     assert tool.safety.confirm is False
 
 
-def test_a_hint_can_make_a_tool_ask_first_unless_the_developer_has_spoken():
+def test_an_annotation_can_add_a_confirmation_unless_effects_are_declared():
     hints = {"destructiveHint": True, "readOnlyHint": True}
 
-    assert made(defined(annotations=hints)).safety.confirm is True
-    assert made(defined(annotations=hints), effects={"look": {"read"}}).safety.confirm is False
-    assert made(defined(annotations=hints), effects={"other": {"read"}}).safety.confirm is True
+    assert build(definition(annotations=hints)).safety.confirm is True
+    assert build(definition(annotations=hints), effects={"look": {"read"}}).safety.confirm is False
+    assert build(definition(annotations=hints), effects={"other": {"read"}}).safety.confirm is True
 
 
-def test_a_misspelt_effect_is_the_developers_mistake():
+def test_a_misspelt_effect_is_a_definition_error():
     with pytest.raises(DefinitionError, match="Unknown effects: reed"):
-        made(defined(), effects={"*": {"reed"}})
+        build(definition(), effects={"*": {"reed"}})
 
 
-def test_a_tool_that_runs_only_as_a_task_cannot_be_used():
+def test_a_tool_that_runs_only_as_a_task_is_unusable():
     with pytest.raises(UnusableDefinition, match="task"):
-        made(defined(execution={"taskSupport": "required"}))
+        build(definition(execution={"taskSupport": "required"}))
 
-    assert made(defined(execution={"taskSupport": "optional"})).name == "look"
+    assert build(definition(execution={"taskSupport": "optional"})).name == "look"
 
 
 # --- names
@@ -111,7 +113,7 @@ def test_a_tool_that_runs_only_as_a_task_cannot_be_used():
 def test_legal_names_stay_as_they_are():
     names = ["get", "Get", "get-all", "_x", "a" * 128]
 
-    assert assign_local_names(map(defined, names)) == {name: name for name in names}
+    assert assign_local_names(map(definition, names)) == {name: name for name in names}
 
 
 @pytest.mark.parametrize(
@@ -125,56 +127,56 @@ def test_legal_names_stay_as_they_are():
     ],
 )
 def test_other_names_become_the_nearest_legal_one_with_a_hash(wire, ours):
-    name = assign_local_names([defined(wire)])[wire]
+    name = assign_local_names([definition(wire)])[wire]
 
     assert re.fullmatch(f"{ours}_[0-9a-f]{{8}}", name)
-    assert made(defined(wire)).name == name
+    assert build(definition(wire)).name == name
 
 
-def test_names_that_would_become_the_same_are_told_apart_whatever_their_order():
+def test_names_that_would_collide_are_distinguished_in_any_order():
     wires = ["a_b", "a.b", "A/B", "a__b", "\uff41_b"]
-    known = assign_local_names(map(defined, wires))
+    known = assign_local_names(map(definition, wires))
 
     assert known["a_b"] == "a_b"
     assert len({name.casefold() for name in known.values()}) == len(wires)
-    assert all(assign_local_names(map(defined, order)) == known for order in permutations(wires))
+    assert all(assign_local_names(map(definition, order)) == known for order in permutations(wires))
 
 
 @pytest.mark.parametrize("wire", ["ｇｅｔ", "gеt", "天气", "gét", "ℊet", "get\N{KELVIN SIGN}"])  # noqa: RUF001 - look-alikes
-def test_nothing_passes_for_the_name_it_looks_like(wire):
-    name = assign_local_names([defined(wire)])[wire]
+def test_a_name_that_imitates_another_gets_a_hash(wire):
+    name = assign_local_names([definition(wire)])[wire]
 
     assert is_legal_name(name)
     assert name != "get"
     assert name[-9] == "_"
 
 
-def test_a_server_cannot_take_the_name_that_another_of_its_tools_will_be_given():
-    first = assign_local_names([defined("天气")])["天气"]
+def test_a_server_cannot_claim_the_generated_name_of_another_tool():
+    first = assign_local_names([definition("天气")])["天气"]
 
-    both = assign_local_names([defined("天气"), defined(first)])
+    both = assign_local_names([definition("天气"), definition(first)])
 
     assert both[first] == first
     assert both["天气"] != first
 
 
 @pytest.mark.parametrize("name", ["", "   ", None, 5, "x" * 10_000, "a\x00b", "a\nb", "a\u200bb", "\u202ea", "a\ud800"])
-def test_some_names_cannot_be_used(name):
+def test_some_names_are_unusable(name):
     with pytest.raises(UnusableDefinition):
-        made(defined(name))
-    assert assign_local_names([defined(name), defined("good")]) == {"good": "good"}
+        build(definition(name))
+    assert assign_local_names([definition(name), definition("good")]) == {"good": "good"}
 
 
 @given(st.lists(st.text(min_size=1, max_size=12) | st.text(alphabet="aA.b_/-", min_size=1, max_size=4), max_size=12))
 def test_names_are_one_to_one_and_legal(wires):
-    names = assign_local_names(map(defined, wires))
+    names = assign_local_names(map(definition, wires))
 
     assert len(set(names.values())) == len(names)
     assert all(is_legal_name(name) and "__" not in name and len(name) <= 128 for name in names.values())
-    assert names == assign_local_names(map(defined, reversed(wires)))
+    assert names == assign_local_names(map(definition, reversed(wires)))
 
 
-def test_allow_comes_first_and_deny_after_it():
+def test_deny_overrides_allow():
     assert is_tool_allowed("Git_Log", ["git_*"])
     assert not is_tool_allowed("git_push", ["git_*"], ["*PUSH"])
     assert is_tool_allowed("x", ["any"])
@@ -186,16 +188,16 @@ def test_allow_comes_first_and_deny_after_it():
 # --- descriptions
 
 
-def test_a_title_is_told_where_it_says_more():
-    assert made(defined("get_log", title="Get Log", description="Show it.")).description == "[git] Show it."
-    assert made(defined(title="History", description="Show it.")).description == "[git] History: Show it."
-    assert made(defined(annotations={"title": "History"})).description == "[git] History"
-    assert made(defined("get_log", title="Get log")).description == "[git] Get log"
-    assert made(defined()).description == "[git] look"
+def test_a_title_is_added_to_the_description_if_it_says_more():
+    assert build(definition("get_log", title="Get Log", description="Show it.")).description == "[git] Show it."
+    assert build(definition(title="History", description="Show it.")).description == "[git] History: Show it."
+    assert build(definition(annotations={"title": "History"})).description == "[git] History"
+    assert build(definition("get_log", title="Get log")).description == "[git] Get log"
+    assert build(definition()).description == "[git] look"
 
 
-def test_long_descriptions_and_titles_are_cut_and_say_so():
-    tool = made(defined(title="t" * 500, description="d" * 10_000))
+def test_long_descriptions_and_titles_are_cut_with_a_note():
+    tool = build(definition(title="t" * 500, description="d" * 10_000))
 
     assert "[cut: 10,000 characters in all]" in tool.description
     assert len(tool.description) < 4_000 + 200 + 100
@@ -233,13 +235,15 @@ def poisoned() -> list[str]:
     return [chance.choice(places).format(hide(chance.choice(orders))) for _ in range(10) for hide in HIDING]
 
 
-def test_nothing_stays_hidden_in_two_hundred_poisoned_descriptions():
+def test_hidden_characters_are_removed_from_two_hundred_poisoned_descriptions():
     texts = poisoned()
 
     assert len(texts) == 200
     for text in texts:
         field = {"type": "string", "description": text, "title": text}
-        tool = made(defined(title=text, description=text, inputSchema={"type": "object", "properties": {"a": field}}))
+        tool = build(
+            definition(title=text, description=text, inputSchema={"type": "object", "properties": {"a": field}})
+        )
         shown = tool.schema["properties"]["a"]
         for seen in (tool.description, shown["description"], shown["title"]):
             assert not has_hidden(seen.replace("\n", " "))
@@ -248,13 +252,13 @@ def test_nothing_stays_hidden_in_two_hundred_poisoned_descriptions():
             seen.encode()
 
 
-def test_what_is_no_text_is_replaced_in_prose_and_refused_in_a_schema():
-    assert made(defined(description="a\ud800b")).description == "[git] a\ufffdb"
+def test_lone_surrogates_are_replaced_in_prose_and_refused_in_a_schema():
+    assert build(definition(description="a\ud800b")).description == "[git] a\ufffdb"
     with pytest.raises(UnusableDefinition, match="surrogate"):
-        made(with_field(description="a\ud800b"))
+        build(with_field(description="a\ud800b"))
 
 
-def test_prose_is_cleaned_at_any_depth_and_nothing_else_is_touched():
+def test_texts_are_cleaned_at_any_depth_and_nothing_else_changes():
     odd = "a\u200bb"
     inner = {"type": "string", "description": odd, "enum": [odd], "const": odd, "default": odd, "pattern": odd}
     schema = {
@@ -267,7 +271,7 @@ def test_prose_is_cleaned_at_any_depth_and_nothing_else_is_touched():
         "required": ["title"],
     }
 
-    shown = made(with_schema(schema)).schema
+    shown = build(with_schema(schema)).schema
 
     assert shown["properties"]["description"] == {"type": "string", "title": "ab"}
     assert shown["properties"]["title"]["anyOf"][0]["items"] == {**inner, "description": "ab"}
@@ -285,16 +289,16 @@ def test_prose_is_cleaned_at_any_depth_and_nothing_else_is_touched():
         {"type": "object", "properties": {"a": {"examples": [{"k": "\u202ex"}]}}},
     ],
 )
-def test_names_and_values_that_hide_something_make_a_tool_unusable(schema):
+def test_hidden_characters_in_names_and_values_make_a_tool_unusable(schema):
     with pytest.raises(UnusableDefinition, match=r"hides|cannot be seen"):
-        made(with_schema(schema))
+        build(with_schema(schema))
 
 
 # --- schemas
 
 
-def test_arguments_are_checked_against_the_schema():
-    tool = made(with_field(type="integer"))
+def test_arguments_are_validated_against_the_schema():
+    tool = build(with_field(type="integer"))
 
     assert tool.validate_arguments({"a": "5"}) == {"a": 5}
     with pytest.raises(InvalidArguments, match="`a`"):
@@ -304,18 +308,18 @@ def test_arguments_are_checked_against_the_schema():
 @pytest.mark.parametrize(
     "schema", [None, True, [], "object", 5, {"type": "array"}, {"type": "string"}, {"type": ["null"]}]
 )
-def test_what_is_no_schema_of_an_object_takes_anything_with_a_warning(schema, caplog):
-    tool = made(with_schema(schema))
+def test_a_schema_that_is_not_of_an_object_accepts_anything_with_a_warning(schema, caplog):
+    tool = build(with_schema(schema))
 
     assert tool.schema == {"type": "object", "properties": {}, "additionalProperties": True}
     assert tool.validate_arguments({"a": [1]}) == {"a": [1]}
-    assert "takes anything" in caplog.text
+    assert "Any arguments are accepted" in caplog.text
 
 
-def test_a_missing_schema_takes_anything_and_a_missing_type_is_an_objects(caplog):
-    assert made({"name": "look"}).validate_arguments({"a": 1}) == {"a": 1}
-    assert made(with_schema({})).schema == {"properties": {}, "type": "object"}
-    tool = made(with_schema({"properties": {"a": {"type": "integer"}}}))
+def test_a_missing_schema_accepts_anything_and_a_missing_type_means_object(caplog):
+    assert build({"name": "look"}).validate_arguments({"a": 1}) == {"a": 1}
+    assert build(with_schema({})).schema == {"properties": {}, "type": "object"}
+    tool = build(with_schema({"properties": {"a": {"type": "integer"}}}))
 
     assert tool.schema["type"] == "object"
     with pytest.raises(InvalidArguments):
@@ -334,27 +338,27 @@ def test_a_missing_schema_takes_anything_and_a_missing_type_is_an_objects(caplog
         {"$schema": "https://example.org/mine", "type": "strng"},
     ],
 )
-def test_a_broken_schema_is_neither_checked_nor_shown(field, caplog):
-    tool = made(with_field(**field))
+def test_a_broken_schema_is_neither_enforced_nor_shown(field, caplog):
+    tool = build(with_field(**field))
 
     assert tool.schema == {"type": "object", "properties": {}, "additionalProperties": True}
     assert tool.validate_arguments({"a": object.__name__}) == {"a": "object"}
-    assert "not checked" in caplog.text
+    assert "not validated" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["(?=x)y", r"(a)\1", "((a{100}){100}){100}", r"(\pL|\d){1000}"])
-def test_a_schema_whose_patterns_are_too_much_is_shown_but_not_checked(pattern, caplog):
-    tool = made(with_field(type="string", pattern=pattern))
+def test_a_schema_with_unsupported_patterns_is_shown_but_not_enforced(pattern, caplog):
+    tool = build(with_field(type="string", pattern=pattern))
 
     assert tool.schema["properties"]["a"]["pattern"] == pattern
     assert tool.validate_arguments({"a": 5}) == {"a": 5}
-    assert "not checked" in caplog.text
+    assert "not validated" in caplog.text
 
 
-def test_older_dialects_are_understood():
+def test_older_dialects_are_supported():
     tuples = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
     for dialect in ({}, {"$schema": "http://json-schema.org/draft-07/schema#"}, {"$schema": "https://example.org/x"}):
-        tool = made(with_schema({"type": "object", "properties": {"a": tuples}, **dialect}))
+        tool = build(with_schema({"type": "object", "properties": {"a": tuples}, **dialect}))
 
         assert tool.validate_arguments({"a": ["x", 1]}) == {"a": ["x", 1]}
         with pytest.raises(InvalidArguments):
@@ -362,7 +366,7 @@ def test_older_dialects_are_understood():
 
 
 def test_a_schema_that_refers_to_itself_works():
-    tool = made(with_schema({"type": "object", "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}}}))
+    tool = build(with_schema({"type": "object", "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}}}))
 
     assert tool.validate_arguments({"value": 1, "next": {"value": 2, "next": {}}})
     with pytest.raises(InvalidArguments, match="next"):
@@ -393,17 +397,17 @@ def nested(depth: int) -> dict[str, Any]:
         ({"type": "object", "properties": {"a": {"default": float("nan")}}}, "not plain JSON"),
     ],
 )
-def test_a_schema_that_could_do_harm_makes_a_tool_unusable(schema, why):
+def test_a_harmful_schema_makes_a_tool_unusable(schema, why):
     with pytest.raises(UnusableDefinition, match=why):
-        made(with_schema(schema))
+        build(with_schema(schema))
 
 
-def test_a_schema_may_name_itself_and_hold_references_as_values():
+def test_a_schema_may_have_an_id_and_contain_references_as_values():
     own = {"$id": "https://example.org/s", "type": "object", "properties": {"a": {"$ref": "https://example.org/s#/$defs/n"}},
            "$defs": {"n": {"type": "integer"}}}  # fmt: skip
 
-    assert made(with_schema(own)).validate_arguments({"a": 1}) == {"a": 1}
-    assert made(with_field(default={"$ref": "https://example.org/x"})).schema
+    assert build(with_schema(own)).validate_arguments({"a": 1}) == {"a": 1}
+    assert build(with_field(default={"$ref": "https://example.org/x"})).schema
 
 
 def costly_patterns() -> dict[str, Any]:
@@ -411,18 +415,18 @@ def costly_patterns() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("where", ["properties", "const", "x-parts"])
-def test_many_costly_patterns_take_no_time(where):
+def test_many_costly_patterns_compile_quickly(where):
     schema = {"type": "object", where: costly_patterns(), "properties": {}, "allOf": [{"$ref": f"#/{where}/a1"}]}
     schema["properties"] = costly_patterns() if where == "properties" else {}
     started = time.process_time()
 
-    tool = made(with_schema(schema))
+    tool = build(with_schema(schema))
     tool.compile()
 
     assert time.process_time() - started < 2
 
 
-def test_a_costly_check_is_left_out_with_one_warning(caplog):
+def test_a_costly_validation_is_skipped_with_one_warning(caplog):
     schema = ServerSchema(
         {"type": "object", "properties": {"a": {"items": {"enum": [{"k": n} for n in range(3_000)]}}}}
     )
@@ -432,7 +436,7 @@ def test_a_costly_check_is_left_out_with_one_warning(caplog):
     assert schema.validate_mapping(many) == schema.validate_mapping(many) == many
 
     assert time.process_time() - started < 2
-    assert caplog.text.count("too many to be checked") == 1
+    assert caplog.text.count("too many for its schema") == 1
     with pytest.raises(InvalidArguments):
         schema.validate_mapping({"a": [1]})
 
@@ -501,7 +505,7 @@ JSONS = st.recursive(
 
 @given(JSONS, JSONS)
 @settings(max_examples=150, deadline=None)
-async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
+async def test_any_definition_becomes_a_tool_or_is_unusable(schema, rest):
     logging.getLogger("surehand").disabled = True
     fields = (
         rest if isinstance(rest, dict) else {"title": rest, "annotations": rest, "description": rest, "execution": rest}
@@ -509,7 +513,7 @@ async def test_whatever_a_server_sends_is_a_tool_or_unusable(schema, rest):
     schema = {"type": "object", **schema} if isinstance(schema, dict) else schema
     definition = {**fields, "name": "look", "inputSchema": schema}
     try:
-        tool = made(definition)
+        tool = build(definition)
     except UnusableDefinition:
         return
     finally:

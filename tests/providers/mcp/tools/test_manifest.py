@@ -1,4 +1,4 @@
-"""What a server said is remembered, so that nothing has to be started to know its tools; nothing else is believed."""
+"""The manifest cache: tools are known without starting a server, and untrusted files are ignored."""
 
 import json
 import logging
@@ -37,14 +37,14 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.fixture
-def manifests(folder) -> ManifestCache:
+def cache(folder) -> ManifestCache:
     return ManifestCache(folder)
 
 
 @pytest.fixture
-def kept(manifests, folder) -> Path:
+def cached_file(cache, folder) -> Path:
     """The file of a manifest that was saved."""
-    manifests.save(GIT, SAID)
+    cache.save(GIT, SAID)
     [file] = folder.iterdir()
     return file
 
@@ -53,57 +53,57 @@ def change(file, **values):
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
-def test_what_was_saved_is_loaded(manifests, kept):
-    loaded = manifests.load(GIT)
+def test_a_saved_manifest_is_loaded(cache, cached_file):
+    loaded = cache.load(GIT)
 
     assert loaded == SAID
     assert loaded.listed_at == SAID.listed_at
     assert (loaded.tools, loaded.prompts) == (SAID.tools, SAID.prompts)
-    assert manifests.load("another") is None
+    assert cache.load("another") is None
 
 
-def test_the_file_is_named_after_the_place_and_only_its_owner_reads_it(folder, kept):
-    assert kept.name == f"{sha256(identity_on_this_machine(GIT).encode()).hexdigest()}.json"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+def test_the_file_is_named_after_the_identity_and_readable_by_its_owner_only(folder, cached_file):
+    assert cached_file.name == f"{sha256(identity_on_this_machine(GIT).encode()).hexdigest()}.json"
+    assert stat.S_IMODE(cached_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
 
 
-def test_manifests_are_equal_if_the_server_said_the_same_whenever_that_was():
+def test_manifests_with_the_same_content_are_equal_whenever_they_were_listed():
     assert replace(SAID, listed_at=1.0) == SAID
     assert replace(SAID, instructions="Never commit.") != SAID
     assert replace(SAID, tools=()) != SAID
 
 
-def test_a_listing_with_nothing_in_it_is_a_manifest(manifests):
+def test_an_empty_listing_is_a_manifest(cache):
     before = time.time()
-    manifests.save("empty", Manifest.from_listing([]))
+    cache.save("empty", Manifest.from_listing([]))
 
-    loaded = manifests.load("empty")
+    loaded = cache.load("empty")
 
     assert loaded == Manifest()
     assert loaded.listed_at >= before
 
 
-def test_a_later_manifest_takes_the_place_of_an_earlier_one(manifests, folder, kept):
-    manifests.save(GIT, replace(SAID, instructions="Never commit."))
+def test_a_later_manifest_replaces_an_earlier_one(cache, folder, cached_file):
+    cache.save(GIT, replace(SAID, instructions="Never commit."))
 
-    assert manifests.load(GIT).instructions == "Never commit."
-    assert [*folder.iterdir()] == [kept]
+    assert cache.load(GIT).instructions == "Never commit."
+    assert [*folder.iterdir()] == [cached_file]
 
 
-def test_what_is_forgotten_is_gone(manifests, kept):
-    manifests.delete(GIT)
-    manifests.delete(GIT)
+def test_a_deleted_manifest_is_gone(cache, cached_file):
+    cache.delete(GIT)
+    cache.delete(GIT)
 
-    assert manifests.load(GIT) is None
-    assert not kept.exists()
+    assert cache.load(GIT) is None
+    assert not cached_file.exists()
 
 
 @pytest.mark.parametrize(("days", "known"), [(0, True), (29.9, True), (30.1, False), (-0.5, True), (-2, False)])
-def test_what_is_older_than_30_days_or_from_the_future_is_asked_again(manifests, days, known):
-    manifests.save(GIT, replace(SAID, listed_at=time.time() - days * 86_400))
+def test_a_manifest_older_than_30_days_or_from_the_future_is_ignored(cache, days, known):
+    cache.save(GIT, replace(SAID, listed_at=time.time() - days * 86_400))
 
-    assert (manifests.load(GIT) is not None) == known
+    assert (cache.load(GIT) is not None) == known
 
 
 BROKEN = {
@@ -127,85 +127,85 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_what_cannot_be_trusted_is_not_used_and_is_told(manifests, kept, caplog, how):
+def test_an_untrusted_file_is_ignored_and_logged(cache, cached_file, caplog, how):
     caplog.set_level(logging.INFO, "surehand")
-    BROKEN[how](kept)
+    BROKEN[how](cached_file)
 
-    assert manifests.load(GIT) is None
-    assert caplog.records[0].message.startswith(f"The manifest {kept} is not used: ")
+    assert cache.load(GIT) is None
+    assert caplog.records[0].message.startswith(f"Ignored the cached manifest {cached_file}: ")
 
 
-def test_a_file_or_folder_of_another_user_is_not_used(manifests, kept, caplog, monkeypatch):
+def test_a_file_or_folder_of_another_user_is_ignored(cache, cached_file, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "surehand")
-    monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: cached_file.stat().st_uid + 1)
 
-    assert manifests.load(GIT) is None
-    manifests.save(GIT, SAID)
+    assert cache.load(GIT) is None
+    cache.save(GIT, SAID)
 
     assert [record.message.partition(": ")[2] for record in caplog.records] == [
         "its folder belongs to another user."
     ] * 2
 
 
-def test_what_is_too_large_is_neither_loaded_nor_saved(manifests, kept, caplog, monkeypatch):
+def test_a_manifest_that_is_too_large_is_neither_loaded_nor_saved(cache, cached_file, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "surehand")
-    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", kept.stat().st_size - 1)
+    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", cached_file.stat().st_size - 1)
 
-    assert manifests.load(GIT) is None
-    manifests.save(GIT, SAID)
+    assert cache.load(GIT) is None
+    cache.save(GIT, SAID)
 
     assert [record.message.partition(": ")[2][:12] for record in caplog.records] == ["it is larger", "it would be "]
     assert module.MAX_MANIFEST_BYTES < 16 << 20
 
 
-def test_a_broken_file_is_replaced_by_the_next_save(manifests, kept):
-    kept.write_text("{")
+def test_a_broken_file_is_replaced_by_the_next_save(cache, cached_file):
+    cached_file.write_text("{")
 
-    manifests.save(GIT, SAID)
+    cache.save(GIT, SAID)
 
-    assert manifests.load(GIT) == SAID
+    assert cache.load(GIT) == SAID
 
 
-def test_a_link_is_replaced_and_what_it_leads_to_stays(manifests, kept, tmp_path):
+def test_a_symbolic_link_is_replaced_and_its_target_stays(cache, cached_file, tmp_path):
     (tmp_path / "precious").write_text("mine")
-    kept.unlink()
-    kept.symlink_to(tmp_path / "precious")
+    cached_file.unlink()
+    cached_file.symlink_to(tmp_path / "precious")
 
-    manifests.save(GIT, SAID)
+    cache.save(GIT, SAID)
 
     assert (tmp_path / "precious").read_text() == "mine"
-    assert manifests.load(GIT) == SAID
+    assert cache.load(GIT) == SAID
 
 
 @pytest.mark.parametrize("instructions", ["\ud800", object()])
-def test_what_no_file_can_hold_is_not_saved(manifests, folder, caplog, instructions):
-    manifests.save(GIT, replace(SAID, instructions=instructions))
+def test_a_manifest_that_json_cannot_represent_is_not_saved(cache, folder, caplog, instructions):
+    cache.save(GIT, replace(SAID, instructions=instructions))
 
     assert not folder.exists()
-    assert " cannot be kept: " in caplog.records[0].message
+    assert " cannot be stored: " in caplog.records[0].message
 
 
-def test_a_place_that_cannot_be_written_raises_nothing(tmp_path, caplog):
+def test_a_folder_that_cannot_be_written_raises_nothing(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    manifests = ManifestCache(tmp_path / "file" / "mcp")
+    cache = ManifestCache(tmp_path / "file" / "mcp")
 
-    manifests.save(GIT, SAID)
-    manifests.delete(GIT)
+    cache.save(GIT, SAID)
+    cache.delete(GIT)
 
-    assert manifests.load(GIT) is None
-    assert "cannot be kept: not a directory." in caplog.records[0].message
+    assert cache.load(GIT) is None
+    assert "cannot be stored: not a directory." in caplog.records[0].message
 
 
-def test_a_save_that_fails_leaves_the_old_one_and_nothing_else(manifests, folder, kept, monkeypatch):
+def test_a_failed_save_leaves_the_old_manifest_and_no_temporary_file(cache, folder, cached_file, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        manifests.save(GIT, Manifest())
+        cache.save(GIT, Manifest())
 
-    assert manifests.load(GIT) == SAID
-    assert [*folder.iterdir()] == [kept]
+    assert cache.load(GIT) == SAID
+    assert [*folder.iterdir()] == [cached_file]
 
 
-def test_the_folder_is_where_the_environment_says(monkeypatch, tmp_path):
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path):
     for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -222,13 +222,13 @@ def test_the_folder_is_where_the_environment_says(monkeypatch, tmp_path):
     assert [each.parent for each in tmp_path.rglob("*.json")] == [tmp_path / "ours" / "mcp"]
 
 
-def test_without_a_home_nothing_is_kept(monkeypatch):
+def test_without_a_home_directory_nothing_is_cached(monkeypatch):
     for name in ("SUREHAND_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
-    manifests = ManifestCache()
+    cache = ManifestCache()
 
-    manifests.save(GIT, SAID)
-    manifests.delete(GIT)
+    cache.save(GIT, SAID)
+    cache.delete(GIT)
 
-    assert manifests.load(GIT) is None
+    assert cache.load(GIT) is None

@@ -1,4 +1,4 @@
-"""Plain results: what is taken without the library's models is what these would take, and means the same."""
+"""Plain results: those accepted without the SDK's models are valid for the SDK, and convert to the same outcome."""
 
 import json
 from math import inf, nan
@@ -20,8 +20,8 @@ from surehand.providers.mcp.tools.result import (
     is_heavy,
 )
 
-OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-NEWER = ("2026-07-28",)
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
 SERVER = {"io.modelcontextprotocol/serverInfo": {"name": "x", "version": "1"}}
 TEXT = {"type": "text", "text": "5"}
 WRAPS = {"x-fastmcp-wrap-result": True}
@@ -77,7 +77,7 @@ def modern(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "resultType": "complete"}
 
 
-def taken(result: Any, version: str) -> bool:
+def is_accepted_by_sdk(result: Any, version: str) -> bool:
     try:
         validate_server_result("tools/call", version, result)
     except ValueError:
@@ -94,10 +94,12 @@ def outcome(made: Any, result: Any, check: Any) -> Any:
     return done, done.content, done.text, dict(done.metadata or {})
 
 
-def check_the_same(result: dict[str, Any], *, newer: bool) -> None:
+def assert_same_outcome(result: dict[str, Any], *, is_modern: bool) -> None:
     """All that the short way leaves out would have changed nothing."""
     before = json.dumps(result)
-    assert all(taken(result, version) for version in (NEWER if newer else OLDER))
+    assert all(
+        is_accepted_by_sdk(result, version) for version in (MODERN_VERSIONS if is_modern else HANDSHAKE_VERSIONS)
+    )
     validate_json_value(result)
     if len(before) <= MAX_DIRECT_BYTES:
         assert not is_heavy(result)
@@ -107,36 +109,36 @@ def check_the_same(result: dict[str, Any], *, newer: bool) -> None:
 
 
 @pytest.mark.parametrize("result", PLAIN.values(), ids=PLAIN.keys())
-def test_common_results_are_plain_in_either_era(result):
+def test_common_results_are_plain_in_both_protocols(result):
     assert is_plain_result(result, is_modern=False)
     assert is_plain_result(modern(result), is_modern=True)
-    check_the_same(result, newer=False)
-    check_the_same(modern(result), newer=True)
+    assert_same_outcome(result, is_modern=False)
+    assert_same_outcome(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("result", UNUSUAL.values(), ids=UNUSUAL.keys())
-def test_whatever_is_unusual_is_left_to_the_library(result):
+def test_unusual_results_are_left_to_the_sdk(result):
     assert not is_plain_result(result, is_modern=False)
     assert not is_plain_result(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
-def test_structured_content_is_of_any_kind_in_the_newer_era_alone(structure):
+def test_structured_content_may_be_any_value_only_in_the_modern_protocol(structure):
     result = {"content": [TEXT], "structuredContent": structure}
 
     assert not is_plain_result(result, is_modern=False)
     assert is_plain_result(modern(result), is_modern=True)
-    check_the_same(modern(result), newer=True)
+    assert_same_outcome(modern(result), is_modern=True)
 
 
 @pytest.mark.parametrize("kind", ["input_required", "task", None, 5, ["complete"]])
-def test_only_a_complete_result_is_plain_and_only_the_newer_era_says_so(kind):
+def test_only_a_complete_result_is_plain_and_only_the_modern_protocol_says_so(kind):
     assert not is_plain_result({"content": [], "resultType": kind}, is_modern=True)
     assert not is_plain_result({"content": []}, is_modern=True)
     assert not is_plain_result({"content": [], "resultType": "complete"}, is_modern=False)
 
 
-def test_no_structure_that_can_be_read_at_all_is_too_deep_to_be_checked():
+def test_every_structure_that_can_be_parsed_can_be_checked():
     for depth in range(1, 300):
         try:
             result = from_json('{"jsonrpc":"2.0","id":1,"result":' + '{"content":' + "[" * depth + "]" * depth + "}}")
@@ -174,8 +176,8 @@ RESULT = st.fixed_dictionaries(
 @given(RESULT, st.booleans())
 @settings(deadline=None, max_examples=150)
 @example({"content": [TEXT], "structuredContent": {"a": 10**400}}, False)
-def test_what_is_found_plain_is_what_the_library_would_have_made_of_it(result, newer):
+def test_a_plain_result_equals_what_the_sdk_would_return(result, is_modern):
     read = from_json(json.dumps(result))
 
-    if is_plain_result(read, is_modern=newer):
-        check_the_same(read, newer=newer)
+    if is_plain_result(read, is_modern=is_modern):
+        assert_same_outcome(read, is_modern=is_modern)

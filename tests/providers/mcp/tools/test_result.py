@@ -1,3 +1,5 @@
+"""Results of tools as outcomes: data, content, errors and output schemas."""
+
 import json
 import time
 from base64 import b64encode
@@ -52,25 +54,25 @@ def test_texts_are_joined_by_a_newline():
     assert done_from_result(result(text("a"), text("b"))).text == "a\nb"
 
 
-def test_nothing_is_none():
+def test_an_empty_result_is_none():
     assert done_from_result(result()).data is None
     assert done_from_result(result()).text == "(no output)"
 
 
-def test_structured_content_is_the_data_and_the_text_is_what_a_model_is_shown():
+def test_structured_content_is_the_data_and_the_text_is_the_content():
     done = done_from_result(result(text("Three."), structured_content={"result": 3}))
 
     assert done.data == {"result": 3}
     assert done.text == "Three."
 
 
-def test_structured_content_alone_is_shown_as_json():
+def test_structured_content_without_blocks_is_shown_as_json():
     assert done_from_result(result(structured_content={"a": [1]})).text == '{"a":[1]}'
     assert done_from_result(result(structured_content=[1, 2])).data == [1, 2]
     assert done_from_result(result(text("x"), structured_content=None)).data == "x"
 
 
-def test_a_value_is_unwrapped_only_where_the_server_marks_it():
+def test_a_value_is_unwrapped_only_if_the_server_marks_it():
     schema = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     given = result(text("3"), structured_content={"result": 3})
 
@@ -81,7 +83,7 @@ def test_a_value_is_unwrapped_only_where_the_server_marks_it():
     assert done_from_result(both).data == {"result": 1, "more": 2}
 
 
-def test_what_a_model_is_shown_steers_no_terminal_and_hides_nothing():
+def test_content_has_no_control_or_hidden_characters():
     words = "a\x1b[31mred\x1b[0m\x00\u202eb\U000e0041\tc\r\nd 👩‍🚀"
 
     done = done_from_result(result(text(words)))
@@ -90,7 +92,7 @@ def test_what_a_model_is_shown_steers_no_terminal_and_hides_nothing():
     assert done.data == words  # as it was sent, for programs
 
 
-def test_structured_content_is_never_touched_but_its_text_is():
+def test_structured_content_is_kept_and_its_text_is_cleaned():
     data = {"a": "x\u202ey"}
 
     done = done_from_result(result(structured_content=data))
@@ -102,7 +104,7 @@ def test_structured_content_is_never_touched_but_its_text_is():
 # --- blocks
 
 
-def test_each_kind_of_block_has_its_own():
+def test_each_kind_of_block_is_converted():
     done = done_from_result(
         result(
             text("Look:"),
@@ -138,7 +140,7 @@ def test_each_kind_of_block_has_its_own():
     assert done.data[6]["uri"] == "file:///d.md"
 
 
-def test_what_blocks_say_beside_is_kept_and_no_payload_twice():
+def test_extra_fields_of_blocks_are_kept_without_their_payload():
     done = done_from_result(
         result(
             text("a"),
@@ -157,7 +159,7 @@ def test_what_blocks_say_beside_is_kept_and_no_payload_twice():
     assert PIXEL not in json.dumps([done.data, dict(done.metadata)])
 
 
-def test_an_unknown_block_is_noted():
+def test_an_unknown_block_becomes_a_note():
     done = done_from_result(
         wire({"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, {"no": "type"}, "what")
     )
@@ -172,14 +174,14 @@ def test_an_unknown_block_is_noted():
 
 
 @pytest.mark.parametrize("data", ["!!!", "", "a", "ä" * 8, "QUJD\x00"])
-def test_what_is_no_base64_is_said_and_not_passed_on(data):
+def test_invalid_base64_becomes_a_note(data):
     done = done_from_result(result(ImageContent(data=data, mime_type="image/png")))
 
     assert done.content == (Text(f"[image: image/png, {len(data)} characters that are no base64]"),)
 
 
 @pytest.mark.parametrize("data", ["-_-_", "QUJD\nQUJD", "QUI", " QUI= "])
-def test_base64_is_passed_on_in_the_one_form_that_everybody_reads(data):
+def test_base64_is_normalised(data):
     (block,) = done_from_result(result(ImageContent(data=data, mime_type="image/png"))).content
 
     assert isinstance(block, Image)
@@ -195,7 +197,7 @@ def test_an_odd_mime_type_makes_it_a_file(mime):
     assert block.mime_type in ("application/octet-stream", "text/html")
 
 
-def test_addresses_and_file_names_are_cleaned():
+def test_uris_and_file_names_are_cleaned():
     link = ResourceLink(uri="file:///a\u202eb\nc", name="n\x1b[1m")
     blob = EmbeddedResource(resource=BlobResourceContents(uri="file:///..%2F..%2Fetc%2Fpasswd", blob=PIXEL))
 
@@ -209,7 +211,7 @@ def test_addresses_and_file_names_are_cleaned():
 # --- errors
 
 
-def test_an_error_is_told_in_its_own_words():
+def test_an_error_keeps_its_own_message():
     with pytest.raises(ToolError, match=r"^No such branch: x$") as error:
         done_from_result(result(text("No such branch: x"), is_error=True))
 
@@ -217,13 +219,13 @@ def test_an_error_is_told_in_its_own_words():
     assert error.value.data == {"content": [{"type": "text", "text": "No such branch: x"}]}
 
 
-def test_an_error_without_words_has_some():
+def test_an_error_without_a_message_gets_one():
     for blocks in ([], [text("")], [text(" \n ")]):
         with pytest.raises(ToolError, match=r"^The MCP tool returned an error$"):
             done_from_result(result(*blocks, is_error=True))
 
 
-def test_an_error_is_not_checked_and_keeps_its_structured_content():
+def test_an_error_is_not_validated_and_keeps_its_structured_content():
     check = build_output_validator({"type": "object", "required": ["a"]})
 
     with pytest.raises(ToolError, match="bad") as error:
@@ -232,7 +234,7 @@ def test_an_error_is_not_checked_and_keeps_its_structured_content():
     assert error.value.data["structuredContent"] == {"code": 7}
 
 
-def test_a_large_error_is_not_kept_twice():
+def test_the_payload_of_a_large_error_is_not_kept():
     with pytest.raises(ToolError) as error:
         done_from_result(result(text("x" * 1_000_000), is_error=True))
 
@@ -242,12 +244,12 @@ def test_a_large_error_is_not_kept_twice():
 # --- output schemas
 
 
-def test_no_output_schema_is_no_check():
+def test_without_an_output_schema_nothing_is_validated():
     assert build_output_validator(None) is None
     assert build_output_validator([]) is None
 
 
-def test_what_breaks_the_output_schema_is_an_error_that_says_where():
+def test_a_result_that_breaks_the_output_schema_is_an_error_with_its_path():
     check = build_output_validator(
         {"type": "object", "properties": {"rows": {"items": {"properties": {"id": {"type": "integer"}}}}}}
     )
@@ -262,7 +264,7 @@ def test_what_breaks_the_output_schema_is_an_error_that_says_where():
     assert str(error.value).isprintable()
 
 
-def test_structured_content_that_was_promised_must_be_there():
+def test_declared_structured_content_must_be_present():
     check = build_output_validator({"type": "object"})
 
     with pytest.raises(ToolError, match="no structured content"):
@@ -270,7 +272,7 @@ def test_structured_content_that_was_promised_must_be_there():
     assert done_from_result(result(text("hello"), structured_content={}), check).data == {}
 
 
-def test_an_output_schema_may_be_of_any_type_and_of_itself():
+def test_an_output_schema_may_have_any_type_and_refer_to_itself():
     assert build_output_validator({"type": "array", "items": {"type": "integer"}})([1, "x"]).startswith("`1`: ")
     check = build_output_validator({"type": "object", "properties": {"next": {"$ref": "#"}}})
     assert check({"next": {"next": {}}}) is None
@@ -287,7 +289,7 @@ def test_an_output_schema_may_be_of_any_type_and_of_itself():
         {"properties": {"a": {"$ref": "#/nowhere"}}},
     ],
 )
-def test_an_output_schema_that_cannot_be_used_is_no_check_and_a_warning(schema, caplog):
+def test_an_unusable_output_schema_validates_nothing_with_a_warning(schema, caplog):
     assert build_output_validator(schema, where="git: log") is None
     assert "git: log: its output schema" in caplog.text
 
@@ -305,7 +307,7 @@ def test_an_output_schema_that_cannot_be_used_is_no_check_and_a_warning(schema, 
         (lambda: {"uniqueItems": True}, lambda: [[n] for n in range(200_000)]),
     ],
 )
-def test_a_server_cannot_make_the_check_of_its_own_result_take_long(schema, value):
+def test_a_server_cannot_make_the_validation_of_its_result_take_long(schema, value):
     check, large = (
         build_output_validator(schema()),
         value(),
@@ -329,7 +331,7 @@ BLOCKS = st.dictionaries(
 
 @given(st.lists(BLOCKS, max_size=4), st.none() | st.integers() | st.text() | st.dictionaries(st.text(), st.text()))
 @settings(deadline=None)
-def test_whatever_a_server_gives_back_is_an_outcome_that_can_be_written(blocks, structured):
+def test_any_result_becomes_an_outcome_that_can_be_serialised(blocks, structured):
     fields = {} if structured is None else {"structuredContent": structured}
 
     done = done_from_result(wire(*blocks, **fields))

@@ -1,4 +1,4 @@
-"""Servers over HTTP: both ways and both eras, and what each failure means for the request that met it."""
+"""Servers over streamable HTTP and SSE, in both protocols, and what each failure means for its request."""
 
 import asyncio
 import json
@@ -28,22 +28,22 @@ INITIALIZED = {
 
 
 @asynccontextmanager
-async def connected(route, mode="legacy", ended=lambda reason: None, who=None, way=0):
-    async with Client(route.create_transports(who or ConnectionOwner(), ended)[way], mode=mode) as client:
+async def connected(address, mode="legacy", ended=lambda reason: None, who=None, way=0):
+    async with Client(address.create_transports(who or ConnectionOwner(), ended)[way], mode=mode) as client:
         yield client
 
 
-async def trouble_with(route, **options):
+async def failure_of_connection(address, **options):
     """What a connection that cannot be made has met."""
     try:
-        async with connected(route, **options):
+        async with connected(address, **options):
             raise AssertionError("connected")
-    except Exception as error:  # noqa: BLE001 - whatever the library makes of it
+    except Exception as error:  # noqa: BLE001 - any error of the MCP SDK
         return failure_from_error(error)
 
 
 async def answered(asked, **answers):
-    """The older era, by hand: `answers` are functions by the method that they answer."""
+    """A scripted server of the handshake protocol: `answers` are functions by the method that they answer."""
     if asked.method != "POST":
         return await asked.answer(405)
     method = asked.message["method"]
@@ -64,21 +64,21 @@ def by_hand(**answers):
 
 
 @pytest.fixture(scope="module")
-def newer():
+def http_server():
     with served("streamable-http") as port:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
 @pytest.fixture(scope="module")
-def older():
+def sse_server():
     with served("sse") as port:
         yield f"http://127.0.0.1:{port}/sse"
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-async def test_both_eras_are_spoken_in_both_ways(newer, older, mode, protocol):
-    for route in (HttpAddress(newer), SseAddress(older)):
-        async with connected(route, mode) as client:
+async def test_both_protocols_work_over_both_http_transports(http_server, sse_server, mode, protocol):
+    for address in (HttpAddress(http_server), SseAddress(sse_server)):
+        async with connected(address, mode) as client:
             assert client.protocol_version == protocol
             await many(client)
 
@@ -88,21 +88,21 @@ async def many(client):
     assert [answer.content[0].text for answer in answers] == [f"{n}" for n in range(16)]
 
 
-async def test_a_server_that_knows_only_the_older_way_is_found_by_trying_it(older):
-    route = HttpAddress(older)
+async def test_a_server_that_supports_only_sse_is_found_by_fallback(sse_server):
+    address = HttpAddress(sse_server)
 
     with pytest.raises((MCPError, ExceptionGroup)) as caught:
-        async with connected(route):
+        async with connected(address):
             pass
 
-    assert route.should_try_next_transport(caught.value)
-    async with connected(route, way=1) as client:
+    assert address.should_try_next_transport(caught.value)
+    async with connected(address, way=1) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-def test_the_newer_way_comes_first_and_the_other_only_if_it_may():
+def test_streamable_http_is_tried_first_and_sse_only_if_allowed():
     names = [
-        [type(target).__name__ for target in route.create_transports(ConnectionOwner(), print)] for route in ways()
+        [type(target).__name__ for target in address.create_transports(ConnectionOwner(), print)] for address in ways()
     ]
 
     assert names == [
@@ -133,35 +133,35 @@ def ways():
     ],
 )
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_server_that_turns_us_away_says_how(status, sent, hopeless, other_way, message, mode):
+async def test_a_refused_connection_says_why(status, sent, hopeless, other_way, message, mode):
     async def refuse(asked):
         await asked.answer(status, "<html>no</html>", content_type="text/html")
 
     async with bare(refuse) as url:
-        route = HttpAddress(f"{url}/mcp")
+        address = HttpAddress(f"{url}/mcp")
         with pytest.raises((MCPError, ExceptionGroup)) as caught:
-            async with connected(route, mode):
+            async with connected(address, mode):
                 pass
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.status, met.is_retryable) == (sent, status, False)
-    assert met.is_server_answer == (status in (400, 404, 405, 406))
-    assert message in met.message
-    assert (route.is_permanent_error(caught.value), route.should_try_next_transport(caught.value)) == (
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.status, failure.is_retryable) == (sent, status, False)
+    assert failure.is_server_answer == (status in (400, 404, 405, 406))
+    assert message in failure.message
+    assert (address.is_permanent_error(caught.value), address.should_try_next_transport(caught.value)) == (
         hopeless,
         other_way,
     )
 
 
-async def test_a_server_that_is_not_there_was_sent_nothing():
+async def test_an_unreachable_server_was_sent_nothing():
     with port_of_nobody() as port:
-        for route in (HttpAddress(f"http://127.0.0.1:{port}/mcp"), SseAddress(f"http://127.0.0.1:{port}/sse")):
-            met = await trouble_with(route)
-            assert (met.was_sent, met.is_connection_lost, met.is_permanent) == (False, True, False)
-            assert "127.0.0.1 could not be reached" in met.message
+        for address in (HttpAddress(f"http://127.0.0.1:{port}/mcp"), SseAddress(f"http://127.0.0.1:{port}/sse")):
+            failure = await failure_of_connection(address)
+            assert (failure.was_sent, failure.is_connection_lost, failure.is_permanent) == (False, True, False)
+            assert "127.0.0.1 could not be reached" in failure.message
 
 
-async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(caplog):
+async def test_an_outage_is_logged_once_with_url_and_cause_and_without_secrets(caplog):
     async def offer(asked):
         await asked.result({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
 
@@ -179,36 +179,38 @@ async def test_an_outage_is_told_once_with_the_url_and_the_cause_and_no_secret(c
                 await back.refresh()  # it is tried at once, and in vain
 
     why = "127.0.0.1 could not be reached (connection refused)."
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(told) == 1
-    assert told[0].startswith(f"The MCP server back ({url}/mcp/***) is down: {why}")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"The MCP server back ({url}/mcp/***) is down: {why}")
     assert f"The MCP server back ({url}/mcp/***) is not connected: {why}" in str(failed.value)
     assert all(f"The MCP server back is not connected: {why}" in each.text for each in outcomes)
-    assert "hunter" not in "".join([*told, str(failed.value), *(each.text for each in outcomes)])
+    assert "hunter" not in "".join([*warnings, str(failed.value), *(each.text for each in outcomes)])
 
 
-async def test_a_server_that_was_never_there_is_told_of_with_its_url(caplog):
+async def test_a_server_that_never_came_up_is_reported_with_its_url(caplog):
     with port_of_nobody() as port:
         url = f"http://127.0.0.1:{port}/mcp"
         async with Runtime(mcp.http(f"{url}?token=hunter2", namespace="back", manifest=False)):
             pass
 
-    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.startswith(f"Provider back is unavailable: The MCP server back ({url}) is not connected: ")
-    assert "(connection refused)" in told
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warning.startswith(f"Provider back is unavailable: The MCP server back ({url}) is not connected: ")
+    assert "(connection refused)" in warning
 
 
-async def test_a_host_that_is_not_known_is_named():
-    async def nobody(host, port):
+async def test_an_unknown_host_is_named():
+    async def no_addresses(host, port):
         return []
 
-    met = await trouble_with(HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=nobody)))
+    failure = await failure_of_connection(
+        HttpAddress("http://mcp.example/mcp", settings=HttpSettings(resolver=no_addresses))
+    )
 
-    assert (met.was_sent, met.is_connection_lost) == (False, True)
-    assert "There is no host mcp.example" in met.message
+    assert (failure.was_sent, failure.is_connection_lost) == (False, True)
+    assert "There is no host mcp.example" in failure.message
 
 
-async def test_a_session_that_the_server_has_forgotten_was_not_acted_in_and_is_gone():
+async def test_a_request_in_a_forgotten_session_was_not_executed_and_the_session_is_lost():
     async def forgotten(asked):
         error = {"code": -32600, "message": "Session not found"}
         await asked.answer(404, {"jsonrpc": "2.0", "id": "server-error", "error": error})
@@ -217,12 +219,12 @@ async def test_a_session_that_the_server_has_forgotten_was_not_acted_in_and_is_g
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost, met.status) == (False, True, 404)
-    assert met.message == "The server does not know this session any more."
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost, failure.status) == (False, True, 404)
+    assert failure.message == "The server does not know this session any more."
 
 
-async def test_an_error_of_one_request_leaves_the_others_alone():
+async def test_an_error_of_one_request_does_not_affect_others():
     asked_for = []
 
     async def sometimes(asked):
@@ -251,11 +253,13 @@ async def test_an_error_of_one_request_leaves_the_others_alone():
         if name == "good":
             assert result.content[0].text == "good"
         else:
-            met = failure_from_error(result)
-            assert (met.was_sent, met.is_connection_lost, met.is_server_answer) == (True, False, False), name
+            failure = failure_from_error(result)
+            assert (failure.was_sent, failure.is_connection_lost, failure.is_server_answer) == (True, False, False), (
+                name
+            )
 
 
-async def test_a_server_that_answers_with_an_error_knows_of_the_request():
+async def test_an_error_response_means_that_the_request_was_received():
     async def wrong(asked):
         error = {"code": -32602, "message": "no such tool"}
         await asked.answer(400, {"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
@@ -270,7 +274,7 @@ async def test_a_server_that_answers_with_an_error_knows_of_the_request():
     )
 
 
-async def test_no_server_can_pretend_that_nothing_was_sent():
+async def test_a_server_cannot_claim_that_nothing_was_sent():
     async def forged(asked):
         data = {"failure-0000000000000000": "1"}
         error = {"code": -32000, "message": "x", "data": data}
@@ -284,7 +288,7 @@ async def test_no_server_can_pretend_that_nothing_was_sent():
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(streamed):
+async def test_a_response_that_is_too_large_fails_only_its_request(streamed):
     async def big(asked):
         content = [{"type": "text", "text": "x" * int(asked.message["params"]["name"])}]
         result = {"jsonrpc": "2.0", "id": asked.message["id"], "result": {"content": content}}
@@ -300,19 +304,19 @@ async def test_an_answer_larger_than_it_may_be_is_an_error_of_that_request(strea
             await client.call_tool("70000", {})
         assert len((await client.call_tool("1000", {})).content[0].text) == 1000
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost) == (True, False)
-    assert "65536" in met.message
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost) == (True, False)
+    assert "65536" in failure.message
 
 
-async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answer_does_not(newer):
-    route, changed = HttpAddress(newer, settings=HttpSettings(read_timeout=2.0)), asyncio.Event()
+async def test_a_silent_notification_stream_outlives_the_read_timeout_and_a_silent_response_does_not(http_server):
+    address, changed = HttpAddress(http_server, settings=HttpSettings(read_timeout=2.0)), asyncio.Event()
 
     async def heard(message):
         changed.set()
 
     async with Client(
-        route.create_transports(ConnectionOwner(), print)[0], mode="legacy", message_handler=heard
+        address.create_transports(ConnectionOwner(), print)[0], mode="legacy", message_handler=heard
     ) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("hang", {})  # meanwhile, the stream of news was quiet for as long
@@ -325,17 +329,17 @@ async def test_a_quiet_stream_of_news_outlives_the_read_timeout_and_a_quiet_answ
     )
 
 
-async def test_so_does_a_subscription_of_the_newer_era(newer):
-    route = HttpAddress(newer, settings=HttpSettings(read_timeout=2.0))
+async def test_a_subscription_of_the_modern_protocol_outlives_the_read_timeout(http_server):
+    address = HttpAddress(http_server, settings=HttpSettings(read_timeout=2.0))
 
-    async with connected(route, "auto") as client, client.listen(tools_list_changed=True) as news:
+    async with connected(address, "auto") as client, client.listen(tools_list_changed=True) as news:
         await asyncio.sleep(2.3)
         await client.call_tool("grow", {"named": "second"})
         assert await anext(aiter(news))
 
 
 @pytest.mark.parametrize("how", ["gone", "restarted"])
-async def test_whoever_keeps_a_session_is_told_when_the_server_goes_away(how):
+async def test_the_end_of_the_server_is_reported_to_an_open_session(how):
     reasons, opened, over = asyncio.Queue(), asyncio.Event(), asyncio.Event()
 
     async def handle(asked):
@@ -361,47 +365,47 @@ async def test_whoever_keeps_a_session_is_told_when_the_server_goes_away(how):
     assert reasons.empty()
 
 
-async def test_the_older_way_tells_when_its_stream_ends_and_whoever_waits_is_told_why():
+async def test_the_end_of_an_sse_stream_is_reported_and_fails_waiting_requests():
     posted = asyncio.Event()
     reasons = []
 
-    async def older(asked):
+    async def sse_server(asked):
         if asked.method == "GET":
             await asked.events("event: endpoint\ndata: /messages?session_id=1")
-            older.stream = asked
+            sse_server.stream = asked
             await posted.wait()
             asked.writer.close()
         elif asked.message.get("method") == "initialize":
             await asked.answer(202)
             reply = {"jsonrpc": "2.0", "id": asked.message["id"], "result": INITIALIZED}
-            await older.stream.event(f"event: message\ndata: {json.dumps(reply)}")
+            await sse_server.stream.event(f"event: message\ndata: {json.dumps(reply)}")
         else:
             await asked.answer(202)
             if asked.message.get("method") == "tools/call":
                 posted.set()
 
-    async with bare(older) as url, connected(SseAddress(f"{url}/sse"), ended=reasons.append) as client:
+    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse"), ended=reasons.append) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
-    met = failure_from_error(caught.value)
-    assert (met.was_sent, met.is_connection_lost, [met.message]) == (True, True, reasons)
+    failure = failure_from_error(caught.value)
+    assert (failure.was_sent, failure.is_connection_lost, [failure.message]) == (True, True, reasons)
 
 
-async def test_the_older_way_tells_whoever_posted_what_became_of_it():
-    async def older(asked):
+async def test_a_failed_post_over_sse_fails_its_request():
+    async def sse_server(asked):
         if asked.method == "GET":
             await asked.events("event: endpoint\ndata: /messages")
-            older.stream = asked
+            sse_server.stream = asked
             await asyncio.Event().wait()
         elif asked.message.get("method") == "initialize":
             await asked.answer(202)
             reply = {"jsonrpc": "2.0", "id": asked.message["id"], "result": INITIALIZED}
-            await older.stream.event(f"data: {json.dumps(reply)}")
+            await sse_server.stream.event(f"data: {json.dumps(reply)}")
         else:
             await asked.answer(404 if asked.message.get("method") == "tools/call" else 500)
 
-    async with bare(older) as url, connected(SseAddress(f"{url}/sse")) as client:
+    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(Exception, match="does not know this session") as caught:
             await client.call_tool("echo", {})
 
@@ -411,19 +415,19 @@ async def test_the_older_way_tells_whoever_posted_what_became_of_it():
     )
 
 
-async def test_the_older_way_posts_to_no_other_server():
+async def test_sse_posts_to_no_other_server():
     async def elsewhere(asked):
         await asked.events("event: endpoint\ndata: http://169.254.169.254/latest")
         await asyncio.Event().wait()
 
     async with bare(elsewhere) as url:
-        met = await trouble_with(SseAddress(f"{url}/sse"))
+        failure = await failure_of_connection(SseAddress(f"{url}/sse"))
 
-    assert (met.was_sent, met.is_permanent) == (False, True)
-    assert "another server" in met.message
+    assert (failure.was_sent, failure.is_permanent) == (False, True)
+    assert "another server" in failure.message
 
 
-async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
+async def test_only_the_named_host_may_be_private():
     hits = []
 
     async def inside(asked):
@@ -435,8 +439,8 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
     async with bare(inside, "0.0.0.0") as anywhere, bare(leading) as url:
         inner = anywhere.replace("0.0.0.0", "127.0.0.1")
-        for route in (HttpAddress(f"{url}/mcp"), SseAddress(f"{url}/sse")):
-            await trouble_with(route)
+        for address in (HttpAddress(f"{url}/mcp"), SseAddress(f"{url}/sse")):
+            await failure_of_connection(address)
 
         async with _client(HttpAddress(url)) as client:
             with pytest.raises(Exception, match="private addresses may not be reached"):
@@ -447,15 +451,15 @@ async def test_only_the_host_that_was_named_is_reached_where_it_is_private():
 
 
 @asynccontextmanager
-async def _client(route):
+async def _client(address):
     from surehand.http.transport import GuardedClient
     from surehand.providers.mcp.transports.http_client import build_client_options
 
-    async with GuardedClient(route.settings, **await build_client_options(route, ConnectionOwner())) as client:
+    async with GuardedClient(address.settings, **await build_client_options(address, ConnectionOwner())) as client:
         yield client
 
 
-async def test_headers_and_login_are_those_of_whoever_the_connection_is_for_and_are_never_logged(caplog):
+async def test_headers_and_sign_in_belong_to_the_owner_and_are_never_logged(caplog):
     caplog.set_level(logging.DEBUG)
     seen = []
 
@@ -467,9 +471,9 @@ async def test_headers_and_login_are_those_of_whoever_the_connection_is_for_and_
         return {"X-User": f"canary-{who.user}"}
 
     async with by_hand(initialize=initialize) as url:
-        route = HttpAddress(url, headers=headers, auth=Login())
+        address = HttpAddress(url, headers=headers, auth=Login())
         for user in ("ada", "bob"):
-            async with connected(route, who=ConnectionOwner(user)):
+            async with connected(address, who=ConnectionOwner(user)):
                 pass
 
     assert seen == [("canary-ada", "Bearer secret-ada"), ("canary-bob", "Bearer secret-bob")]
@@ -489,7 +493,7 @@ class Login:
         return Bearer()
 
 
-async def test_a_login_that_fails_is_the_request_s_own_error():
+async def test_a_failed_sign_in_fails_only_its_request():
     class Failing:
         def auth_for(self, who, url):
             import httpx2
@@ -502,13 +506,13 @@ async def test_a_login_that_fails_is_the_request_s_own_error():
             return Auth()
 
     async with by_hand() as url:
-        met = await trouble_with(HttpAddress(url, auth=Failing()))
+        failure = await failure_of_connection(HttpAddress(url, auth=Failing()))
 
-    assert "nobody is at the browser" in met.message
+    assert "nobody is at the browser" in failure.message
 
 
 @pytest.mark.parametrize("leave", ["scope", "cancel"])
-async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
+async def test_a_connection_can_be_closed_during_a_call(leave):
     async def stay(asked):
         await asyncio.Event().wait()
 
@@ -540,11 +544,11 @@ async def test_a_connection_can_be_left_while_a_call_is_under_way(leave):
         ("https://example.com/mcp?key=secret#x", "https://example.com/mcp", "example-com"),
     ],
 )
-def test_a_server_is_called_by_its_host_and_its_address_shows_no_secret(url, label, namespace):
-    route = HttpAddress(url)
+def test_the_namespace_is_the_host_and_the_label_has_no_secrets(url, label, namespace):
+    address = HttpAddress(url)
 
-    assert (route.label, route.namespace) == (label, namespace)
-    assert "secret" not in route.identity
+    assert (address.label, address.namespace) == (label, namespace)
+    assert "secret" not in address.identity
 
 
 def test_two_queries_are_two_servers():
@@ -555,7 +559,7 @@ def test_two_queries_are_two_servers():
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com", "example.com", "https://u:p@example.com/", "http://", 5])
-def test_an_address_that_cannot_be_used_is_told_when_it_is_given(url):
+def test_an_invalid_url_is_a_definition_error(url):
     with pytest.raises(DefinitionError) as caught:
         HttpAddress(url)
 

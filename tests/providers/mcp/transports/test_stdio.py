@@ -1,4 +1,4 @@
-"""Servers that are child processes: they are spoken to, whatever they print, and nothing of them is left."""
+"""Servers as child processes: messages, malformed output, stderr, environment, and clean shutdown."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ from tests.providers.mcp.steady import until
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 
 PYTHON = os.path.realpath(sys.executable)
-real = pytest.mark.timeout(60)  # a process that imports the library takes its time where much else is running
+real = pytest.mark.timeout(60)  # importing the MCP SDK takes seconds on a busy machine
 PEERS = str(Path(PLAIN[-1]).parent)
 
 
@@ -38,8 +38,8 @@ def plain(*habits, **options):
 
 
 @asynccontextmanager
-async def connected(route, mode="legacy", ended=lambda reason: None):
-    (target,) = route.create_transports(ConnectionOwner(), ended)
+async def connected(address, mode="legacy", ended=lambda reason: None):
+    (target,) = address.create_transports(ConnectionOwner(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
@@ -52,22 +52,22 @@ async def called(client, name, **arguments):
 @pytest.mark.parametrize(
     ("mode", "protocol"), [("auto", "2026-07-28"), pytest.param("legacy", "2025-11-25", marks=pytest.mark.long)]
 )
-async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
+async def test_both_protocols_work(mode, protocol):
     async with connected(StdioAddress(*FRIENDLY), mode) as client:
         assert client.protocol_version == protocol
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-async def test_many_calls_go_at_once_and_each_gets_its_own_answer():
+async def test_concurrent_calls_each_get_their_own_result():
     async with connected(plain()) as client:
         answers = await asyncio.gather(*(called(client, "echo", text=f"{n} {'x' * n * 50}") for n in range(200)))
 
     assert answers == [f"{n} {'x' * n * 50}" for n in range(200)]
 
 
-async def test_what_is_no_message_is_dropped_counted_and_logged(caplog):
-    route = plain("banner")
-    (target,) = route.create_transports(ConnectionOwner(), print)
+async def test_malformed_messages_are_dropped_counted_and_logged(caplog):
+    address = plain("banner")
+    (target,) = address.create_transports(ConnectionOwner(), print)
 
     async with Client(target, mode="legacy") as client:
         assert await called(client, "echo", text="hello") == "hello"
@@ -78,7 +78,7 @@ async def test_what_is_no_message_is_dropped_counted_and_logged(caplog):
 
 
 @pytest.mark.parametrize("result", ["5", '{"a": "\\ud800"}'])
-async def test_whoever_waits_for_an_answer_that_is_no_message_is_told(result):
+async def test_a_request_whose_response_is_malformed_fails(result):
     async with connected(plain()) as client:
         number = 2  # the first was `initialize`
         answer = f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}\n'
@@ -105,7 +105,7 @@ async def test_a_message_of_the_largest_size_is_read_and_a_larger_one_ends_the_c
     assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, ended[0])
 
 
-async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
+async def test_an_endless_line_takes_no_more_memory_than_a_message():
     ended, process = [], psutil.Process()
     before = process.memory_info().rss
 
@@ -118,11 +118,11 @@ async def test_a_line_that_never_ends_takes_no_more_memory_than_a_message_may():
     assert process.memory_info().rss - before < 2 * (4 << 20) + (8 << 20)
 
 
-async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(caplog):
+async def test_the_end_of_a_server_is_reported_with_exit_code_and_last_line(caplog):
     caplog.set_level(logging.INFO, "surehand.mcp")
-    route, ended = plain(), []
+    address, ended = plain(), []
 
-    async with connected(route, ended=ended.append) as client:
+    async with connected(address, ended=ended.append) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("exit", {"code": 3})
         with pytest.raises((MCPError, NotStarted)):
@@ -132,23 +132,23 @@ async def test_the_end_of_a_server_is_told_with_its_code_and_its_last_words(capl
     trouble = failure_from_error(caught.value)
     assert ended == [reason]
     assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, reason)
-    assert route.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
+    assert address.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
     assert ("surehand.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
 
 
 async def test_a_server_that_does_not_come_up_says_why():
-    route, ended = plain("failing"), []
+    address, ended = plain("failing"), []
 
     with pytest.raises((MCPError, ExceptionGroup)) as caught:
-        async with connected(route, ended=ended.append):
+        async with connected(address, ended=ended.append):
             pass
 
     assert "exit code 4. It last wrote: cannot find the database" in failure_from_error(caught.value).message
     assert len(ended) == 1
-    assert "cannot find the database" in route.exit_report()
+    assert "cannot find the database" in address.exit_report()
 
 
-async def test_nobody_is_told_of_an_end_that_is_ours():
+async def test_an_end_from_our_side_is_not_reported():
     ended = []
     async with connected(plain(), ended=ended.append):
         pass
@@ -158,12 +158,12 @@ async def test_nobody_is_told_of_an_end_that_is_ours():
 
 @pytest.mark.parametrize("leave", ["normally", "scope", "cancel", "cancelled twice", "error"])
 @pytest.mark.parametrize("habits", [(), ("deathless", "family", "flood"), ("family", "noisy")])
-async def test_however_a_connection_is_left_nothing_of_the_server_is(leave, habits):
+async def test_no_process_survives_however_the_connection_is_closed(leave, habits):
     mark, before, begun = marker(), descriptors(), asyncio.Event()
-    route = plain(*habits, env={"MARK": mark})
+    address = plain(*habits, env={"MARK": mark})
 
     async def stay():
-        async with connected(route):
+        async with connected(address):
             begun.set()
             if leave == "error":
                 raise LookupError
@@ -194,19 +194,19 @@ async def scoped(stay, begun):
         group.cancel_scope.cancel()
 
 
-async def test_a_server_that_never_reads_does_not_hold_up_whoever_gives_up(tmp_path):
+async def test_cancelling_a_write_to_a_server_that_never_reads_ends_at_once(tmp_path):
     mark = marker()
-    route = plain("deaf", env={"MARK": mark})
+    address = plain("deaf", env={"MARK": mark})
 
     with anyio.move_on_after(0.3) as scope:
-        async with connected(route):
+        async with connected(address):
             pass
 
     assert scope.cancelled_caught
     assert await gone(mark, 20) == []
 
 
-async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path, monkeypatch):
+async def test_a_server_that_exits_with_its_input_gets_no_signal(tmp_path, monkeypatch):
     monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 20.0)
     program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
     (target,) = StdioAddress(sys.executable, "-S", "-c", program).create_transports(ConnectionOwner(), print)
@@ -219,20 +219,21 @@ async def test_a_server_that_ends_when_its_input_does_is_left_in_peace(tmp_path,
 
 @real
 @pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=[needs("bubblewrap"), pytest.mark.long])])
-async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
+async def test_all_processes_of_a_server_die_when_this_process_is_killed(tmp_path, sandboxed):
     mark = marker()
     script = tmp_path / "owner.py"
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from surehand.providers.mcp.addresses.address import Who
-        from surehand.providers.mcp.addresses.stdio import Stdio
+        from surehand.providers.mcp.addresses.address import ConnectionOwner
+        from surehand.providers.mcp.addresses.stdio import StdioAddress
         from surehand.sandbox.sandbox import Sandbox
         async def main():
             sandbox = Sandbox(read=({sys.base_prefix!r}, {PEERS!r})) if {sandboxed} else None
-            route = Stdio({PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn", env={{"MARK": {mark!r}}}, sandbox=sandbox)
-            async with route.transports(Who(), print)[0]:
-                while not route.exit_report():
+            command = [{PYTHON!r}, *{PLAIN[1:]!r}, "family", "stubborn"]
+            address = StdioAddress(*command, env={{"MARK": {mark!r}}}, sandbox=sandbox)
+            async with address.create_transports(ConnectionOwner(), print)[0]:
+                while not address.exit_report():
                     await asyncio.sleep(0.01)
                 print("up", flush=True)
                 await asyncio.sleep(60)
@@ -251,7 +252,7 @@ async def test_when_we_are_killed_so_is_all_of_the_server(tmp_path, sandboxed):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_server_whose_supervisor_is_killed_comes_back_and_nothing_of_the_first_is_left(which):
+async def test_a_server_whose_supervisor_is_killed_restarts_and_leaves_nothing_behind(which):
     mark, before = marker(), set(psutil.Process().children())
     family = mcp.stdio(*PLAIN, "family", namespace="plain", manifest=False, env={"MARK": mark}, effects=["read"])
     async with Runtime(family) as runtime:
@@ -283,26 +284,26 @@ async def again(runtime, name):
     ("command", "what"),
     [("no-such-server-anywhere", "is not found"), ("./no/such", "is not found"), (__file__, "is not executable")],
 )
-async def test_a_command_that_is_not_there_is_named_with_the_fix(command, what):
-    route = StdioAddress(command, "--port", "1", "--token", "abc")
+async def test_a_missing_command_is_named_with_the_fix(command, what):
+    address = StdioAddress(command, "--port", "1", "--token", "abc")
 
     with pytest.raises(
         NotStarted, match=rf"--port 1 --token \*\*\* cannot be started.*{what}.*Fix: install it"
     ) as caught:
-        async with connected(route):
+        async with connected(address):
             pass
 
-    assert route.is_permanent_error(caught.value)
+    assert address.is_permanent_error(caught.value)
     assert not failure_from_error(caught.value).was_sent
 
 
-async def test_a_folder_that_is_not_there_is_named():
+async def test_a_missing_folder_is_named():
     with pytest.raises(NotStarted, match="there is no folder /no/such"):
         async with connected(plain(cwd="/no/such")):
             pass
 
 
-async def test_a_server_finds_what_it_needs_in_its_environment_and_no_more(monkeypatch):
+async def test_a_server_inherits_only_the_listed_environment_variables(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     monkeypatch.setenv("TERM", "() { echo; }")
@@ -310,31 +311,31 @@ async def test_a_server_finds_what_it_needs_in_its_environment_and_no_more(monke
     async def env(who):
         return {"TOKEN": f"of {who.user}"}
 
-    route = StdioAddress("/bin/sh", env=env)
-    found = (await route.sandbox_for(ConnectionOwner("ada"))).environment
+    address = StdioAddress("/bin/sh", env=env)
+    found = (await address.sandbox_for(ConnectionOwner("ada"))).environment
 
     assert found.keys() >= {"PATH", "HOME", "LANG", "TMPDIR"}
     assert (found["TOKEN"], found["XDG_DATA_HOME"]) == ("of ada", "/data")
     assert not found.keys() & {"AWS_SECRET_ACCESS_KEY", "TERM"}
 
 
-async def test_values_of_the_environment_may_be_functions_and_must_be_text():
+async def test_environment_values_may_be_functions_and_must_be_strings():
     found = await StdioAddress("sh", env={"A": lambda who: f"{who.session}", "B": "b"}).sandbox_for(
         ConnectionOwner(session="s1")
     )
     assert (found.environment["A"], found.environment["B"]) == ("s1", "b")
 
-    with pytest.raises(DefinitionError, match="'A' is no text"):
+    with pytest.raises(DefinitionError, match="value of 'A' is not a string"):
         await StdioAddress("sh", env={"A": 5}).sandbox_for(ConnectionOwner())
 
 
-async def test_a_long_lived_server_has_no_limits_of_ours():
+async def test_a_server_without_a_sandbox_has_no_resource_limits():
     surroundings = await StdioAddress("sh").sandbox_for(ConnectionOwner())
 
     assert surroundings.rlimits.keys() == {"CORE", "NPROC"}
 
 
-def test_only_without_a_jail_may_limits_be_left_out():
+def test_limits_can_be_omitted_only_without_a_sandbox():
     assert "CPU" not in Unprotected(cpu=inf).rlimits
     assert Unprotected(cpu=0.5).rlimits["CPU"] == 1
     with pytest.raises(DefinitionError, match="`cpu` must be a positive limit, got inf"):
@@ -346,19 +347,19 @@ def test_only_without_a_jail_may_limits_be_left_out():
 @needs("bubblewrap")
 async def test_a_server_runs_in_a_sandbox(tmp_path):
     sandbox = Sandbox(read=[sys.base_prefix, PEERS], env={"A": "1"})
-    route = StdioAddress(PYTHON, *PLAIN[1:], sandbox=sandbox, env={"B": "2"})
+    address = StdioAddress(PYTHON, *PLAIN[1:], sandbox=sandbox, env={"B": "2"})
 
-    async with connected(route) as client:
+    async with connected(address) as client:
         assert int(await called(client, "pid")) < 10
         assert await called(client, "echo", text="inside") == "inside"
 
 
-async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_server(caplog):
+async def test_a_flood_on_stderr_is_limited_in_the_log_and_does_not_stop_the_server(caplog):
     caplog.set_level(logging.INFO, "surehand.mcp")
-    route, began = plain("noisy"), monotonic()
-    route.name = "loud"
+    address, began = plain("noisy"), monotonic()
+    address.log_name = "loud"
 
-    async with connected(route) as client:
+    async with connected(address) as client:
         for n in range(50):
             assert await called(client, "echo", text=str(n)) == str(n)
 
@@ -366,25 +367,25 @@ async def test_a_flood_on_stderr_is_cut_short_in_the_log_and_does_not_stop_the_s
     assert 100 <= len(lines) <= 101 * (monotonic() - began + 2)  # a hundred in a second, and how many more there were
     assert lines[0] == "noise \\u001b[31mred"
     assert any("more lines" in line for line in lines)
-    assert (route.exit_report()).count("noise") in (19, 20)  # the last may have been cut short
+    assert (address.exit_report()).count("noise") in (19, 20)  # the last may have been cut short
 
 
-async def test_what_a_server_says_is_logged_line_by_line_and_escaped(caplog):
+async def test_stderr_is_logged_line_by_line_and_escaped(caplog):
     caplog.set_level(logging.INFO, "surehand.mcp")
     async with connected(plain()) as client:
         await called(client, "say", text="one\n\x1b[2Jtwo\u202e\n" + "x" * 5000)
-        while len(caplog.record_tuples) < 3:  # noqa: ASYNC110 - a log tells nobody
+        while len(caplog.record_tuples) < 3:  # noqa: ASYNC110 - a log has no event to wait for
             await asyncio.sleep(0.01)
 
     assert [message for _, _, message in caplog.record_tuples][:2] == ["one", "\\u001b[2Jtwo\\u202e"]
     assert caplog.record_tuples[2][2] == "x" * 500 + "..."
 
 
-async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
+async def test_starting_a_server_does_not_block_others(monkeypatch):
     monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 0.01)
     (target,) = plain("deaf").create_transports(
         ConnectionOwner(), print
-    )  # whoever waited for it would wait for a minute
+    )  # a call that waited for it would wait for a minute
     last, longest = monotonic(), 0.0
 
     async def tick():
@@ -423,7 +424,7 @@ async def test_starting_a_server_does_not_stop_the_others(monkeypatch):
         ("bash -c something", "bash"),
     ],
 )
-def test_a_namespace_is_the_name_of_what_is_run(words, namespace):
+def test_the_namespace_is_the_name_of_the_program(words, namespace):
     assert StdioAddress(*words.split()).namespace == namespace
 
 
@@ -441,16 +442,16 @@ def test_a_namespace_is_the_name_of_what_is_run(words, namespace):
         (["srv", "--tokenizer-path", "x"], "srv --tokenizer-path ***"),
     ],
 )
-def test_a_label_is_the_command_without_its_secrets(words, label):
+def test_the_label_is_the_command_with_masked_secrets(words, label):
     assert StdioAddress(*words).label == label
 
 
-def test_an_identity_has_the_folder_but_no_value_of_the_environment():
+def test_the_identity_has_the_folder_but_no_environment_values():
     assert StdioAddress("srv", "--token", "abc", env={"K": "v"}).identity == "stdio:srv --token ***"
     assert StdioAddress("srv", cwd="/data/").identity == "stdio:srv:/data"
 
 
 @pytest.mark.parametrize("words", [("",), ("a", 5), ("a", "b\0c")])
-def test_a_command_is_made_of_words(words):
+def test_a_command_must_consist_of_strings(words):
     with pytest.raises(DefinitionError):
         StdioAddress(*words)

@@ -1,4 +1,4 @@
-"""Calls over streamable HTTP: posted by us, with the outcome that they have through the MCP SDK's transport."""
+"""Calls that this package posts over streamable HTTP have the same outcome as through the MCP SDK's transport."""
 
 import asyncio
 import gzip
@@ -57,7 +57,7 @@ class Web:
             case "tools/list":
                 await asked.result({"tools": TOOLS, **LIST})
             case "tools/call":
-                self.calls.append(shown(asked))
+                self.calls.append(seen_request(asked))
                 self.ways.append(id(asked.writer))
                 await self.call(asked)
             case other:
@@ -65,7 +65,7 @@ class Web:
                 await asked.answer(202)
 
 
-def shown(asked):
+def seen_request(asked):
     """A request as it came, without what differs from one to the next."""
     body = re.sub(rb'("(?:id|progressToken)"): ?\d+', rb"\1:0", asked.body)
     return asked.path, {**asked.headers, "host": "", "content-length": ""}, body
@@ -266,19 +266,19 @@ def provider(url, era, **options):
     return mcp.http(f"{url}/mcp", namespace="web", manifest=False, protocol=era, headers={"X-Own": "k"}, **given)
 
 
-def told(outcome, url):
+def comparable_outcome(outcome, url):
     words = re.sub(r"\d+ bytes of headers", "", f"{getattr(outcome, 'message', '')}".replace(url, "URL"))
     return type(outcome), outcome.ok, getattr(outcome, "data", None), outcome.text if outcome.ok else words, (
         getattr(outcome, "code", None), getattr(outcome, "executed", None)
     )  # fmt: skip
 
 
-async def seen(call, era, session=None):
+async def outcomes_and_calls(call, era, session=None):
     """Two calls, one after the other: what comes of them, and what the server has seen."""
     web = Web(call, session=session)
     settings = HttpSettings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
     async with bare(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
-        outcomes = [told(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
+        outcomes = [comparable_outcome(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
     return outcomes, web.calls
 
 
@@ -290,13 +290,13 @@ async def seen(call, era, session=None):
         *(pytest.param(name, "legacy", marks=pytest.mark.long) for name in OTHERS),
     ],
 )
-async def test_a_call_has_the_outcome_that_it_has_through_the_sdk(name, era, direct, monkeypatch):
+async def test_a_call_has_the_same_outcome_as_through_the_sdk(name, era, direct, monkeypatch):
     call = (PLAIN_RESULTS | OTHERS)[name]
     session = "one" if era == "legacy" else None
-    here = await seen(call, era, session)
+    here = await outcomes_and_calls(call, era, session)
     assert direct[0] is True
     monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
-    there = await seen(call, era, session)
+    there = await outcomes_and_calls(call, era, session)
 
     assert here == there
 
@@ -305,7 +305,7 @@ async def test_a_call_has_the_outcome_that_it_has_through_the_sdk(name, era, dir
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_one_connection_serves_one_call_after_another_whatever_the_answers(era, monkeypatch):
+async def test_one_connection_is_reused_for_consecutive_calls(era, monkeypatch):
     monkeypatch.setattr(http_client, "DRAIN_SECONDS", 60.0)  # however slow the machine
     calls = iter([result(SAID), chunked(event), chunked(progress, event), packed, refusal(400, -1), result(SAID)])
 
@@ -322,7 +322,7 @@ async def test_one_connection_serves_one_call_after_another_whatever_the_answers
     assert len(set(web.ways)) == 1
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_even_if_nobody_has_heard_of_it_yet():
+async def test_a_connection_closed_by_the_server_is_not_reused_even_before_the_close_is_seen():
     come = []
 
     async def call(asked):
@@ -338,7 +338,7 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_even_if_nobod
     assert len(set(web.ways)) == 2
 
 
-async def test_more_calls_than_there_may_be_connections_are_all_made():
+async def test_more_calls_than_connections_are_all_made():
     at_once = set()
 
     async def call(asked):
@@ -356,7 +356,7 @@ async def test_more_calls_than_there_may_be_connections_are_all_made():
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("how", ["silent", "begun"])
-async def test_a_call_that_nobody_wants_is_told_as_the_protocol_has_it(era, how):
+async def test_a_cancelled_call_is_signalled_as_the_protocol_requires(era, how):
     came, left = asyncio.Event(), asyncio.Event()
 
     async def call(asked):
@@ -387,7 +387,7 @@ async def test_a_call_that_nobody_wants_is_told_as_the_protocol_has_it(era, how)
     assert len(told_so) == (era == "legacy")
 
 
-async def test_a_call_that_nobody_wants_before_there_is_a_connection_is_not_sent(monkeypatch):
+async def test_a_call_cancelled_before_the_connection_is_open_is_not_sent(monkeypatch):
     dialling, go_on, connect_tcp = asyncio.Event(), asyncio.Event(), Connector.connect_tcp
 
     async def slow(self, *address, **options):
@@ -412,7 +412,7 @@ async def test_a_call_that_nobody_wants_before_there_is_a_connection_is_not_sent
     assert [method for method, _ in web.others] == ["notifications/initialized"]
 
 
-async def test_a_server_may_ask_in_the_middle_of_an_answer():
+async def test_a_server_can_ask_within_a_response_stream():
     replied = asyncio.Event()
 
     async def call(asked):
@@ -441,7 +441,7 @@ async def test_a_server_may_ask_in_the_middle_of_an_answer():
 
 
 @pytest.mark.parametrize("where", ["before", "between"])
-async def test_a_server_that_is_not_there_was_sent_nothing(where):
+async def test_an_unreachable_server_was_sent_nothing(where):
     web = Web(ending(raw(f"{SIZED}Connection: close\r\n", answer_to)))
     closing = {"Connection": "close"}  # no connection is left from before
     async with bare(web) as url:
@@ -458,7 +458,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing(where):
 @pytest.mark.parametrize(
     "options", [{"auth": True}, {"headers": {"Mcp-Name": "x"}}, {"headers": {"Connection": "close"}}]
 )
-async def test_a_login_and_headers_of_the_developer_go_along(direct, options):
+async def test_sign_in_and_headers_are_sent_with_calls(direct, options):
     class Known:
         def auth_for(self, who, url):
             return ("me", "word")
@@ -476,7 +476,7 @@ async def test_a_login_and_headers_of_the_developer_go_along(direct, options):
     assert headers.get("authorization") == ("Basic bWU6d29yZA==" if "auth" in options else None)
 
 
-async def test_what_leads_elsewhere_is_followed():
+async def test_redirects_within_the_origin_are_followed():
     web = Web(elsewhere)
 
     async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
@@ -522,7 +522,7 @@ class EndingStreams(Web):
         await chunked("id: e1\nretry: 0\ndata:\n\n")(asked)
 
 
-async def test_a_stream_of_notifications_is_not_opened_again_without_a_pause():
+async def test_a_notification_stream_is_not_reopened_without_a_pause():
     web = EndingStreams()
 
     async with bare(web) as url, Runtime(provider(url, "legacy", required=True)):
@@ -534,7 +534,7 @@ async def test_a_stream_of_notifications_is_not_opened_again_without_a_pause():
 
 
 @pytest.mark.parametrize("direct_path", [True, False])
-async def test_a_stream_that_breaks_off_is_resumed(direct_path, monkeypatch):
+async def test_a_broken_stream_is_resumed(direct_path, monkeypatch):
     if not direct_path:
         monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
     web = Resuming()
@@ -559,7 +559,7 @@ async def test_a_stream_that_cannot_be_resumed_leaves_the_effect_unknown(direct_
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_progress_is_heard_before_the_answer(era):
+async def test_progress_is_delivered_before_the_result(era):
     web = Web(chunked(progress, event))
 
     async with bare(web) as url, Runtime(provider(url, era)) as runtime:

@@ -1,4 +1,4 @@
-"""Servers over a WebSocket: a real one on loopback, that bridges to a server of the library."""
+"""Servers over a WebSocket: a real one on loopback that bridges to a server of the MCP SDK."""
 
 import asyncio
 import json
@@ -52,21 +52,21 @@ def by_hand(**tools):
 
 
 @asynccontextmanager
-async def connected(route, mode="legacy", ended=lambda reason: None, who=None):
-    (target,) = route.create_transports(who or ConnectionOwner(), ended)
+async def connected(address, mode="legacy", ended=lambda reason: None, who=None):
+    (target,) = address.create_transports(who or ConnectionOwner(), ended)
     async with Client(target, mode=mode) as client:
         yield client
 
 
-async def refusal(route):
+async def refusal(address):
     with pytest.raises((ToolError, ExceptionGroup)) as caught:
-        async with connected(route):
+        async with connected(address):
             pass
     return innermost_error(caught.value)
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
+async def test_both_protocols_work(mode, protocol):
     async with listening(bridge) as url, connected(WebSocketAddress(url), mode) as client:
         assert client.protocol_version == protocol
         answers = await asyncio.gather(*(client.call_tool("echo", {"text": f"{n}"}) for n in range(32)))
@@ -74,7 +74,7 @@ async def test_a_server_of_either_era_is_spoken_to(mode, protocol):
     assert [answer.content[0].text for answer in answers] == [f"{n}" for n in range(32)]
 
 
-async def test_the_subprotocol_is_asked_for_and_headers_are_those_of_the_user():
+async def test_the_subprotocol_is_requested_and_headers_belong_to_the_user():
     seen = []
 
     async def look(socket):
@@ -82,14 +82,14 @@ async def test_the_subprotocol_is_asked_for_and_headers_are_those_of_the_user():
         await by_hand()(socket)
 
     async with listening(look) as url:
-        route = WebSocketAddress(url, headers=lambda who: {"X-User": who.user})
-        async with connected(route, who=ConnectionOwner("ada")):
+        address = WebSocketAddress(url, headers=lambda who: {"X-User": who.user})
+        async with connected(address, who=ConnectionOwner("ada")):
             pass
 
     assert seen == [("mcp", "ada")]
 
 
-async def test_the_end_is_told_with_what_the_server_said():
+async def test_the_end_is_reported_with_the_close_reason():
     async def leave(socket, asked):
         await socket.close(1001, "going home")
 
@@ -109,7 +109,7 @@ async def test_the_end_is_told_with_what_the_server_said():
     assert reasons == [met.message]
 
 
-async def test_a_connection_that_breaks_off_is_told():
+async def test_a_broken_connection_is_reported():
     async def cut(socket, asked):
         socket.transport.abort()
 
@@ -121,7 +121,7 @@ async def test_a_connection_that_breaks_off_is_told():
     assert reasons == ["The connection to the server broke off."]
 
 
-async def test_a_message_larger_than_it_may_be_ends_the_connection():
+async def test_a_message_that_is_too_large_ends_the_connection():
     async def big(socket, asked):
         await socket.send("x" * 70_000)
 
@@ -135,7 +135,7 @@ async def test_a_message_larger_than_it_may_be_ends_the_connection():
     )
 
 
-async def test_what_is_no_message_is_dropped():
+async def test_malformed_messages_are_dropped():
     async def odd(socket, asked):
         await socket.send("hello?")
         await socket.send(b"\xff\xfe")
@@ -145,7 +145,7 @@ async def test_what_is_no_message_is_dropped():
         assert (await client.call_tool("odd", {})).content == []
 
 
-async def test_a_server_that_has_died_without_a_word_is_found_out():
+async def test_a_dead_connection_is_detected_by_pings():
     ended, over = asyncio.Event(), asyncio.Event()
 
     async def die(socket, asked):
@@ -154,8 +154,8 @@ async def test_a_server_that_has_died_without_a_word_is_found_out():
         socket.transport.abort()
 
     async with listening(by_hand(die=die)) as url:
-        route = WebSocketAddress(url, ping_interval=0.1)
-        async with connected(route, ended=lambda reason: ended.set()) as client:
+        address = WebSocketAddress(url, ping_interval=0.1)
+        async with connected(address, ended=lambda reason: ended.set()) as client:
             with pytest.raises(MCPError) as caught:
                 await client.call_tool("die", {})
             assert ended.is_set()
@@ -164,7 +164,7 @@ async def test_a_server_that_has_died_without_a_word_is_found_out():
     assert failure_from_error(caught.value).is_connection_lost
 
 
-async def test_a_connection_can_be_left_at_any_time():
+async def test_a_connection_can_be_closed_at_any_time():
     async def stay(socket, asked):
         await socket.wait_closed()
 
@@ -180,23 +180,23 @@ async def test_a_connection_can_be_left_at_any_time():
         await asyncio.wait({task})
 
 
-async def called(route, name):
-    async with connected(route) as client:
+async def called(address, name):
+    async with connected(address) as client:
         await client.call_tool(name, {})
 
 
 @pytest.mark.parametrize(("status", "hopeless"), [(401, True), (403, True), (404, False), (500, False)])
-async def test_a_server_that_turns_us_away_says_how(status, hopeless):
+async def test_a_refused_connection_says_why(status, hopeless):
     def refuse(connection, request):
         return connection.respond(status, "no")
 
     async with listening(by_hand(), process_request=refuse) as url:
-        route = WebSocketAddress(url)
-        error = await refusal(route)
+        address = WebSocketAddress(url)
+        error = await refusal(address)
 
     assert isinstance(error, NotStarted)
     assert str(status) in str(error)
-    assert route.is_permanent_error(error) == hopeless
+    assert address.is_permanent_error(error) == hopeless
 
 
 async def test_no_redirect_is_followed():
@@ -209,7 +209,7 @@ async def test_no_redirect_is_followed():
         assert isinstance(await refusal(WebSocketAddress(url)), NotStarted)
 
 
-async def test_a_server_that_is_not_there_was_sent_nothing():
+async def test_an_unreachable_server_was_sent_nothing():
     with port_of_nobody() as port:
         error = await refusal(WebSocketAddress(f"ws://127.0.0.1:{port}/mcp"))
 
@@ -217,7 +217,7 @@ async def test_a_server_that_is_not_there_was_sent_nothing():
     assert (failure_from_error(error).was_sent, failure_from_error(error).is_connection_lost) == (False, True)
 
 
-async def test_a_name_that_leads_to_a_private_address_is_reached_since_it_was_named_but_no_other_kind_is():
+async def test_a_host_name_that_resolves_to_a_link_local_address_is_refused():
     async def resolver(host, port):
         return ["169.254.169.254"]
 
@@ -226,7 +226,7 @@ async def test_a_name_that_leads_to_a_private_address_is_reached_since_it_was_na
     assert "may not be reached" in str(error)
 
 
-async def test_a_certificate_that_nobody_knows_is_refused():
+async def test_an_unknown_certificate_is_refused():
     authority = trustme.CA()
     there, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(there)
@@ -242,14 +242,14 @@ async def test_a_certificate_that_nobody_knows_is_refused():
     assert not failure_from_error(error).was_sent
 
 
-def test_it_is_called_by_its_host():
-    route = WebSocketAddress("wss://www.example.com:9000/mcp?token=secret")
+def test_the_namespace_is_the_host():
+    address = WebSocketAddress("wss://www.example.com:9000/mcp?token=secret")
 
-    assert (route.label, route.namespace) == ("wss://www.example.com:9000/mcp", "example-com")
-    assert "secret" not in route.identity
+    assert (address.label, address.namespace) == ("wss://www.example.com:9000/mcp", "example-com")
+    assert "secret" not in address.identity
 
 
 @pytest.mark.parametrize("url", ["http://example.com", "ws://", 5, "wss://a:b@example.com"])
-def test_an_address_that_cannot_be_used_is_told_when_it_is_given(url):
+def test_an_invalid_url_is_a_definition_error(url):
     with pytest.raises(DefinitionError):
         WebSocketAddress(url)

@@ -1,11 +1,13 @@
 """The stage `clip`: outputs that are too large, and the tool that reads them."""
 
 import json
+import re
 from time import process_time
 
 import pytest
 
-from surehand import Runtime, ToolError, tool
+from surehand import DefinitionError, Runtime, ToolError, tool
+from surehand.core.facets import CallLimits
 
 LINES = [f"line {n}: {'x' * 20}" for n in range(1, 10_001)]
 
@@ -262,3 +264,54 @@ async def test_one_endless_line_can_be_read_piece_by_piece():
     assert told["lines"] == 18
     assert first.data.startswith("1\t000000,")
     assert last.data.endswith("049999,")
+
+
+@pytest.mark.parametrize("limit", [2_000, 10_000, 300_000])
+async def test_an_excerpt_keeps_whole_lines_of_head_and_tail_within_the_limit(limit):
+    async with Runtime(big.evolve(limits=CallLimits(max_bytes=limit, overflow="excerpt"))) as runtime:
+        outcome = await runtime.call("big")
+        header, *shown = outcome.text.split("\n")
+        told = json.loads(header)["tool_output"]
+        missing = await runtime.call("tool_output", {"handle": told["handle"], "lines": told["left_out"], "head": 1})
+
+    first, last = map(int, told["left_out"].split("-"))
+    assert len(outcome.text) <= limit
+    assert shown == [*LINES[: first - 1], f"[... lines {first} to {last} left out ...]", *LINES[last:]]
+    assert missing.data.split("\t")[1] == LINES[first - 1]
+    assert outcome.data == "\n".join(LINES)
+
+
+@pytest.mark.parametrize("value", ["x" * 50_000, "é" * 20_000, "x" * 30_000 + "\n" + "y" * 30_000, "\n" * 20_000])
+async def test_an_excerpt_of_lines_that_are_too_long_is_cut_inside_them(value):
+    async with Runtime(giving(value, max_bytes=10_000, overflow="excerpt")) as runtime:
+        outcome = await runtime.call("give")
+
+    header, _, shown = outcome.text.partition("\n")
+    head, tail = re.split(r"\n\[\.\.\. lines \d+ to \d+ left out \.\.\.\]\n", shown)
+    assert "handle" in json.loads(header)["tool_output"]
+    assert value.startswith(head)
+    assert value.endswith(tail)
+    assert 9_000 < len(outcome.text.encode()) <= 10_000
+
+
+async def test_an_excerpt_that_has_no_room_is_only_a_handle():
+    async with Runtime(giving("a\n" * 400, max_bytes=300, overflow="excerpt")) as runtime:
+        assert "preview" in handle_of(await runtime.call("give"))
+
+
+async def test_a_failure_may_be_shown_as_an_excerpt():
+    @tool(max_bytes=2_000, overflow="excerpt")
+    async def fail() -> None:
+        """Fail at length."""
+        raise ToolError("\n".join(LINES))
+
+    async with Runtime(fail) as runtime:
+        outcome = await runtime.call("fail")
+
+    assert LINES[0] in outcome.message.split("\n")
+    assert outcome.message.endswith(LINES[-1])
+
+
+def test_an_unknown_overflow_is_a_definition_error():
+    with pytest.raises(DefinitionError, match="`overflow` must be 'handle' or 'excerpt', got 'all'"):
+        giving("x", overflow="all")

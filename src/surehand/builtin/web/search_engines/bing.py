@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
-from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
+from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService, require_endpoint
 
 _FRESHNESS_BY_TIME_RANGE = {"day": "Day", "week": "Week", "month": "Month"}
 
@@ -52,9 +52,10 @@ def _freshness(time_range: str | None) -> str | None:
 def bing(
     key: str | None = None,
     *,
-    endpoint: str,
+    endpoint: str | None = None,
     header: str = "Ocp-Apim-Subscription-Key",
     allow_private: bool = False,
 ) -> Bing:
     """Search with a service that has Bing's format; without `key`, `BING_API_KEY` is read at each search."""
-    return Bing(SearchService("bing", endpoint, allow_private), ApiKey("BING_API_KEY", key), header)
+    address = require_endpoint("bing", endpoint, 'bing(endpoint="https://search.example.com/v7.0/search")')
+    return Bing(SearchService("bing", address, allow_private), ApiKey("BING_API_KEY", key), header)

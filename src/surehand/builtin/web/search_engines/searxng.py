@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
-from surehand.builtin.web.search_engines.service import SearchService
+from surehand.builtin.web.search_engines.service import SearchService, require_endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class SearXNG:
         return parse_results(data.get("results"))[: search_query.limit]
 
 
-def searxng(url: str, *, allow_private: bool = False) -> SearXNG:
+def searxng(url: str | None = None, *, allow_private: bool = False) -> SearXNG:
     """Search with a SearXNG server, as in `searxng("https://search.example.com")`."""
-    base = url.rstrip("/")
+    base = require_endpoint("searxng", url, 'searxng("https://search.example.com")').rstrip("/")
     endpoint = base if base.endswith("/search") else f"{base}/search"
     return SearXNG(SearchService("searxng", endpoint, allow_private))

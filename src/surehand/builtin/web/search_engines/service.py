@@ -21,6 +21,13 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 2 * 1024 * 1024
 
 
+def require_endpoint(engine: str, endpoint: str | None, example: str) -> str:
+    """The endpoint of an engine that has none of its own."""
+    if not endpoint:
+        raise DefinitionError(f"{engine} needs the URL of the server that it searches with.", fix=f"write {example}.")
+    return endpoint
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     """An API key, given or read from an environment variable when it is needed. Its `repr` hides the value."""

@@ -1,1 +1,1 @@
-"""How MCP servers are reached, as a developer configures it. Light to import: transports are loaded on first use."""
+"""How servers are reached, as a developer configures it: one address class per transport. None loads the MCP SDK."""

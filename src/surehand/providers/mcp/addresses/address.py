@@ -1,4 +1,8 @@
-"""Server address: what every configured way to reach a server has in common."""
+"""The base class of server addresses: how a developer configures where a server is and how it is reached.
+
+An address creates the transports of a connection and resolves the headers or variables of its owner. It never loads
+the MCP SDK.
+"""
 
 from __future__ import annotations
 
@@ -14,77 +18,83 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport
 
 DEFAULT_MAX_FRAME_BYTES = 4 << 20
-"""Bytes of one message of a server, by default."""
+"""Largest message of a server in bytes, unless the developer sets another limit."""
 
 
 class ConnectionOwner(NamedTuple):
-    """Whose connection it is."""
+    """The user, and with `per="session"` the session, that a connection belongs to."""
 
     user: str | None = None
     session: str | None = None
 
 
 ANONYMOUS = ConnectionOwner()
+"""Owner of the connection that belongs to no user: it lists tools, and serves anonymous or shared calls."""
 
 InProcessServer: TypeAlias = Any
-"""A `Server` or `MCPServer` object of the MCP SDK, which `mcp.Client` is given as it is."""
+"""A `Server` or `MCPServer` object of the MCP SDK, which `mcp.Client` accepts in place of a transport."""
 OnConnectionEnd: TypeAlias = Callable[[str], None]
+"""Called once with the reason when the server ends a connection."""
 HeadersOrEnv: TypeAlias = (
     Mapping[str, Any] | Callable[[ConnectionOwner], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
 )
-"""Headers or variables: a mapping, whose values may be functions of `Who`, or a function of `Who` that gives one."""
+"""Headers or environment variables: a mapping, whose values may be functions of the `ConnectionOwner`, or a function of
+the `ConnectionOwner` that returns a mapping. The functions may be async."""
 
 
 class ServerAddress:
-    """How a server is reached; `Stdio`, `Http`, `Sse`, `WebSocket` and `Memory` are the kinds."""
+    """How a server is reached. There is one subclass per transport, and one for a server object in this process."""
 
     label: str
-    """One line for people: the exact command, or the URL. What looks like a secret is masked."""
+    """One line for people: the command or the URL, with secrets masked."""
     identity: str
-    """The same text for the same server each time: the key under which everything about it is stored."""
+    """A stable key of the server, under which its manifest and its pins are stored."""
     namespace: str
     """The default namespace of its tools."""
     log_name: str | None = None
-    """Its name in the log, where that is not its namespace."""
+    """Its name in the log, if that is not its namespace."""
 
     @property
     def log(self) -> logging.Logger:
-        """The logger for what the server says."""
+        """The logger of messages about and from the server."""
         return logging.getLogger(f"surehand.mcp.{self.log_name or self.namespace}")
 
     connection_timeout_seconds: float = 120.0
-    """Seconds that a server has to start: some are downloaded first."""
+    """Time for starting the server, the handshake and the first list: some servers are downloaded first."""
 
     def create_transports(
         self, owner: ConnectionOwner, on_end: OnConnectionEnd
     ) -> Sequence[Transport | InProcessServer]:
-        """New connections in the order in which they are to be tried; a server object of this process has none.
+        """Create unopened transports, in the order in which to try them; or return a server object of this process.
 
         Args:
-            ended: called once, with the reason, when the server closes the connection.
+            on_end: called once, with the reason, when the server closes the connection.
         """
         raise NotImplementedError
 
     def exit_report(self) -> str:
-        """How the process that was started last ended, for a person; empty if there is none."""
+        """How the last process of the server ended, for a person; empty if it is not a process."""
         return ""
 
     def is_permanent_error(self, error: BaseException) -> bool:
-        """Whether another try fails too until the configuration changes."""
+        """Whether retrying cannot help until the configuration changes."""
         return failure_from_error(error).is_permanent
 
     def should_try_next_transport(self, error: BaseException) -> bool:
-        """Whether this error of the first request means that the next transport is to be tried."""
+        """Whether this error of the first request means that the server may support the next transport."""
         return False
 
 
 async def resolve_headers_or_env(source: HeadersOrEnv, owner: ConnectionOwner) -> dict[str, str]:
-    """The headers or variables of a user at this moment. Raises `Nameless` where they need a user and there is none."""
+    """Call the functions of a source for one owner.
+
+    Raises `UserRequired` if a function fails for an anonymous connection: with a user it may work.
+    """
     try:
-        found: Any = source(owner) if callable(source) else source
-        if isawaitable(found):
-            found = await found
-        return {name: await _resolve_value(name, value, owner) for name, value in (found or {}).items()}
+        values: Any = source(owner) if callable(source) else source
+        if isawaitable(values):
+            values = await values
+        return {name: await _resolve_value(name, value, owner) for name, value in (values or {}).items()}
     except (ToolError, DefinitionError):
         raise
     except Exception as error:
@@ -101,5 +111,7 @@ async def _resolve_value(name: str, value: Any, owner: ConnectionOwner) -> str:
     if isawaitable(value):
         value = await value
     if not isinstance(value, str):
-        raise DefinitionError(f"{name!r} is no text.", fix="give text, or a function of `Who` that gives it.")
+        raise DefinitionError(
+            f"The value of {name!r} is not a string.", fix="give a string, or a function of the owner that returns one."
+        )
     return value

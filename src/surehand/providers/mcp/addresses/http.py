@@ -1,4 +1,7 @@
-"""HTTP: a server at a URL, reached over streamable HTTP or the older HTTP with SSE."""
+"""Addresses of servers at a URL, reached over streamable HTTP or over HTTP with SSE, the transport before it.
+
+The WebSocket address uses the same URL and network rules.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from urllib.parse import urlsplit
 
 from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError, ToolError
-from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
 from surehand.http.connector import connect_with_keepalive
+from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target
 from surehand.providers.mcp.addresses.address import (
@@ -28,34 +31,34 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.transports.transport import Transport
 
 SIGN_IN_TIMEOUT_SECONDS = 330.0
-"""Seconds that a connection has to come up where a person may have to sign in first."""
+"""Connection timeout of a server with `auth`: a person may have to sign in first."""
 READ_TIMEOUT_SECONDS = 600.0
-"""Seconds between two pieces of an answer; a stream that only waits for news is not bound by it."""
+"""Longest pause within a response. Streams of notifications have no such limit."""
 _FALLBACK_STATUSES = frozenset({400, 404, 405, 406, 415})
-"""What a server says to the first request if it knows the older way only."""
+"""Statuses by which a server that supports only SSE refuses the first request."""
 HttpTransportKind = Literal["streamable", "sse"]
 
 
 class ConnectionAuth(Protocol):
-    """Who we are to a server."""
+    """Signs requests to a server; `mcp.oauth(...)` and the other sign-ins implement it."""
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> Any:
-        """The `httpx2.Auth` for somebody's connection to the server at a URL."""
+        """The `httpx2.Auth` for one owner's connection to the server at a URL."""
         ...
 
 
 class HttpAddress(ServerAddress):
-    """A server at a URL; where it does not know the streamable way, the older one (SSE) is tried.
+    """A server at a URL. If the server refuses streamable HTTP, SSE is tried.
 
-    Its own host may be reached wherever it is, and what else is reached (as when somebody logs in) is on the public
-    internet, unless `settings` say more.
+    The URL's own host may be on a private network. Any other host that is contacted, for example to sign in, must be
+    on the public internet, unless `settings` allow more.
 
     Args:
-        headers: sent with every request; or a function of `Who` that gives them when the connection is opened.
-        auth: an object whose `auth_for(who, url)` gives an `httpx2.Auth`.
-        settings: what may be reached, and within which limits.
-        fallback: whether the older way is tried.
-        max_frame: bytes that one message may have; what `settings` say, or 4 MiB.
+        headers: sent with every request; or a function of the owner, called when a connection is opened.
+        auth: an object whose `auth_for(owner, url)` returns an `httpx2.Auth`.
+        settings: which hosts may be reached, and within which limits.
+        sse_fallback: whether SSE is tried.
+        max_frame: largest message in bytes; by default the `max_bytes` of `settings`, or 4 MiB.
     """
 
     transport_kinds: tuple[HttpTransportKind, ...] = ("streamable", "sse")
@@ -71,11 +74,14 @@ class HttpAddress(ServerAddress):
         max_frame: int | str | None = None,
     ) -> None:
         target = parse_server_url(url)
-        self.url, self.headers, self.auth = url, headers, auth
+        self.url = url
+        self.headers = headers
+        self.auth = auth
         if auth is not None:
             self.connection_timeout_seconds = SIGN_IN_TIMEOUT_SECONDS
-        given = settings.max_bytes if max_frame is None and settings is not None else max_frame
-        self.max_frame = DEFAULT_MAX_FRAME_BYTES if given is None else int(parse_size(given))
+        if max_frame is None and settings is not None:
+            max_frame = settings.max_bytes
+        self.max_frame = DEFAULT_MAX_FRAME_BYTES if max_frame is None else int(parse_size(max_frame))
         self.settings = settings_for_target(settings, target, self.max_frame)
         self.label = url_without_secrets(url)
         self.identity = f"http:{self.label}{query_digest(url)}"
@@ -84,37 +90,38 @@ class HttpAddress(ServerAddress):
             self.transport_kinds = self.transport_kinds[:1]
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
-        """Streamable HTTP first, then SSE."""
-        from surehand.providers.mcp.transports.sse import SseTransport  # these load the MCP SDK
+        """Create a streamable HTTP transport, then an SSE transport."""
+        # These load the MCP SDK.
+        from surehand.providers.mcp.transports.sse import SseTransport
         from surehand.providers.mcp.transports.streamable_http import StreamableHttpTransport
 
-        kinds: dict[HttpTransportKind, type[SseTransport | StreamableHttpTransport]] = {
+        transports: dict[HttpTransportKind, type[SseTransport | StreamableHttpTransport]] = {
             "streamable": StreamableHttpTransport,
             "sse": SseTransport,
         }
-        return [kinds[way](self, owner, on_end) for way in self.transport_kinds]
+        return [transports[kind](self, owner, on_end) for kind in self.transport_kinds]
 
     def should_try_next_transport(self, error: BaseException) -> bool:
-        """Whether a server that said this to the first request may know the other way."""
+        """Whether the server may support SSE after this error of the first request."""
         return is_fallback_status(error)
 
 
 class SseAddress(HttpAddress):
-    """A server at a URL that knows the older way (SSE) only."""
+    """A server at a URL that supports only SSE."""
 
     transport_kinds = ("sse",)
 
 
 def is_fallback_status(error: BaseException) -> bool:
-    """Whether an error of the first request means that the server may know the other way: 400, 404, 405, 406, 415."""
+    """Whether an error carries a status by which servers without streamable HTTP refuse it."""
     return failure_from_error(error).status in _FALLBACK_STATUSES
 
 
 def parse_server_url(url: Any) -> HttpTarget:
-    """Where a URL leads; a developer's mistake is told when it is made."""
-    fix = "give it whole, as in 'https://example.com/mcp'."
+    """Parse the URL of a server. A malformed URL is a `DefinitionError`."""
+    fix = "give a complete URL, such as 'https://example.com/mcp'."
     if not isinstance(url, str):
-        raise DefinitionError(f"{url!r} is no URL.", fix=fix)
+        raise DefinitionError(f"{url!r} is not a URL.", fix=fix)
     try:
         return parse_target(url)
     except ToolError as error:
@@ -122,25 +129,28 @@ def parse_server_url(url: Any) -> HttpTarget:
 
 
 def settings_for_target(settings: HttpSettings | None, target: HttpTarget, max_frame: int) -> HttpSettings:
-    """The developer has named this host: it may be reached wherever it is."""
+    """Settings that also allow the host and port of the URL: the developer wrote them down."""
     settings = settings or HttpSettings(timeout=None, read_timeout=READ_TIMEOUT_SECONDS)
-    given = settings.allow_private
-    private: PrivateAccess = given if given is True else (*(() if given is False else given), target.host)
+    private: PrivateAccess = settings.allow_private
+    if private is not True:
+        private = (*(private or ()), target.host)
     hosts = tuple(settings.allow_hosts)
     ports = settings.ports
     if ports is None:
         ports = None if target.port in DEFAULT_PORTS else "any"
+    elif ports != "any":
+        ports = {*ports, target.port}
     return replace(
         settings,
         allow_private=private,
-        allow_hosts=(*hosts, target.host) if hosts else (),
-        ports=ports if ports is None or ports == "any" else {*ports, target.port},
+        allow_hosts=(*hosts, target.host) if hosts else (),  # an empty list allows every host
+        ports=ports,
         max_bytes=max_frame,
         dialer=settings.dialer or connect_with_keepalive,
     )
 
 
 def query_digest(url: str) -> str:
-    """Two addresses that differ in their query are two servers; what is in it may be a secret."""
+    """A short hash of the query: it tells servers apart, and the query itself may hold a secret."""
     query = urlsplit(url).query
     return f"#{sha256(query.encode()).hexdigest()[:8]}" if query else ""

@@ -1,4 +1,4 @@
-"""In process: a server that is an object of the MCP SDK in this process."""
+"""The address of a server that is an object of the MCP SDK in this process; `mcp.server(obj)` creates it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from surehand.providers.mcp.addresses.labels import to_namespace
 
 
 class InProcessAddress(ServerAddress):
-    """A `Server` or `MCPServer` object, called without a transport in either protocol."""
+    """A `Server` or `MCPServer` object, called without a transport, in either protocol."""
 
     def __init__(self, server: Any) -> None:
         if isinstance(server, type) or not any(_is_sdk_server(kind) for kind in type(server).__mro__):
             raise DefinitionError(
-                f"{server!r:.100} is no server of the package mcp.", fix="give an object of `mcp.server.MCPServer`."
+                f"{server!r:.100} is not a server object of the MCP SDK.", fix="give an `mcp.server.MCPServer` object."
             )
         self._server = server
         name = str(server.name or "server")
@@ -25,10 +25,10 @@ class InProcessAddress(ServerAddress):
         self.namespace = to_namespace(name)
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[InProcessServer]:
-        """The object itself: `mcp.Client` calls it without a transport, and it never closes the connection."""
+        """The object itself, which `mcp.Client` calls directly. It never ends the connection."""
         return [self._server]
 
 
 def _is_sdk_server(kind: type) -> bool:
-    """Compared by name: the MCP SDK takes a second to import, and may not be installed."""
+    """Whether a class is a server class, by name: importing the MCP SDK to compare takes about a second."""
     return kind.__module__.startswith("mcp.server.") and kind.__name__ in ("Server", "MCPServer")

@@ -1,4 +1,7 @@
-"""Label: what a command or a URL is called, in front of people and in names, without its secrets."""
+"""Labels and default namespaces of commands and URLs, with secrets masked.
+
+Addresses use it for their label, identity and namespace, and the stdio transport for lines of stderr.
+"""
 
 from __future__ import annotations
 
@@ -28,45 +31,46 @@ _SECRET_QUERY_PARAMETER = re.compile(
 
 
 def render_command_line(words: Iterable[str]) -> str:
-    """A command as one would type it, what looks like a secret masked."""
+    """A command as typed into a shell, with secrets masked."""
     return shlex.join(mask_secrets(words)).replace(f"'{SECRET_MASK}'", SECRET_MASK)
 
 
 def mask_secrets(words: Iterable[str]) -> list[str]:
-    """The words of a command, those that look like secrets masked: `--token X`, `--api-key=X`, `KEY=X`, `ghp_X`."""
-    shown, hide = list[str](), False
+    """The words of a command with secrets masked: `--token X`, `--api-key=X`, `KEY=X`, `ghp_X`."""
+    masked: list[str] = []
+    is_secret_value = False
     for word in words:
-        name, given, _ = word.partition("=")
-        if hide and not word.startswith("--"):
-            shown.append(SECRET_MASK)
-        elif given and _SECRET_OPTION.fullmatch(name):
-            shown.append(f"{name}={SECRET_MASK}")
+        name, equals, _ = word.partition("=")
+        if is_secret_value and not word.startswith("--"):
+            masked.append(SECRET_MASK)
+        elif equals and _SECRET_OPTION.fullmatch(name):
+            masked.append(f"{name}={SECRET_MASK}")
         else:
-            shown.append(_mask_word(word))
-        hide = not given and _SECRET_OPTION.fullmatch(word) is not None
-    return shown
+            masked.append(_mask_word(word))
+        is_secret_value = not equals and _SECRET_OPTION.fullmatch(word) is not None
+    return masked
 
 
 def mask_secrets_in_line(line: str) -> str:
-    """A line that a program wrote, which may name the key that does not fit: `token: X`, `Authorization: Bearer X`."""
-    return " ".join(
-        mask_secrets(_SECRET_VALUE.sub(SECRET_MASK, _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", line)).split())
-    )
+    """A line of a program's output with secrets masked, such as `token: X` and `Authorization: Bearer X`."""
+    line = _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", line)
+    line = _SECRET_VALUE.sub(SECRET_MASK, line)
+    return " ".join(mask_secrets(line.split()))
 
 
 def _mask_word(word: str) -> str:
-    for pattern, by in (
+    for pattern, replacement in (
         (_SECRET_ASSIGNMENT, rf"\g<name>{SECRET_MASK}"),
         (_SECRET_VALUE, SECRET_MASK),
         (_URL_CREDENTIALS, SECRET_MASK),
         (_SECRET_QUERY_PARAMETER, rf"\g<1>{SECRET_MASK}"),
     ):
-        word = pattern.sub(by, word)
+        word = pattern.sub(replacement, word)
     return word
 
 
 def url_without_secrets(url: str) -> str:
-    """A URL without what may be a secret: no user, no query, no fragment."""
+    """A URL without user, query and fragment, which may hold secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme.lower()}://{parts.netloc.rpartition('@')[2].lower()}{parts.path or '/'}"
 
@@ -78,65 +82,68 @@ _RUNNER_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl"), frozenset({"container", "run"})),
     "uv": frozenset({"tool", "run"}),
 }
-"""Commands that run others, and the words of their own that may come first."""
+"""Commands that run another program, each with its subcommands that may precede the program."""
 _OPTION_WITH_VALUE = re.compile(
     r"-[evpwulmcrXW]|-cp|--(?:env|env-file|volume|mount|publish|name|network|net|workdir|user|entrypoint|platform|label"
     r"|add-host|memory|cpus|gpus|from|with|with-editable|python|package|call|directory|project|index-url"
     r"|extra-index-url|import|require)"
 )
 _PYTHON_OPTION_WITH_VALUE = re.compile("-[cWX]")
-"""Options of theirs whose value is the next word."""
+"""Options of Python whose value is the next word."""
 _FILE_EXTENSION = re.compile(r"(?<=.)\.(?:py|pyz|[mc]?[jt]s|sh|rb|jar|exe|cmd)$", re.IGNORECASE)
 
 
 def namespace_from_command(words: Sequence[str]) -> str:
-    """The name of what a command runs.
+    """The namespace for a command: the name of the program that it runs.
 
-    That is the command's own file name, or, where it runs another (npx, uvx, python, node, docker run and their like),
-    the first word after it that is neither an option nor an option's value nor a subcommand, or the module after `-m`.
-    Folder, scope, version or tag, and extension are left out, and `-` stands for all but `[A-Za-z0-9_-]`.
+    If the command runs another program (npx, uvx, python, node, docker run and the like), that is the first word which
+    is neither an option nor an option's value nor a subcommand, or the module after `-m`. Otherwise it is the command's
+    own file name. Folder, scope, version or tag, and extension are removed; other characters than `[A-Za-z0-9_-]`
+    become `-`.
 
         npx -y @modelcontextprotocol/server-github@1.2   server-github
         python -m my_pkg.server                          my_pkg-server
         docker run -i --rm ghcr.io/org/name:tag          name
         /opt/x/bin/tool.py --fast                        tool
     """
-    own, rest = _program_name(words[0]), list(words[1:])
-    python = _PYTHON_COMMAND.fullmatch(own) is not None
-    if python and "-m" in rest[:-1]:
+    program = _program_name(words[0])
+    rest = list(words[1:])
+    is_python = _PYTHON_COMMAND.fullmatch(program) is not None
+    if is_python and "-m" in rest[:-1]:
         return to_namespace(rest[rest.index("-m") + 1])
-    if not python and own not in _RUNNER_SUBCOMMANDS:
-        return to_namespace(own)
-    at = _find_program_index(
-        rest, _RUNNER_SUBCOMMANDS.get(own, frozenset()), _PYTHON_OPTION_WITH_VALUE if python else _OPTION_WITH_VALUE
-    )
-    return namespace_from_command(rest[at:]) if at is not None else to_namespace(own)
+    if not is_python and program not in _RUNNER_SUBCOMMANDS:
+        return to_namespace(program)
+    subcommands = _RUNNER_SUBCOMMANDS.get(program, frozenset())
+    index = _find_program_index(rest, subcommands, _PYTHON_OPTION_WITH_VALUE if is_python else _OPTION_WITH_VALUE)
+    return to_namespace(program) if index is None else namespace_from_command(rest[index:])
 
 
 def _find_program_index(
     words: Sequence[str], subcommands: frozenset[str], option_with_value: re.Pattern[str]
 ) -> int | None:
-    """Where the first word is that says what is run."""
-    value = False
-    for at, word in enumerate(words):
-        if value or word.startswith("-") or word in subcommands or re.fullmatch(r"\w+=.*", word, re.DOTALL):
-            value = not value and option_with_value.fullmatch(word) is not None
-        else:
-            return at
+    """The index of the word that names the program."""
+    is_option_value = False
+    for index, word in enumerate(words):
+        is_assignment = re.fullmatch(r"\w+=.*", word, re.DOTALL) is not None
+        if not (is_option_value or word.startswith("-") or word in subcommands or is_assignment):
+            return index
+        is_option_value = not is_option_value and option_with_value.fullmatch(word) is not None
     return None
 
 
 def _program_name(word: str) -> str:
-    """Without folder or scope, version or tag or extra, and extension."""
-    last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
-    return _FILE_EXTENSION.sub("", re.split(r"(?<=.)(?:@|:|==|\[)", last)[0])
+    """A word without folder or scope, version, tag or extra, and extension."""
+    file_name = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
+    without_version = re.split(r"(?<=.)(?:@|:|==|\[)", file_name)[0]
+    return _FILE_EXTENSION.sub("", without_version)
 
 
 def namespace_from_url(url: str) -> str:
-    """The host's name, without port and `www.`; `-` stands for all but `[A-Za-z0-9_-]`: example-com."""
+    """The namespace for a URL: its host without port and `www.`, for example `example-com`."""
     return to_namespace((urlsplit(url).hostname or "").removeprefix("www."))
 
 
 def to_namespace(name: str) -> str:
-    """The nearest namespace. Two underscores would part it from a tool's name, so there is never more than one."""
-    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", name)).strip("-_") or "server"
+    """The nearest legal namespace. It has no `__`, which separates a namespace from a tool's name."""
+    legal = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+    return re.sub(r"_{2,}", "_", legal).strip("-_") or "server"

@@ -1,4 +1,4 @@
-"""Stdio: a server that is a child process and speaks over its standard input and output."""
+"""The address of a server that runs as a child process and uses its standard input and output."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ INHERITED_VARIABLES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-"""Variables of ours that a server is given: what the protocol's own library gives, and where things are. No secrets."""
+"""Environment variables that every server inherits: those that the MCP SDK passes on, locale, folders and certificates.
+None of them holds a secret."""
 _MAX_PROCESSES = 1 << 20
-"""Not a bound but the kernel's: for most users, it counts all that they run."""
+"""As good as no limit: the kernel's limit counts all processes of the user, not only those of the server."""
 
 
 class StdioAddress(ServerAddress):
-    """A server that is a child process; nothing of it is left when the connection ends, or when we do.
+    """A server that is a child process. Its processes end with the connection, or with this process.
 
     Args:
-        command: what is started, and its arguments after it.
-        env: variables beside those that every server is given; or a function of `Who` that gives them.
-        cwd: where it is started; where this process is, unless something else is said.
-        sandbox: a `Sandbox` to start it in. Its limits hold for as long as the server runs.
-        max_frame: bytes that one message of it may have.
+        command: the program to start; its arguments follow.
+        env: variables in addition to `INHERITED_VARIABLES`; or a function of the owner that returns them.
+        cwd: its working directory; by default that of this process.
+        sandbox: a `Sandbox` to start it in. The limits apply while the server runs.
+        max_frame: largest message in bytes.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class StdioAddress(ServerAddress):
     ) -> None:
         self.argv = _validate_command_words([command, *args])
         self.cwd = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
-        self._env, self._sandbox = env, sandbox
+        self._env = env
+        self._sandbox = sandbox
         self.max_frame = int(parse_size(max_frame))
         self.label = render_command_line(self.argv)
         self.identity = f"stdio:{self.label}" + (f":{self.cwd}" if self.cwd else "")
@@ -68,29 +70,30 @@ class StdioAddress(ServerAddress):
         self._last_transport: Transport | None = None
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
-        """One: the process, which is started when the connection is opened."""
+        """Create the one transport, which starts the process when it is opened."""
         from surehand.providers.mcp.transports.stdio import StdioTransport  # loads the MCP SDK
 
         self._last_transport = StdioTransport(self, owner, on_end)
         return [self._last_transport]
 
     def exit_report(self) -> str:
-        """How the process that was started last ended, and the last lines that it wrote to stderr."""
+        """How the last process ended, and the last lines of its stderr."""
         return "" if self._last_transport is None else self._last_transport.exit_report()
 
     async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
-        """Where the process is started, and with which variables."""
+        """The sandbox of the process, with the environment variables for one owner."""
         env = await resolve_headers_or_env(self._env, owner)
         if self._sandbox is not None:
             return replace(self._sandbox, env={**self._sandbox.env, **env})
-        own = {
+        # A value that starts with "()" is a function exported by bash, which a child's shell would evaluate.
+        inherited = {
             name: os.environ[name] for name in INHERITED_VARIABLES if not os.environ.get(name, "()").startswith("()")
         }
-        env = {**own, **env}
+        env = {**inherited, **env}
         return Unprotected(env=env, cpu=inf, memory=inf, file_size=inf, open_files=inf, processes=_MAX_PROCESSES)
 
     def validate_start(self, sandbox: Sandbox | Unprotected) -> str:
-        """The folder to start in; raises `CannotStart`, with the fix, for what can be known beforehand."""
+        """Return the working directory. Raises `PermanentConnectionError` if it, or the command, does not exist."""
         folder = self.cwd or ("/tmp" if isinstance(sandbox, Sandbox) else os.getcwd())
         if not os.path.isdir(folder):
             raise PermanentConnectionError(
@@ -102,11 +105,11 @@ class StdioAddress(ServerAddress):
 
     def _check_command(self, search_path: str, directory: str) -> None:
         command = self.argv[0]
-        inside = os.path.join(directory, command) if os.sep in command else command
-        if shutil.which(inside, path=search_path) is None:
-            what = "is not executable" if os.path.exists(inside) else "is not found"
+        program = os.path.join(directory, command) if os.sep in command else command
+        if shutil.which(program, path=search_path) is None:
+            problem = "is not executable" if os.path.exists(program) else "is not found"
             raise PermanentConnectionError(
-                f"{self.label} cannot be started: the command {command!r} {what}. "
+                f"{self.label} cannot be started: the command {command!r} {problem}. "
                 "Fix: install it, or give its full path."
             )
 
@@ -115,7 +118,7 @@ def _validate_command_words(words: Sequence[Any]) -> list[str]:
     for word in words:
         if not isinstance(word, (str, PathLike)) or "\0" in os.fspath(word):
             raise DefinitionError(
-                f"{word!r} is no word of a command.", fix="give the command and its arguments as text."
+                f"{word!r} is not a word of a command.", fix="give the command and its arguments as strings."
             )
     if not os.fspath(words[0]).strip():
         raise DefinitionError("The command is empty.", fix="give the command that starts the server.")

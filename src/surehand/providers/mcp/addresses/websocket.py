@@ -1,7 +1,7 @@
-"""WebSocket: a server that is spoken to over one connection in both directions.
+"""The address of a server at a WebSocket URL.
 
-The protocol's own documents do not know this way, and servers that have it agree on it: the subprotocol `mcp`, and
-each message as one frame of text.
+WebSocket is not in the MCP specification. The servers that support it agree on the subprotocol `mcp`, and on one text
+frame per message.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class WebSocketAddress(ServerAddress):
-    """A server at a `ws://` or `wss://` URL. Its own host may be reached wherever it is, and nothing else is.
+    """A server at a `ws://` or `wss://` URL. Only its own host is contacted, which may be on a private network.
 
     Args:
-        headers: sent when the connection is opened; or a function of `Who` that gives them.
-        settings: within which limits, as for the outgoing client.
-        ping: seconds between questions whether the other side is still there; the answer may take as long.
-        max_frame: bytes that one message may have.
+        headers: sent when the connection is opened; or a function of the owner that returns them.
+        settings: limits, as for the HTTP client.
+        ping_interval: time between two pings, and for the answer to each.
+        max_frame: largest message in bytes.
     """
 
     def __init__(
@@ -47,18 +47,20 @@ class WebSocketAddress(ServerAddress):
     ) -> None:
         if not str(url).lower().startswith(("ws://", "wss://")):
             raise DefinitionError(
-                f"{url!r} is no address of a WebSocket.", fix="give one that begins with ws:// or wss://."
+                f"{url!r} is not a WebSocket URL.", fix="give a URL that begins with ws:// or wss://."
             )
         self.target = parse_server_url(f"http{url[2:]}")
-        self.url, self.headers = url, headers
-        self.ping_interval, self.max_frame = parse_duration(ping_interval), int(parse_size(max_frame))
+        self.url = url
+        self.headers = headers
+        self.ping_interval = parse_duration(ping_interval)
+        self.max_frame = int(parse_size(max_frame))
         self.settings = settings_for_target(settings, self.target, self.max_frame)
         self.label = url_without_secrets(url)
         self.identity = f"websocket:{self.label}{query_digest(url)}"
         self.namespace = namespace_from_url(url)
 
     def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
-        """One: the WebSocket."""
+        """Create the one transport."""
         from surehand.providers.mcp.transports.websocket import WebSocketTransport  # loads the MCP SDK
 
         return [WebSocketTransport(self, owner, on_end)]

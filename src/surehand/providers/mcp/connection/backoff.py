@@ -1,4 +1,4 @@
-"""Backoff: how long a broken server is left alone."""
+"""The back-off of a connection: how long to wait before a failed server is started again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 from surehand.core.clock import Clock
 
 BACKOFF_DELAYS_SECONDS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds before each further try; the last is repeated."""
+"""Delays after the first, second, ... failure in a row; the last one repeats."""
 STABLE_AFTER_SECONDS = 10.0
-"""Seconds after which a server that came up counts as well again."""
+"""Uptime after which earlier failures no longer count."""
 
 
 class Backoff:
-    """Counts failures in a row, and waits."""
+    """Counts failures in a row, and waits for the next attempt."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
@@ -22,23 +22,22 @@ class Backoff:
         self._wait_over = asyncio.Event()
 
     def record_failure(self, uptime_seconds: float) -> None:
-        """One more. A server that comes up and dies at once is no better than one that does not come up."""
+        """Count a failure. It is the first in a row only if the server was up for `STABLE_AFTER_SECONDS`."""
         self.consecutive_failures = 1 if uptime_seconds > STABLE_AFTER_SECONDS else self.consecutive_failures + 1
-        self._retry_at = (
-            self._clock.now() + BACKOFF_DELAYS_SECONDS[min(self.consecutive_failures, len(BACKOFF_DELAYS_SECONDS)) - 1]
-        )
+        delay_index = min(self.consecutive_failures, len(BACKOFF_DELAYS_SECONDS)) - 1
+        self._retry_at = self._clock.now() + BACKOFF_DELAYS_SECONDS[delay_index]
 
     def reset(self) -> None:
-        """All is well again."""
+        """Forget earlier failures: a call was answered."""
         self.consecutive_failures = 0
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds until the next try."""
+        """Time until the next attempt."""
         return max(self._retry_at - self._clock.now(), 0.0)
 
     async def wait(self) -> None:
-        """Until it is time, or somebody cannot wait."""
+        """Wait for the next attempt, or for `retry_now`."""
         self._wait_over.clear()
         timer = self._clock.call_later(self.remaining_seconds, self._wait_over.set)
         try:
@@ -47,6 +46,6 @@ class Backoff:
             timer.cancel()
 
     def retry_now(self) -> None:
-        """Try now."""
+        """End the wait."""
         self._retry_at = 0.0
         self._wait_over.set()

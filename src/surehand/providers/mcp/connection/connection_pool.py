@@ -1,4 +1,4 @@
-"""Sessions: the connections of one server, by whose they are."""
+"""The open connections of one server, by owner. The provider creates one pool per server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 class ConnectionPool:
-    """Each user, or each session, has a connection of its own; nobody acts in another's name."""
+    """Each user, or each session, has a connection of its own, so that no call uses the credentials of another user."""
 
     def __init__(
         self, server_name: str, address: ServerAddress, options: ServerOptions, on_manifest: OnManifest
     ) -> None:
-        self._server_name, self._address, self._options, self._on_manifest = server_name, address, options, on_manifest
+        self._server_name = server_name
+        self._address = address
+        self._options = options
+        self._on_manifest = on_manifest
         self._connections: dict[ConnectionOwner, Connection] = {}
         self._closing_tasks: set[asyncio.Task[None]] = set()
 
@@ -29,7 +32,7 @@ class ConnectionPool:
         return iter(list(self._connections.values()))
 
     def owner_of(self, caller: Call | Principal) -> ConnectionOwner:
-        """Whose connection a call uses, or all that somebody calls."""
+        """The owner of the connection that a call, or the calls of a principal, use."""
         match self._options.per:
             case "everyone":
                 return ANONYMOUS
@@ -39,36 +42,38 @@ class ConnectionPool:
                 return ConnectionOwner(caller.user, caller.session)
 
     def get_or_create(self, owner: ConnectionOwner) -> Connection:
-        """The connection of somebody; it is not started yet."""
-        if (known := self._connections.get(owner)) is not None:
-            return known
-        from surehand.providers.mcp.connection.connection import Connection  # loads the library, which takes a second
+        """The connection of an owner, created but not started if needed. A full pool evicts an idle connection."""
+        existing = self._connections.get(owner)
+        if existing is not None:
+            return existing
+        # Loads the MCP SDK, which takes about a second.
+        from surehand.providers.mcp.connection.connection import Connection
 
         if len(self._connections) >= self._options.sessions:
             self._evict_idle_connection()
-        made = self._connections[owner] = Connection(
-            self._server_name, self._address, owner, self._options, self._on_manifest
-        )
-        return made
+        connection = Connection(self._server_name, self._address, owner, self._options, self._on_manifest)
+        self._connections[owner] = connection
+        return connection
 
     def find(self, owner: ConnectionOwner) -> Connection | None:
-        """The connection of somebody, if there is one."""
+        """The connection of an owner, if it has one."""
         return self._connections.get(owner)
 
     def _evict_idle_connection(self) -> None:
-        """The one that has been quiet for longest goes; what is in use stays."""
-        quiet = [connection for connection in self if not connection.is_busy]
-        if not quiet:
+        """Close the connection that was idle for longest. Raises `NotStarted` if all are in use."""
+        idle = [connection for connection in self if not connection.is_busy]
+        if not idle:
             raise NotStarted(
-                f"The MCP server {self._server_name} has {self._options.sessions} connections, all in use. Try again later."
+                f"The MCP server {self._server_name} has {self._options.sessions} connections, all in use. "
+                "Try again later."
             )
-        oldest = min(quiet, key=lambda connection: connection.last_used_at)
+        oldest = min(idle, key=lambda connection: connection.last_used_at)
         del self._connections[oldest.owner]
-        going = asyncio.get_running_loop().create_task(oldest.close(), name=f"mcp: {self._server_name} makes room")
-        self._closing_tasks.add(going)
-        going.add_done_callback(self._closing_tasks.discard)
+        task = asyncio.get_running_loop().create_task(oldest.close(), name=f"mcp: {self._server_name} evicts")
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
 
     async def close(self) -> None:
-        """Leave them all."""
+        """Close all connections."""
         connections, self._connections = list(self), {}
         await asyncio.gather(*(connection.close() for connection in connections), *self._closing_tasks)

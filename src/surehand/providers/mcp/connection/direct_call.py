@@ -1,4 +1,4 @@
-"""Direct path of `tools/call`: writes requests without the SDK's session, and matches responses by id.
+"""The direct path of `tools/call`: writes requests without the SDK's session, and matches responses by id.
 
 Equals `session.send_request` of the MCP SDK, which makes a pair of streams, a context manager for its span and two
 models for each request, and which in-process servers still use. Here a request is an entry of a dictionary, written by
@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from secrets import randbelow
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import BrokenResourceError, ClosedResourceError
 from mcp import MCPError
@@ -51,7 +51,6 @@ from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, Tra
 
 if TYPE_CHECKING:
     from surehand.jsonrpc.streams import MessageWriteStream
-    from surehand.providers.mcp.connection.request import CallRequest
 
 log = logging.getLogger("surehand")
 tracer = get_tracer("surehand")
@@ -60,17 +59,37 @@ MIN_REQUEST_ID = 1 << 30
 REQUEST_ID_SPREAD = 1 << 29
 """Ids start at a random number on each connection, so a late response to an earlier one never matches a request."""
 CANCEL_NOTIFICATION_SECONDS = 5.0
-"""How long a server that does not read has to take a notification that a call is cancelled."""
+"""Time for writing `notifications/cancelled` to a server that does not read its input."""
 _ENVELOPE_META_KEYS = (
     PROTOCOL_VERSION_META_KEY,
     CLIENT_INFO_META_KEY,
     CLIENT_CAPABILITIES_META_KEY,
     LOG_LEVEL_META_KEY,
 )
-"""What the session writes into the `_meta` of each request in the protocol from 2026 on."""
+"""Keys that the session writes into the `_meta` of each request in the modern protocol."""
 _OPTIONAL_BOOL = TypeAdapter[bool | None](bool | None)
 _MODERN_RESULT_KEYS = frozenset({"resultType", "inputRequests", "requestState"})
-"""Keys of a result that have no meaning in the protocol before 2026."""
+"""Keys of a result that have no meaning in the handshake protocol."""
+
+
+class DirectCall(Protocol):
+    """A request that the direct path can send: `CallRequest`."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    request_id: int | None
+
+    def succeed(self, result: Any, *, plain: bool = False) -> None:
+        """Take the result."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Take an error."""
+        ...
+
+    def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take a progress notification."""
+        ...
 
 
 class DirectToolCalls:
@@ -79,9 +98,9 @@ class DirectToolCalls:
     def __init__(self, transport: Transport, write: MessageWriteStream) -> None:
         self._transport = transport
         self._write = write
-        self._in_flight: dict[int, CallRequest] = {}
+        self._in_flight: dict[int, DirectCall] = {}
         self._spans: dict[int, Span] = {}
-        """Spans of the calls in flight that are recorded."""
+        """Recording spans of calls in flight, by request id."""
         self._last_id = MIN_REQUEST_ID + randbelow(REQUEST_ID_SPREAD)
         self._envelope_meta: dict[str, Any] = {}
         self._version = ""
@@ -94,24 +113,24 @@ class DirectToolCalls:
         transport.deliver_results_to(self.receive_result)
 
     def use_protocol(self, version: str) -> None:
-        """The version that the session has agreed on with the server."""
+        """Set the version that the session has negotiated with the server."""
         self._version = version
         self._is_modern = version >= "2026"
-        if not self._is_modern:  # the session may have tried the newer protocol before
+        if not self._is_modern:  # the session may have tried the modern protocol first
             self._envelope_meta = {}
 
     def use_tools(self, input_schemas: Mapping[str, Any]) -> None:
-        """The input schemas of the server's tools by name: they say which arguments are sent as headers, too."""
+        """Set the input schemas of the tools by name: they declare which arguments are also sent as headers."""
         self._input_schemas = input_schemas
         self._header_maps = {}
 
     def note_request(self, request: JSONRPCRequest) -> None:
-        """The session sends a request: what it writes into `_meta` stands in our requests, too."""
+        """Copy what the session writes into the `_meta` of its own requests, for ours."""
         meta = (request.params or {}).get("_meta")
         if isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta:
             self._envelope_meta = {key: meta[key] for key in _ENVELOPE_META_KEYS if key in meta}
 
-    def send(self, request: CallRequest, params: dict[str, Any]) -> None:
+    def send(self, request: DirectCall, params: dict[str, Any]) -> None:
         """Write a request, at once if possible. `request` is completed or failed later."""
         request_id = self._last_id = self._last_id + 1
         request.request_id = request_id
@@ -180,8 +199,8 @@ class DirectToolCalls:
         finally:
             self._write_tasks.pop(request_id, None)
 
-    def _remove(self, request_id: int, error: Exception | None = None) -> CallRequest | None:
-        """The request, which is not in flight any more."""
+    def _remove(self, request_id: int, error: Exception | None = None) -> DirectCall | None:
+        """Remove a request from those in flight, and end its span."""
         request = self._in_flight.pop(request_id, None)
         if self._spans:
             self._end_span(request_id, error)
@@ -192,7 +211,7 @@ class DirectToolCalls:
         if request is not None:
             request.fail(error)
 
-    def cancel(self, request: CallRequest) -> None:
+    def cancel(self, request: DirectCall) -> None:
         """Stop waiting for a call, and notify the server."""
         request_id = request.request_id or 0
         writing = self._write_tasks.get(request_id)
@@ -212,23 +231,23 @@ class DirectToolCalls:
             async with asyncio.timeout(CANCEL_NOTIFICATION_SECONDS):
                 await self._write.send(SessionMessage(message))
         except TimeoutError:
-            log.warning("A server that does not read could not be told that a call was cancelled.")
+            log.warning("A server does not read its input, and was not notified that a call was cancelled.")
         except Exception as error:  # noqa: BLE001 - the connection ends, and the call with it
-            log.debug("A server could not be told that a call was cancelled: %r", error)
+            log.debug("A server was not notified that a call was cancelled: %r", error)
 
     async def finish_writing(self) -> None:
-        """Wait until every message is written, or cannot be."""
+        """Wait until every message is written or has failed."""
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def close(self) -> None:
-        """The session reads no more messages: every call fails."""
+        """Fail every call: the session reads no more messages."""
         self._is_closed = True
         for request_id in list(self._in_flight):
             self._fail(request_id, _connection_closed_error())
 
     def receive_result(self, request_id: int, result: dict[str, Any]) -> bool:
-        """Whether it is a plain result of a call in flight; all others are read as messages."""
+        """Deliver a plain result. Returns False if it has to be read as an ordinary message."""
         if request_id not in self._in_flight or not is_plain_result(result, is_modern=self._is_modern):
             return False
         request = self._remove(request_id)
@@ -237,7 +256,7 @@ class DirectToolCalls:
         return True
 
     def receive_response(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Whether it is the response to a call in flight."""
+        """Deliver the response to a call in flight. Returns whether it was one."""
         request_id = _as_request_id(message.id)
         if request_id not in self._in_flight:
             return False
@@ -270,7 +289,7 @@ class DirectToolCalls:
         return request_id if request_id in self._in_flight else None
 
     def receive_progress(self, params: ProgressNotificationParams) -> bool:
-        """Whether it is progress of a call in flight."""
+        """Report progress of a call in flight. Returns whether it was one."""
         request = self._in_flight.get(_as_request_id(params.progress_token))
         if request is None:
             return False
@@ -282,7 +301,7 @@ class DirectToolCalls:
 
 
 def _as_request_id(value: Any) -> int:
-    """An id or token as a number: some servers write as text the numbers that they were given. 0 if it is none."""
+    """An id or progress token as a number: some servers send our numbers back as text. 0 if it is neither."""
     if isinstance(value, int):
         return value
     is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12

@@ -1,4 +1,8 @@
-"""Turnstile: in the older protocol a server that asks does not say for which call; so calls that may ask go singly."""
+"""The order of calls whose tool may ask a person, in the handshake protocol.
+
+There an `elicitation/create` does not name the call it belongs to. Calls that may ask therefore start one at a time, so
+that a question can be assigned to its call. The modern protocol does not need this.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.connection.request import CallRequest
 
 ASK_TIMEOUT_SECONDS = 1.0
-"""Seconds that a tool has to ask when it is first called; most ask at once."""
+"""How long the first call of a tool runs alone: most tools that ask do so at once."""
 
 
 class ElicitationOrder:
-    """Calls of one tool begin one after the other until it is known that it does not ask.
+    """Starts the calls of one tool one after the other, until the tool is known not to ask.
 
-    Without it, answers would still go to the right questions, but a question might be shown with the wrong call.
+    Without this order an answer would still reach its question, but a question could be shown with the wrong call.
     """
 
     def __init__(self, begin: Callable[[CallRequest], None]) -> None:
@@ -27,13 +31,13 @@ class ElicitationOrder:
         self._silent_tools: set[str] = set()
         self._asking_tools: set[str] = set()
         self._first_requests: dict[str, CallRequest] = {}
-        """By tool: the call that may still ask."""
+        """The call of each tool that runs alone and may still ask."""
         self._waiting_requests: dict[str, deque[CallRequest]] = {}
         self._deadlines = Deadlines(Clock())
         self._timers: dict[str, Deadline] = {}
 
     def submit(self, request: CallRequest) -> None:
-        """Begin now, or when those before it have asked or ended."""
+        """Start a request now, or when the one before it has asked or ended."""
         if request.tool in self._silent_tools:
             self._begin(request)
         elif request.tool in self._first_requests:
@@ -42,35 +46,37 @@ class ElicitationOrder:
             self._begin_alone(request)
 
     def note_question(self, request: CallRequest) -> None:
-        """It has asked: the next may begin."""
+        """The request has asked a question: the next of its tool may start."""
         self._silent_tools.discard(request.tool)
         self._asking_tools.add(request.tool)
         self._begin_next(request)
 
     def note_end(self, request: CallRequest) -> None:
-        """It has ended: if it never asked, its tool is taken to be a quiet one."""
+        """The request has ended. If its tool has never asked, its further calls start at once."""
         if request.is_answered and request.tool not in self._asking_tools:
             self._silent_tools.add(request.tool)
         if request.tool in self._first_requests:
             self._begin_next(request)
 
     def find_asking_request(self, candidates: Iterable[CallRequest]) -> CallRequest | None:
-        """Whose question it is, among the calls that have none open: a tool that is known to ask, or else the last.
+        """The request that a question belongs to: one of a tool that is known to ask, otherwise the last started.
 
-        None where that could be another user's: nobody answers for somebody else.
+        None if the candidates belong to several users: a user must not answer the question of another.
         """
-        waiting = [request for request in candidates if request.tool not in self._silent_tools]
-        if not waiting or len({request.user for request in waiting}) > 1:
+        possible = [request for request in candidates if request.tool not in self._silent_tools]
+        if not possible or len({request.user for request in possible}) > 1:
             return None
-        known = [request for request in waiting if request.tool in self._asking_tools]
-        return (known or waiting)[-1]
+        likely = [request for request in possible if request.tool in self._asking_tools]
+        return (likely or possible)[-1]
 
     def clear(self) -> list[CallRequest]:
-        """Those that have not begun, for whoever begins anew."""
-        left = [request for held in self._waiting_requests.values() for request in held if not request.is_over]
+        """Return the requests that were not started, for the next session."""
+        unsent = [request for queue in self._waiting_requests.values() for request in queue if not request.is_over]
         self._deadlines.close()
-        self._first_requests, self._waiting_requests, self._timers = {}, {}, {}
-        return left
+        self._first_requests = {}
+        self._waiting_requests = {}
+        self._timers = {}
+        return unsent
 
     def _begin_alone(self, request: CallRequest) -> None:
         self._first_requests[request.tool] = request
@@ -78,7 +84,7 @@ class ElicitationOrder:
         self._begin(request)
 
     def _on_ask_timeout(self, request: CallRequest) -> None:
-        """It neither asks nor ends: those that wait for it begin, all of them."""
+        """The request has neither asked nor ended: start all that wait for it."""
         tool = request.tool
         if self._first_requests.get(tool) is request:
             for waiting in self._waiting_requests.pop(tool, ()):
@@ -91,10 +97,15 @@ class ElicitationOrder:
             return
         del self._first_requests[tool]
         self._timers.pop(tool).cancel()
-        held = self._waiting_requests.pop(tool, deque())
-        while held and (tool in self._silent_tools or tool not in self._first_requests):
-            waiting = held.popleft()
-            if not waiting.is_over:
-                self._begin(waiting) if tool in self._silent_tools else self._begin_alone(waiting)
-        if held:
-            self._waiting_requests[tool] = held
+        waiting = self._waiting_requests.pop(tool, deque())
+        # A tool that is silent lets all start; otherwise one starts alone, and the others wait for it.
+        while waiting and (tool in self._silent_tools or tool not in self._first_requests):
+            next_request = waiting.popleft()
+            if next_request.is_over:
+                continue
+            if tool in self._silent_tools:
+                self._begin(next_request)
+            else:
+                self._begin_alone(next_request)
+        if waiting:
+            self._waiting_requests[tool] = waiting

@@ -1,68 +1,92 @@
-"""Health: whether a server that is up is still needed, and still answers. Loaded when a connection is opened."""
+"""The health check of a session: it ends the session when the server is idle or does not answer a probe."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from math import inf
 from time import monotonic as _now
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
 
-    from surehand.providers.mcp.connection.session import McpClientSession
+    from surehand.providers.mcp.connection.request import CallRequest
     from surehand.providers.mcp.options import ServerOptions
 
 PROBE_TIMEOUT_SECONDS = 3.0
-"""Seconds in which a server that is well answers."""
+"""Time in which a healthy server answers a probe."""
+
+
+class MonitoredSession(Protocol):
+    """The part of a session that its health check uses."""
+
+    name: str
+
+    @property
+    def open_requests(self) -> Mapping[CallRequest, None]:
+        """Requests in flight, or with a question that waits for an answer."""
+        ...
+
+    def end(self, reason: str = "") -> None:
+        """End the session."""
+        ...
 
 
 class SessionHealth:
-    """Knows when the server was last used and last heard of."""
+    """Knows when the server was last used, and when it last sent something."""
 
-    def __init__(self, options: ServerOptions, log: logging.Logger, session: McpClientSession) -> None:
-        self._options, self._log, self._session = options, log, session
-        self._last_used_at = self._last_heard_at = _now()
+    def __init__(self, options: ServerOptions, log: logging.Logger, session: MonitoredSession) -> None:
+        self._options = options
+        self._log = log
+        self._session = session
+        self._last_used_at = _now()
+        self._last_heard_at = _now()
 
     def note_use(self) -> None:
-        """A call came, or came to an end."""
+        """A call started or ended."""
         self._last_used_at = _now()
 
     def note_heard(self) -> None:
-        """The server has answered something."""
+        """The server has sent a response."""
         self._last_heard_at = _now()
 
     def note_answer(self) -> None:
-        """A call was answered."""
+        """The server has answered a call."""
         self._last_used_at = self._last_heard_at = _now()
 
     async def watch(self, client: Client) -> None:
-        """Leave a server that nobody uses; ask one that has not been heard of whether it is well."""
-        idle, every = _seconds_or_infinity(self._options.idle), _seconds_or_infinity(self._options.probe_every)
-        while min(idle, every) < inf:
-            await asyncio.sleep(min(idle, every) / 2)
+        """End the session of an idle server, and probe a server that has been silent."""
+        idle_limit = _seconds_or_infinity(self._options.idle)
+        probe_interval = _seconds_or_infinity(self._options.probe_every)
+        check_interval = min(idle_limit, probe_interval) / 2
+        while check_interval < inf:
+            await asyncio.sleep(check_interval)
             requests = self._session.open_requests
-            if not requests and _now() - self._last_used_at >= idle:
-                self._log.info("%s is stopped: nobody has used it for %g s.", self._session.name, idle)
+            if not requests and _now() - self._last_used_at >= idle_limit:
+                self._log.info("Stopped %s: it was not used for %g s.", self._session.name, idle_limit)
                 self._session.end()
-            # One that works may be too busy to answer: it has the time limits of its calls.
-            elif _now() - self._last_heard_at >= every and all(request.open_question for request in requests):
+                continue
+            # A server that works on a call may be too busy to answer a probe; the call has its own timeout.
+            is_working = any(request.open_question is None for request in requests)
+            if _now() - self._last_heard_at >= probe_interval and not is_working:
                 await self.probe(client)
 
     async def probe(self, client: Client) -> None:
-        """Have the server answer something; leave it if it does not."""
+        """Send a probe, and end the session if the server does not answer."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 await self._send_probe(client)
             self.note_heard()
         except TimeoutError:
             self._session.end(f"It does not answer within {PROBE_TIMEOUT_SECONDS:g} s.")
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            if not (trouble := failure_from_error(error)).is_server_answer or trouble.status is not None:
-                self._session.end(trouble.message)
+        except Exception as error:  # noqa: BLE001 - any failure of the connection ends the session
+            failure = failure_from_error(error)
+            if not failure.is_server_answer or failure.status is not None:  # an error response is a sign of life
+                self._session.end(failure.message)
 
     async def _send_probe(self, client: Client) -> None:
         if self._options.probe == "list":
@@ -73,5 +97,5 @@ class SessionHealth:
             await client.session.send_discover(client.protocol_version)
 
 
-def _seconds_or_infinity(given: float | str | None) -> float:
-    return inf if given is None else float(given)
+def _seconds_or_infinity(seconds: float | str | None) -> float:
+    return inf if seconds is None else float(seconds)

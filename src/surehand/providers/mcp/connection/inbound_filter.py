@@ -1,4 +1,4 @@
-"""Inbound filter: stands between a transport and the session, and holds back what would flood the MCP SDK.
+"""The inbound filter: it stands between a transport and the SDK's session, and drops messages that would flood it.
 
 The SDK makes a task of each message. Excess notifications are dropped; responses to calls are always delivered.
 """
@@ -38,18 +38,18 @@ from surehand.providers.mcp.transports.connection_errors import remember_failure
 from surehand.providers.mcp.transports.transport import Transport
 
 MAX_NOTIFICATIONS_PER_SECOND = 200
-"""Notifications and requests of a server; progress of each call is counted for itself. The rest is dropped."""
+"""Notifications and requests of a server, and progress notifications of each call. Further ones are dropped."""
 MAX_MALFORMED_TOOLS = 20
 """Malformed tools of one list that are left out; with more of them the list is rejected."""
 MAX_SERVER_REQUESTS = 64
-"""Requests of a server that wait for an answer."""
+"""Requests of a server that wait for an answer at a time. Further ones are dropped."""
 _PROGRESS_METHOD, _CANCELLED_METHOD = "notifications/progress", "notifications/cancelled"
 _LIST_CHANGED_METHODS = ("notifications/tools/list_changed", "notifications/prompts/list_changed")
 _RESULT_ENVELOPE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class InboundFilter:
-    """Wraps a transport: what the MCP SDK's `Client` enters and leaves instead."""
+    """Wraps a transport. The MCP SDK's `Client` enters and leaves it in place of the transport."""
 
     def __init__(
         self, transport: Transport, log: logging.Logger, on_list_changed: Callable[[], None], *, is_modern: bool
@@ -77,16 +77,14 @@ class InboundFilter:
         return await self._transport.__aexit__(*error)
 
     def passes(self, item: SessionMessage | Exception) -> bool:
-        """Whether the session is given a message."""
+        """Whether the session receives a message. Responses to direct calls are delivered here instead."""
         if isinstance(item, Exception):
             return True
         message = item.message
         if isinstance(message, JSONRPCNotification):
-            return (
-                self._accepts_notification(message)
-                if self._is_within_rate(self._progress_request_id(message))
-                else self._note_change(message)
-            )
+            if self._is_within_rate(self._progress_request_id(message)):
+                return self._accepts_notification(message)
+            return self._note_change(message)
         if isinstance(message, JSONRPCRequest):
             return self._accepts_request(message)
         if isinstance(message, JSONRPCError):
@@ -98,7 +96,7 @@ class InboundFilter:
             item.message = _too_many_blocks_error(message)
             return not self._is_for_direct_call(item.message)
         self._repair_lists(message.result)
-        if self._version >= "2026":  # a server may leave this out, and the SDK requires it
+        if self._version >= "2026":  # some servers omit it, and the SDK requires it
             message.result.setdefault("resultType", "complete")
         return not self._is_for_direct_call(message)
 
@@ -107,13 +105,13 @@ class InboundFilter:
         return self.direct_calls is not None and self.direct_calls.receive_response(message)
 
     def stop_reading(self) -> None:
-        """The session reads no more messages."""
+        """Fail the direct calls: the session reads no more messages."""
         if self.direct_calls is not None:
             self.direct_calls.close()
         self._transport.stop_reading()
 
     def note_outgoing(self, message: JsonRpcMessage) -> None:
-        """The session is about to send a message."""
+        """Note a message that the session is about to send."""
         if isinstance(message, JSONRPCRequest):
             self._session_requests.add(message.id)
             if self.direct_calls is not None:
@@ -122,12 +120,12 @@ class InboundFilter:
             self._session_requests.discard((message.params or {}).get("requestId"))
 
     def note_sent(self, message: JsonRpcMessage) -> None:
-        """The session has sent a message: perhaps the answer to a request of the server."""
+        """Note a message that the session has sent: it may answer a request of the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._server_requests.discard(message.id)
 
     def _progress_request_id(self, message: JSONRPCNotification) -> Any:
-        """The id of the request whose progress it is, or None. Each is counted for itself: none drowns another."""
+        """The id of the request that a progress notification belongs to. Each has its own rate limit."""
         token = (message.params or {}).get("progressToken") if message.method == _PROGRESS_METHOD else None
         if not isinstance(token, int | str):
             return None
@@ -149,32 +147,32 @@ class InboundFilter:
         return is_within
 
     def _note_change(self, message: JSONRPCNotification) -> bool:
-        """A change of the lists is noted even if its notification is dropped."""
+        """Note a change of the lists although its notification is dropped. Returns False, for `passes`."""
         if message.method in _LIST_CHANGED_METHODS:
             self._on_list_changed()
         return False
 
     def _accepts_notification(self, message: JSONRPCNotification) -> bool:
-        if message.method == _CANCELLED_METHOD and isinstance(
-            asked := (message.params or {}).get("requestId"), int | str
-        ):
-            self._server_requests.discard(asked)  # the SDK answers no request that was cancelled
+        if message.method == _CANCELLED_METHOD:
+            request_id = (message.params or {}).get("requestId")
+            if isinstance(request_id, int | str):
+                self._server_requests.discard(request_id)  # the SDK does not answer a cancelled request
         return self._is_readable(message)
 
     def _is_readable(self, message: JSONRPCNotification) -> bool:
-        """The SDK logs a page for each that is not. A notification of an unknown kind passes."""
+        """Whether the SDK can parse it: the SDK logs a traceback for each that it cannot. Unknown methods pass."""
         try:
-            read = parse_server_notification(message.method, self._version, message.params)
+            notification = parse_server_notification(message.method, self._version, message.params)
         except KeyError:
             return True
         except (ValueError, OverflowError):
             self._dropped += 1
             return False
-        if not isinstance(read, ProgressNotification):
+        if not isinstance(notification, ProgressNotification):
             return True
-        return _is_finite_progress(read.params) and not (
-            self.direct_calls is not None and self.direct_calls.receive_progress(read.params)
-        )
+        if not _is_finite_progress(notification.params):
+            return False
+        return self.direct_calls is None or not self.direct_calls.receive_progress(notification.params)
 
     def _accepts_request(self, message: JSONRPCRequest) -> bool:
         if not self._is_within_rate() or len(self._server_requests) >= MAX_SERVER_REQUESTS:
@@ -183,41 +181,46 @@ class InboundFilter:
         return True
 
     def _repair_lists(self, result: dict[str, Any]) -> None:
-        """Cut lists that are too long, and leave out malformed tools: one of them costs the others nothing."""
+        """Cut lists that are too long, and remove malformed tools, so that the SDK accepts the others."""
         if isinstance(result.get("supportedVersions"), list):
             self._version = "2026-07-28"
         for kind in ("tools", "prompts"):
-            if (count := len(_list_field(result, kind))) > MAX_LIST_ITEMS:
-                self._log.warning("%d %s at once; all but the first %d are left out.", count, kind, MAX_LIST_ITEMS)
+            count = len(_list_field(result, kind))
+            if count > MAX_LIST_ITEMS:
+                self._log.warning(
+                    "The server lists %d %s at once; only the first %d are used.", count, kind, MAX_LIST_ITEMS
+                )
                 result[kind] = result[kind][:MAX_LIST_ITEMS]
-        if (tools := _list_field(result, "tools")) and self._find_malformed_tools(tools):
+        tools = _list_field(result, "tools")
+        if tools and self._find_malformed_tools(tools):
             result["tools"] = self._well_formed_tools([_with_object_type(tool) for tool in tools])
 
     def _well_formed_tools(self, tools: list[Any]) -> list[Any] | None:
-        """The well-formed tools; None where too many are malformed, for then it is no list of tools."""
-        faults = self._find_malformed_tools(tools)
-        if len(faults) > MAX_MALFORMED_TOOLS:
-            self._log.warning("Rejected the tool list: %d of %d entries are malformed.", len(faults), len(tools))
+        """The well-formed tools; None if so many are malformed that this is not a list of tools."""
+        malformed = self._find_malformed_tools(tools)
+        if len(malformed) > MAX_MALFORMED_TOOLS:
+            self._log.warning("Rejected the tool list: %d of %d entries are malformed.", len(malformed), len(tools))
             return None
-        for number, place in faults.items():
-            self._log.warning("The tool %s is left out: its %s is malformed.", _tool_name(tools[number]), place)
-        return [tool for number, tool in enumerate(tools) if number not in faults]
+        for index, field in malformed.items():
+            self._log.warning("The tool %s is left out: its %s is malformed.", _tool_name(tools[index]), field)
+        return [tool for index, tool in enumerate(tools) if index not in malformed]
 
     def _find_malformed_tools(self, tools: list[Any]) -> dict[int, str]:
-        """Which tools are malformed, and in which field."""
+        """The malformed field of each malformed tool, by its index."""
         try:
             _tool_list_adapter(self._version).validate_python({"tools": tools, **_RESULT_ENVELOPE}, by_name=False)
         except ValidationError as error:
-            found = [
-                each["loc"] for each in error.errors(include_url=False, include_context=False, include_input=False)
-            ]
-            return {int(loc[1]): _field_path(loc[2:]) for loc in reversed(found) if len(loc) > 1}
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            locations = [problem["loc"] for problem in problems]
+            return {
+                int(location[1]): _field_path(location[2:]) for location in reversed(locations) if len(location) > 1
+            }
         return {}
 
 
 @cache
 def _tool_list_adapter(version: str) -> TypeAdapter[Any]:
-    """How the SDK parses a list of tools."""
+    """The SDK's parser of a list of tools."""
     kind: Any = SERVER_RESULTS["tools/list", version]
     return TypeAdapter(kind)
 
@@ -232,8 +235,8 @@ def _field_path(loc: tuple[int | str, ...]) -> str:
 
 
 def _list_field(result: dict[str, Any], name: str) -> list[Any]:
-    found = result.get(name)
-    return found if isinstance(found, list) else []
+    value = result.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _is_finite_progress(params: ProgressNotificationParams) -> bool:
@@ -247,7 +250,7 @@ def _too_many_blocks_error(message: JSONRPCResponse) -> JSONRPCError:
 
 
 def _with_object_type(tool: Any) -> Any:
-    """Many servers leave out that arguments are an object: they cannot be anything else."""
+    """Add the type `object` to an input schema: many servers omit it, and arguments are always an object."""
     schema = tool.get("inputSchema", {}) if isinstance(tool, dict) else None
     return {**tool, "inputSchema": {"type": "object", **schema}} if isinstance(schema, dict) else tool
 

@@ -1,4 +1,8 @@
-"""News: what a server says by itself. Loaded when a connection is opened."""
+"""Notifications of a server: changes of its lists, which are fetched again, and log messages.
+
+The session owns it. The modern protocol sends changes on a `subscriptions/listen` stream, the handshake protocol as
+ordinary notifications.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +22,26 @@ if TYPE_CHECKING:
     from mcp import Client
 
 MIN_RELIST_INTERVAL_SECONDS = 1.0
-"""Seconds between two looks at a server's tools, however often it says that they changed."""
+"""Shortest time between two lists, however often the server notifies a change."""
 MAX_LOG_DATA_LENGTH = 2_000
-"""Characters of one thing that a server has to say."""
+"""Characters of one log message of a server."""
 _LIST_CHANGED_NOTIFICATIONS = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 
 
 class ServerNotifications:
-    """Changes are looked up once, however often they are told."""
+    """Fetches the lists once for any number of notifications."""
 
     def __init__(
         self, log: logging.Logger, background_tasks: BackgroundTasks, relist: Callable[[], Awaitable[object]]
     ) -> None:
-        self._log, self._background_tasks, self._relist = log, background_tasks, relist
-        self._is_stale = self._is_listening = False
+        self._log = log
+        self._background_tasks = background_tasks
+        self._relist = relist
+        self._is_stale = False
+        self._is_listening = False
 
     def start_listening(self, client: Client) -> None:
-        """The newer protocol tells of changes on a stream of its own, if it is asked to."""
+        """React to changes from now on. In the modern protocol, subscribe to them."""
         self._is_listening = True
         if self._is_stale:
             self.on_list_changed()
@@ -42,41 +49,39 @@ class ServerNotifications:
             self._background_tasks.start("listen", self._listen(client))
 
     async def on_message(self, message: Any) -> None:
-        """In the older protocol the server simply says so."""
+        """Handle a notification of the handshake protocol, or an unreadable message."""
         if isinstance(message, _LIST_CHANGED_NOTIFICATIONS):
             self.on_list_changed()
         elif isinstance(message, Exception):
-            self._log.debug("Something came that cannot be read: %.200s", message)
+            self._log.debug("Ignored an unreadable message: %.200s", message)
 
     async def on_log_message(self, params: types.LoggingMessageNotificationParams) -> None:
-        """What it wants to have in the log."""
-        self._log.log(
-            _LOG_LEVELS.get(params.level, logging.INFO),
-            "%s",
-            escape_line(str(params.data)[:MAX_LOG_DATA_LENGTH].rstrip(), MAX_LOG_CHARS),
-        )
+        """Write a log message of the server to our log."""
+        level = _LOG_LEVELS.get(params.level, logging.INFO)
+        text = str(params.data)[:MAX_LOG_DATA_LENGTH].rstrip()
+        self._log.log(level, "%s", escape_line(text, MAX_LOG_CHARS))
 
     async def _listen(self, client: Client) -> None:
-        """The stream may break; what was missed is looked up."""
-        tries = 0
+        """Keep a subscription open. After a break the lists are fetched again: changes may have been missed."""
+        failed_attempts = 0
         while True:
             try:
                 async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
-                    if tries:
+                    if failed_attempts:
                         self.on_list_changed()
-                    tries = 0
+                    failed_attempts = 0
                     async for _ in changes:
                         self.on_list_changed()
-            except Exception as error:  # noqa: BLE001 - only the news are lost
-                trouble = failure_from_error(error)
-                self._log.debug("No news: %s", trouble.message)
-                if trouble.is_server_answer:
+            except Exception as error:  # noqa: BLE001 - a failure costs only notifications
+                failure = failure_from_error(error)
+                self._log.debug("The subscription to changes failed: %s", failure.message)
+                if failure.is_server_answer:  # the server refuses it
                     return
-            tries += 1
-            await asyncio.sleep(BACKOFF_DELAYS_SECONDS[min(tries, len(BACKOFF_DELAYS_SECONDS) - 1)])
+            failed_attempts += 1
+            await asyncio.sleep(BACKOFF_DELAYS_SECONDS[min(failed_attempts, len(BACKOFF_DELAYS_SECONDS) - 1)])
 
     def on_list_changed(self) -> None:
-        """What it offers is to be looked at again, soon."""
+        """Fetch the lists again soon."""
         self._is_stale = True
         if self._is_listening:
             self._background_tasks.start("relist", self._relist_until_fresh())
@@ -86,15 +91,17 @@ class ServerNotifications:
             self._is_stale = False
             try:
                 await self._relist()
-            except Exception as error:  # noqa: BLE001 - the old list holds
-                self._log.warning("It does not say what it offers now: %s", failure_from_error(error).message)
+            except Exception as error:  # noqa: BLE001 - the earlier list stays valid
+                self._log.warning("Its tools could not be listed again: %s", failure_from_error(error).message)
             await asyncio.sleep(MIN_RELIST_INTERVAL_SECONDS)
 
 
 def _announces_changes(client: Client) -> bool:
-    """Whether it says that it tells of changes. Where it was not asked, because its protocol is known, it may."""
-    can = client.server_capabilities
-    return can == types.ServerCapabilities() or any(each.list_changed for each in (can.tools, can.prompts) if each)
+    """Whether the server declares `listChanged`; also True if it was not asked for its capabilities."""
+    declared = client.server_capabilities
+    if declared == types.ServerCapabilities():
+        return True
+    return any(capability.list_changed for capability in (declared.tools, declared.prompts) if capability)
 
 
 _LOG_LEVELS = {

@@ -1,4 +1,7 @@
-"""Process: which process something belongs to, and whether that one is gone."""
+"""Markers of processes: a stored question names the process whose connection waits for its answer.
+
+The provider compares markers to find out whether that process still runs.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from pathlib import Path
 
 
 def current_process_marker() -> str:
-    """This process, in words that no other has, now or later."""
+    """A marker of this process that no other process has, now or later."""
     return f"{_boot_id()}:{os.getpid()}:{_process_start_time(os.getpid())}"
 
 
 def is_current_process(marker: str) -> bool:
-    """Whether a marker is of this process."""
+    """Whether a marker is that of this process."""
     return marker == current_process_marker()
 
 
 def is_process_gone(marker: str) -> bool:
-    """Whether the process of a marker surely runs no more; False where nobody here can tell."""
-    machine, number, started = [*marker.split(":"), "", ""][:3]
-    if not machine or machine != _boot_id() or not number.isdigit():
+    """Whether the process of a marker has certainly ended; False if that is unknown, for example on another machine."""
+    boot_id, pid, start_time = [*marker.split(":"), "", ""][:3]
+    if not boot_id or boot_id != _boot_id() or not pid.isdigit():
         return False
-    return _process_start_time(int(number)) != started
+    return _process_start_time(int(pid)) != start_time
 
 
 @cache
 def _boot_id() -> str:
-    """This boot of this machine, and of what is on it the part that we can see; empty where nobody can say."""
+    """An id of the current boot and of the PID namespace: a process id means something only within both."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}".replace(":", "")
@@ -36,7 +39,7 @@ def _boot_id() -> str:
 
 
 def _process_start_time(pid: int) -> str:
-    """When it was started: numbers of processes are used again."""
+    """When a process was started, in clock ticks after boot: the kernel reuses process ids."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

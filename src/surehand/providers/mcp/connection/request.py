@@ -1,4 +1,8 @@
-"""Request: one call that a server works on, whoever still waits for it. Loaded when a connection is opened."""
+"""One `tools/call` request, from submission to its result, with the questions that the server asks in between.
+
+The connection sends it; `tool_call.py` waits for its events. It outlives the task that waits for it: in the handshake
+protocol a question keeps the request open until another task brings the answer.
+"""
 
 from __future__ import annotations
 
@@ -14,46 +18,45 @@ from pydantic_core import to_jsonable_python
 
 from surehand.core.errors import TimedOut, ToolError
 from surehand.providers.mcp.connection.direct_call import DirectToolCalls
+from surehand.providers.mcp.connection.elicitation import CURRENT_QUESTION_KEY, InputRequests
+from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
-    from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
-
 _RESULT_ADAPTER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-"""The library has checked it against its protocol already; as a model it would be checked, and copied, once more."""
-CURRENT_QUESTION_KEY = "now"
-"""The key of a question that the server waits for at this very moment."""
+"""The MCP SDK has validated the result already. Parsing it into a model would validate and copy it again."""
 
 
 class _RawRequest:
-    """All that the library's session asks of a request; its own model would check once more what was checked before."""
+    """The part of a request that the SDK's session uses. The SDK's own model would validate the arguments again."""
 
     name_param = None
 
     def __init__(self, method: str, params: Mapping[str, Any]) -> None:
-        self._method, self._params = method, params
+        self._method = method
+        self._params = params
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """As it is sent; raises here, and not in the middle of sending it, for what JSON cannot hold."""
+        """The message. Raises here, and not during sending, for arguments that JSON cannot represent."""
         return {"method": self._method, "params": to_jsonable_python(self._params)}
 
 
 class ConnectionLost(Exception):
-    """The connection went away while the server worked."""
+    """The connection was lost while the server worked on a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputNeeded:
-    """The server wants to know something before it goes on."""
+    """The server needs input from a person before it continues."""
 
-    requests: Mapping[str, Mapping[str, Any]]
+    requests: InputRequests
     answer: asyncio.Future[types.ElicitResult] | None = None
-    """What lets it go on; None where it has ended the call, and wants it to be made again."""
+    """Where to put the answer; None if the server ended the call, and expects it again after the input."""
 
 
 class CallRequest:
-    """It belongs to its connection: whoever waits for it may leave, and come back with an answer."""
+    """Belongs to its connection, not to the task that waits for it: a later task may bring the answer to a question."""
 
     def __init__(
         self,
@@ -66,54 +69,61 @@ class CallRequest:
         check_allowed: Callable[[], object] | None = None,
         user: str | None = None,
     ) -> None:
-        self.tool, self.arguments, self.user = tool, arguments, user
-        self._input_responses, self._request_state = input_responses, request_state
-        self._report, self._check_allowed = report, check_allowed
+        self.tool = tool
+        self.arguments = arguments
+        self.user = user
+        self._input_responses = input_responses
+        self._request_state = request_state
+        self._report = report
+        self._check_allowed = check_allowed
         self._next_event: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._direct_calls: DirectToolCalls | None = None
         self._on_end: Callable[[CallRequest], None] | None = None
         self._silence_timeout: SilenceTimeout | None = None
         self.request_id: int | None = None
-        """Under which it was written, past the library's session."""
+        """Its JSON-RPC id on the direct path."""
         self.reconnect: Callable[[str], None] = _no_reconnect
-        """Has the connection that it was sent through made anew."""
+        """Ends the session that the request was sent through, so that the connection restarts."""
         self.open_question: InputNeeded | None = None
-        """The question that is open."""
-        self.is_over = self.is_answered = False
+        """The question that waits for an answer."""
+        self.is_over = False
+        self.is_answered = False
         self.has_plain_result = False
-        """Whether its result is known to be a plain one."""
+        """Whether its result was checked to be plain, see `tools/plain_result.py`."""
 
     @property
     def resume_id(self) -> str:
-        """Under which it is found again by whoever brings an answer; made when first asked for."""
-        if "_id" not in self.__dict__:
-            self.__dict__["_id"] = token_hex(12)
-        return self.__dict__["_id"]  # type: ignore[no-any-return]
+        """The id by which a stored question finds its request again; created on first use."""
+        if self._resume_id is None:
+            self._resume_id = token_hex(12)
+        return self._resume_id
+
+    _resume_id: str | None = None
 
     @property
     def is_resumption(self) -> bool:
-        """Whether it goes on with what a server asked for."""
+        """Whether it resumes a call with a `requestState`."""
         return self._request_state is not None
 
     @property
     def has_begun(self) -> bool:
-        """Whether it was handed to a connection that was up."""
+        """Whether it was handed to a session that was up."""
         return self._task is not None or self._direct_calls is not None
 
     @property
     def has_new_event(self) -> bool:
-        """Whether something came of it since the question was asked."""
+        """Whether a result or an error has arrived since the last question."""
         return self._next_event.done() and not isinstance(self._next_event.result(), InputNeeded)
 
     @property
     def is_lost(self) -> bool:
-        """Whether its connection went away before anything came of it."""
+        """Whether the connection was lost before a result arrived."""
         return self.is_over and (not self.has_new_event or isinstance(self._next_event.result(), ConnectionLost))
 
     @property
     def next_event(self) -> asyncio.Future[Any]:
-        """What there is to know next: the server's answer, what it asks, or an error."""
+        """Resolves to the result, a question (`InputNeeded`) or an exception."""
         return self._next_event
 
     # For the connection
@@ -126,20 +136,21 @@ class CallRequest:
         on_end: Callable[[CallRequest], None],
         reconnect: Callable[[str], None],
     ) -> None:
-        """Have it sent. From now on the server may not be silent for longer than the timeout."""
+        """Send the request, and start its silence timeout."""
         self.reconnect = reconnect
         if self.is_over:
             on_end(self)
             return
         try:
-            if self._check_allowed is not None:  # raises for a tool that may not be called any more
+            if self._check_allowed is not None:  # raises if the tool was held back since the call was made
                 self._check_allowed()
         except ToolError as error:
             self.is_over = True
             self.deliver(error)
             on_end(self)
             return
-        self._on_end, self._silence_timeout = on_end, silence_timeout
+        self._on_end = on_end
+        self._silence_timeout = silence_timeout
         silence_timeout.start(self)
         if isinstance(sender, DirectToolCalls):
             self._direct_calls = sender
@@ -148,17 +159,20 @@ class CallRequest:
             self._task = asyncio.get_running_loop().create_task(self._run_in_session(sender), name=f"mcp: {self.tool}")
 
     async def _run_in_session(self, session: ClientSession) -> None:
-        """Through the library's session, which waits in a task for as long as it takes."""
+        """Send through the SDK's session, for a server object of this process."""
         try:
             message: Any = _RawRequest("tools/call", self._params())
             self.succeed(await session.send_request(message, _RESULT_ADAPTER, progress_callback=self._on_progress))
-        except Exception as error:  # noqa: BLE001 - whoever waits decides what it means
+        except Exception as error:  # noqa: BLE001 - the task that waits decides what it means
             self.fail(error)
         finally:
             self._end()
 
     def _params(self) -> dict[str, Any]:
-        """The library's own `call_tool` would check the answer with a validator that a hostile schema can stall."""
+        """The params of `tools/call`.
+
+        The SDK's own `call_tool` is not used: it validates results with a validator that a hostile schema can stall.
+        """
         params: dict[str, Any] = {"name": self.tool, "arguments": self.arguments}
         if self._input_responses is not None:
             params["inputResponses"] = self._input_responses
@@ -167,31 +181,32 @@ class CallRequest:
         return params
 
     def succeed(self, result: Any, *, plain: bool = False) -> None:
-        """The server has answered."""
-        self.is_answered, self.has_plain_result = True, plain
+        """Deliver the result, and end."""
+        self.is_answered = True
+        self.has_plain_result = plain
         self.deliver(result)
         self._end()
 
     def fail(self, error: Exception) -> None:
-        """It has come to nothing; whoever waits decides what that means."""
+        """Deliver an error, and end. The task that waits decides what it means."""
         self.deliver(error)
         self._end()
 
     def _end(self) -> None:
         self.is_over = True
         self._stop_timeout()
-        ended, self._on_end = self._on_end, None
-        if ended is not None:
-            ended(self)
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self)
 
     def deliver(self, event: Any) -> None:
-        """Let whoever waits know; what comes after that is kept for who asks next."""
+        """Resolve `next_event`. If it is resolved already, start a new one, for the task that comes next."""
         if self._next_event.done():
             self._next_event = asyncio.get_running_loop().create_future()
         self._next_event.set_result(event)
 
     def ask_question(self, params: Mapping[str, Any]) -> asyncio.Future[types.ElicitResult]:
-        """The server asks in the middle of its work. Time stands still until somebody answers."""
+        """Deliver a question that the server asks while it works. The silence timeout stops until it is answered."""
         self._stop_timeout()
         answer: asyncio.Future[types.ElicitResult] = asyncio.get_running_loop().create_future()
         self.open_question = InputNeeded(
@@ -200,20 +215,20 @@ class CallRequest:
         self.deliver(self.open_question)
         return answer
 
-    # For those who wait
+    # For the task that waits
 
     def answer_question(self, result: types.ElicitResult) -> None:
-        """Answer the open question, and wait for the next turn."""
-        asked, self.open_question = self.open_question, None
-        if asked is not None and asked.answer is not None and not asked.answer.done():
-            if self._next_event.done() and self._next_event.result() is asked:
+        """Send the answer to the open question, and start a new `next_event`."""
+        question, self.open_question = self.open_question, None
+        if question is not None and question.answer is not None and not question.answer.done():
+            if self._next_event.done() and self._next_event.result() is question:
                 self._next_event = asyncio.get_running_loop().create_future()
-            asked.answer.set_result(result)
+            question.answer.set_result(result)
             if self._silence_timeout is not None and not self.is_over:
                 self._silence_timeout.start(self)
 
     def cancel(self) -> None:
-        """Nobody wants it any more; the server is told, if it was sent."""
+        """Cancel the request, and notify the server if it was sent."""
         self.is_over = True
         self._stop_timeout()
         if self._task is not None:
@@ -223,17 +238,17 @@ class CallRequest:
             self._end()
 
     async def wait_ended(self) -> None:
-        """Wait until nothing of it runs."""
+        """Wait until its task has ended."""
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    # Time
+    # Progress and timeout
 
     async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.report_progress(progress, total, message)
 
     def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """The server works on it."""
+        """Restart the silence timeout, and report progress to the caller."""
         if self._silence_timeout is not None:
             self._silence_timeout.restart(self)
         if self._report is not None and not self.is_over:
@@ -244,16 +259,16 @@ class CallRequest:
             self._silence_timeout.stop(self)
 
     def time_out(self, seconds: float) -> None:
-        """Its server has been silent for too long."""
+        """Fail: the server was silent for too long."""
         self.deliver(TimedOut(f"{self.tool} gave no sign for {seconds:g} s."))
         self.cancel()
 
 
 def _progress_arguments(progress: float, total: float | None, message: str | None) -> tuple[Any, ...]:
-    """As `Context.report` takes it: a fraction where the server says of how much, and its words."""
+    """Arguments of `Context.report`: the fraction if the total is known, and the message."""
     fraction = (min(max(progress / total, 0.0), 1.0),) if total else ()
     return (*fraction, message) if message else fraction
 
 
 def _no_reconnect(reason: str) -> None:
-    """It was not sent."""
+    """Do nothing: the request was not sent."""

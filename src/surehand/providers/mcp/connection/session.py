@@ -1,4 +1,7 @@
-"""Life: one client of the library, from the first byte to the last. Loaded when a connection is opened."""
+"""One session with a server: an entered `mcp.Client`, its open requests, notifications and health check.
+
+The owner task of a connection runs it from connecting to shutdown; a restart creates a new one. It loads the MCP SDK.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.options import ServerOptions
 
 RELIST_TIMEOUT_SECONDS = 30.0
-"""Seconds that a server has to say again what it offers."""
+"""Time for a server to list its tools again."""
 
 
 class McpClientSession:
-    """It is entered and left by the one task that owns the connection; what belongs to it ends with it."""
+    """Entered and left by the owner task of its connection. Its tasks and requests end with it."""
 
     def __init__(
         self,
@@ -48,20 +51,25 @@ class McpClientSession:
         on_manifest: Callable[[Manifest], Awaitable[None]],
         on_answer: Callable[[], None],
     ) -> None:
-        self.name, self._address, self._options, self._log = name, address, options, log
-        self._on_manifest, self._on_answer = on_manifest, on_answer
+        self.name = name
+        self._address = address
+        self._options = options
+        self._log = log
+        self._on_manifest = on_manifest
+        self._on_answer = on_answer
         self.client: Client | None = None
-        """There while the server is up."""
+        """The client while the server is up, otherwise None."""
         self.open_requests: dict[CallRequest, None] = {}
-        """Those that were sent and are not over, or wait for somebody's answer; oldest first."""
+        """Requests in flight, or with a question that waits for an answer; oldest first. The values have no meaning."""
         self._end_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._end_reason = ""
         self._unsent_requests: list[CallRequest] = []
         self._transport: Transport | None = None
-        """None for a server of this process."""
+        """None for a server object of this process."""
         self._inbound_filter: InboundFilter | None = None
         self._uses_handshake_protocol = False
-        self._background_tasks, self._elicitation_order = BackgroundTasks(name), ElicitationOrder(self._begin_request)
+        self._background_tasks = BackgroundTasks(name)
+        self._elicitation_order = ElicitationOrder(self._begin_request)
         self._silence_timeout = SilenceTimeout(options.silence_timeout)
         self._notifications = ServerNotifications(log, self._background_tasks, self.relist_tools)
         self._health = SessionHealth(options, log, self)
@@ -72,7 +80,10 @@ class McpClientSession:
         return self.client is not None and not self._end_future.done()
 
     async def run(self, owner: ConnectionOwner, on_up: Callable[[], None]) -> str:
-        """Come up, be there, and leave: why, or nothing if nobody needs it. Raises what kept it from coming up."""
+        """Connect, stay up until `end` is called, and shut down.
+
+        Returns the reason for the end, which is empty for an idle server. Raises if the server does not come up.
+        """
         try:
             async with AsyncExitStack() as stack:
                 self.client = await self._connect(stack, owner)
@@ -92,13 +103,13 @@ class McpClientSession:
                 await self._direct_calls.finish_writing()
 
     def end(self, reason: str = "") -> None:
-        """Have it end."""
+        """End the session. Without a reason it is not counted as a failure."""
         self._end_reason = self._end_reason or reason
         if not self._end_future.done():
             self._end_future.set_result(reason)
 
     def unsent_requests(self) -> list[CallRequest]:
-        """Requests that were not sent, for the next life."""
+        """Requests that were not sent, for the next session."""
         return self._unsent_requests
 
     def exit_report(self) -> str:
@@ -106,13 +117,13 @@ class McpClientSession:
         return self._transport.exit_report() if self._transport is not None else ""
 
     def exit_summary(self) -> list[str]:
-        """The same in sentences that a model may read."""
+        """How the server ended, in sentences that a model may read."""
         return self._transport.exit_summary() if self._transport is not None else []
 
     # Calls
 
     def submit(self, request: CallRequest) -> None:
-        """Send a request, or let it wait until one before it has asked or ended."""
+        """Send a request, or hold it until an earlier one of its tool has asked a question or ended."""
         self._health.note_use()
         if self._uses_handshake_protocol:
             self._elicitation_order.submit(request)
@@ -140,13 +151,14 @@ class McpClientSession:
             self._health.note_use()
 
     def probe(self) -> None:
-        """See whether the server answers at all; leave it if not."""
+        """Check in the background whether the server answers. If not, the session ends."""
         if self.client is not None:
             self._background_tasks.start("probe", self._health.probe(self.client))
 
     async def relist_tools(self) -> None:
-        """Ask the server again what it offers."""
-        if (client := self.client) is None:
+        """List the server's tools again, and pass the manifest on."""
+        client = self.client
+        if client is None:
             return
         try:
             async with asyncio.timeout(RELIST_TIMEOUT_SECONDS):
@@ -163,21 +175,23 @@ class McpClientSession:
     async def _on_elicitation(
         self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """In the older protocol a server asks while it works."""
-        able = [request for request in self.open_requests if request.open_question is None and not request.is_over]
-        if (request := self._elicitation_order.find_asking_request(able)) is None:
-            self._log.warning("%s asks, and nobody can say for which of %d calls.", self.name, len(able))
+        """Handle `elicitation/create`, which a server of the handshake protocol sends while it works on a call."""
+        candidates = [
+            request for request in self.open_requests if request.open_question is None and not request.is_over
+        ]
+        request = self._elicitation_order.find_asking_request(candidates)
+        if request is None:
+            self._log.warning("Refused a question of %s: it may belong to any of %d calls.", self.name, len(candidates))
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not known which call this is about.")
         answer = request.ask_question(params.model_dump(mode="json", by_alias=True, exclude_none=True))
         self._elicitation_order.note_question(request)
         return await answer
 
-    # Coming and going
+    # Connecting and shutting down
 
     async def _connect(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
-        async with asyncio.timeout(
-            self._address.connection_timeout_seconds
-        ):  # a cancel scope would have to outlive what is entered here
+        # Not anyio's timeout: its cancel scope would be left before the client that is entered within it.
+        async with asyncio.timeout(self._address.connection_timeout_seconds):
             client = await self._enter_client(stack, owner)
             self._uses_handshake_protocol = client.protocol_version < "2026"
             if self._direct_calls is not None:
@@ -193,7 +207,7 @@ class McpClientSession:
 
     @property
     def _direct_calls(self) -> DirectToolCalls | None:
-        """The direct path, which a server of this process does not have."""
+        """The direct path; None for a server object of this process."""
         return self._inbound_filter.direct_calls if self._inbound_filter is not None else None
 
     async def _enter_client(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
@@ -204,16 +218,16 @@ class McpClientSession:
             except Exception as error:
                 if not self._address.should_try_next_transport(error):
                     raise
-                self._log.info("%s Another way is tried.", failure_from_error(error).message)
+                self._log.info("%s Trying the next transport.", failure_from_error(error).message)
         return await stack.enter_async_context(self._build_client(last))
 
     def _build_client(self, target: Transport | InProcessServer) -> Client:
-        modern = self._options.protocol not in ("auto", "legacy")
+        is_modern = self._options.protocol not in ("auto", "legacy")
         self._transport = target if isinstance(target, Transport) else None
         self._inbound_filter = None
         if self._transport is not None:
             self._inbound_filter = InboundFilter(
-                self._transport, self._log, self._notifications.on_list_changed, is_modern=modern
+                self._transport, self._log, self._notifications.on_list_changed, is_modern=is_modern
             )
         return Client(
             self._inbound_filter or target,
@@ -226,11 +240,10 @@ class McpClientSession:
         )
 
     def _shut_down(self) -> None:
-        """Nothing is awaited here: the library may be cancelling everything around it."""
+        """End all requests and tasks without awaiting: the MCP SDK may be cancelling this task."""
         self.client = None
-        self._unsent_requests += (
-            self._elicitation_order.clear()
-        )  # before those ahead of them end, which would let them begin
+        # Before the open requests are cancelled: the end of one would let the next of its tool begin.
+        self._unsent_requests += self._elicitation_order.clear()
         self._background_tasks.cancel()
         self._silence_timeout.close()
         for request in list(self.open_requests):

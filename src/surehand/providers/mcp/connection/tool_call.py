@@ -1,4 +1,7 @@
-"""Talk: a call with a server, to and fro, until there is an outcome. Loaded when the first call is made."""
+"""Carries out tool calls: sends requests, retries those that were not delivered, and turns questions into `Pending`.
+
+The provider creates one `ToolCaller` per server on the first call. It loads the MCP SDK.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +25,34 @@ from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.connection import process_marker
 from surehand.providers.mcp.connection.connection import Connection
 from surehand.providers.mcp.connection.connection_pool import ConnectionPool
-from surehand.providers.mcp.connection.elicitation import build_input_responses, build_question, refusal_reason
-from surehand.providers.mcp.connection.request import CURRENT_QUESTION_KEY, CallRequest, ConnectionLost, InputNeeded
+from surehand.providers.mcp.connection.elicitation import (
+    CURRENT_QUESTION_KEY,
+    InputRequests,
+    build_input_responses,
+    build_question,
+    refusal_reason,
+)
+from surehand.providers.mcp.connection.request import CallRequest, ConnectionLost, InputNeeded
 from surehand.providers.mcp.tools.result import done_from_plain_result, done_from_result, is_heavy
 from surehand.providers.mcp.tools.server_tools import ServerTools
 from surehand.providers.mcp.transports.connection_errors import ConnectionFailure, failure_from_error
 
 ReportProgress: TypeAlias = Callable[..., None]
-"""Told of progress, as `Context.report` is."""
-InputRequests: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Called with progress, like `Context.report`."""
 MAX_QUESTION_ROUNDS = 32
-"""How often a server may ask before it is no longer listened to."""
+"""How often a server may ask during one call."""
 _UNREADABLE_RESPONSE_PREFIXES = ("Failed to parse ", "Unexpected content type: ")
-"""How the library begins when it says, in the server's place, that an answer cannot be read."""
+"""How messages of the MCP SDK begin that replace an unreadable response."""
 MAX_STATE_BYTES = 256 * 1024
-"""Bytes that are kept of a question until somebody answers: what was asked, and what the server wants to see again."""
-POLL_STEP_SECONDS, MAX_POLL_SECONDS = 0.1, 2.0
-"""Seconds before a server that only asked for more time is asked again; they grow from the first to the second."""
+"""Bytes that are stored with a question: the requests and the server's `requestState`."""
+POLL_STEP_SECONDS = 0.1
+MAX_POLL_SECONDS = 2.0
+"""Delays before a server that only asked for more time is polled again: n times the step, up to the maximum."""
 
 
 @dataclass(slots=True)
 class _CallExchange:
-    """One side's turn in a talk: what is sent, and what was said before."""
+    """The state of one call over its rounds: what is sent next, and what the server asked before."""
 
     call: Call
     wire_name: str
@@ -56,24 +65,31 @@ class _CallExchange:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        given = self.call.arguments
-        return given if isinstance(given, (dict, Mapping)) else {}  # a dict is known as one at once
+        arguments = self.call.arguments
+        # `dict` first: the check against the abstract class is slow, and a dict is the common case.
+        return arguments if isinstance(arguments, (dict, Mapping)) else {}
 
 
 class ToolCaller:
-    """Calls of one server. In the newer protocol a question ends the exchange, and the answer begins the next."""
+    """Calls the tools of one server.
+
+    In the modern protocol a question ends the request, and the answer is sent with a new one, from any process. In the
+    handshake protocol the request stays open, and only this object can answer it.
+    """
 
     def __init__(self, server_name: str, connections: ConnectionPool, server_tools: ServerTools) -> None:
         self.id = token_hex(8)
-        """Under which a wait names it: nobody else can bring an answer to a server that waits."""
-        self._server_name, self._connections, self._server_tools = server_name, connections, server_tools
+        """Stored with a question of the handshake protocol, to find the caller that holds its request open."""
+        self._server_name = server_name
+        self._connections = connections
+        self._server_tools = server_tools
         self._open_requests: dict[str, tuple[CallRequest, Connection]] = {}
-        """Requests that the server holds open for somebody's answer, by their id."""
+        """Requests that wait for the answer to a question, by their `resume_id`."""
         self._resume_ids_by_call: dict[str, str] = {}
-        """The same by the ids of their calls."""
+        """The `resume_id` of an open request, by call id."""
 
     def call(self, call: Call, wire_name: str, owner: ConnectionOwner, context: Context) -> Awaitable[Any]:
-        """Carry a call out, from the beginning."""
+        """Make a call."""
         return self._run_exchange(_CallExchange(call, wire_name, owner, context.report), lambda: context.call_id)
 
     async def resume(
@@ -84,141 +100,145 @@ class ToolCaller:
         owner: ConnectionOwner,
         report: ReportProgress | None = None,
     ) -> Outcome | Any:
-        """Go on after somebody answered. An answer that does not fit leaves the question open."""
+        """Resume a call with an answer. An invalid answer returns the question again, with the mistake."""
         requests: InputRequests = state["requests"]
         try:
-            answers = build_input_responses(requests, answer)
+            responses = build_input_responses(requests, answer)
         except InvalidArguments as error:
             return self._build_pending(requests, state, f"{error} ")
         if "request" in state:
-            return await self._answer_open_request(call, state, answers)
-        part = _CallExchange(
-            call, state["tool"], owner, report, answers, state.get("state"), int(state.get("round", 0))
+            return await self._answer_open_request(call, state, responses)
+        exchange = _CallExchange(
+            call, state["tool"], owner, report, responses, state.get("state"), int(state.get("round", 0))
         )
         if state.get("again"):
-            _require_acceptance(answers)
-            part.input_responses = None
-        return await self._run_exchange(part, lambda: call.id or "")
+            _require_acceptance(responses)
+            exchange.input_responses = None
+        return await self._run_exchange(exchange, lambda: call.id or "")
 
     def is_lost(self, resume_id: str) -> bool:
-        """Whether nobody waits for the answer to a question any more."""
+        """Whether the answer to a question can no longer be delivered."""
         request, _ = self._open_requests.get(resume_id, (None, None))
         return request is None or request.is_lost
 
     def abandon(self, call: Call) -> None:
-        """Nobody will answer any more: the server need not wait."""
-        request, _ = self._open_requests.pop(self._resume_ids_by_call.pop(call.id or "", ""), (None, None))
+        """Cancel the open request of a call that will not be answered."""
+        resume_id = self._resume_ids_by_call.pop(call.id or "", "")
+        request, _ = self._open_requests.pop(resume_id, (None, None))
         if request is not None:
             request.cancel()
 
-    # To and fro
+    # Requests and responses
 
     async def _run_exchange(self, exchange: _CallExchange, get_call_id: Callable[[], str]) -> Any:
         while True:
-            told, request, connection = await self._send(exchange)
-            if isinstance(told, InputNeeded):
-                return await self._handle_event(told, request, connection, exchange.call, get_call_id())
+            event, request, connection = await self._send(exchange)
+            if isinstance(event, InputNeeded):
+                return await self._handle_event(event, request, connection, exchange.call, get_call_id())
             if request.has_plain_result:
-                return done_from_plain_result(told, self._server_tools.output_validator(exchange.call.tool))
-            if told.get("resultType") != "input_required":
-                return await self._build_done(told, exchange.call.tool)
-            requests: InputRequests = told.get("inputRequests") or {}
-            exchange.round, exchange.request_state = exchange.round + bool(requests), told.get("requestState")
+                return done_from_plain_result(event, self._server_tools.output_validator(exchange.call.tool))
+            if event.get("resultType") != "input_required":
+                return await self._build_done(event, exchange.call.tool)
+            requests: InputRequests = event.get("inputRequests") or {}
+            exchange.round += bool(requests)
+            exchange.request_state = event.get("requestState")
             if exchange.round > MAX_QUESTION_ROUNDS:
                 raise ToolError(f"{self._server_name} asked {MAX_QUESTION_ROUNDS} times and did not come to an end.")
-            if (question := self._input_required(requests, exchange)) is not None:
+            question = self._input_required(requests, exchange)
+            if question is not None:
                 return question
             exchange.input_responses = build_input_responses(requests, None) if requests else None
-            if not requests:  # it only needs more time, and may have it while the call has
+            if not requests:  # the server only needs more time, which the deadline of the call limits
                 exchange.polls += 1
                 await asyncio.sleep(min(POLL_STEP_SECONDS * exchange.polls, MAX_POLL_SECONDS))
 
     async def _send(self, exchange: _CallExchange) -> tuple[Any, CallRequest, Connection]:
-        """What the server says to a call; what surely did not arrive is sent once more."""
-        again = True
+        """Send a request and wait for its first event. A request that was certainly not delivered is sent once more."""
+        may_retry = True
         while True:
             connection = self._connections.get_or_create(exchange.owner)
             request = CallRequest(
-                exchange.wire_name, exchange.arguments, input_responses=exchange.input_responses, request_state=exchange.request_state,
-                report=exchange.report, user=exchange.call.user,
+                exchange.wire_name,
+                exchange.arguments,
+                input_responses=exchange.input_responses,
+                request_state=exchange.request_state,
+                report=exchange.report,
+                user=exchange.call.user,
                 check_allowed=partial(self._server_tools.require_wire_name, exchange.call.tool),
-            )  # fmt: skip
+            )
             connection.submit(request)
             try:
                 return await self._wait_for_event(connection, request), request, connection
             except _SendAgain as error:
-                if not again:
+                if not may_retry:
                     raise
-                again = False
+                may_retry = False
                 if error.needs_relist:
                     await _relist_tools(connection, error)
 
     async def _wait_for_event(self, connection: Connection, request: CallRequest) -> Any:
         try:
-            told = await request.next_event
+            event = await request.next_event
         except asyncio.CancelledError:
             request.cancel()
             raise
-        return self._handle_error(told, connection, request) if isinstance(told, Exception) else told
+        return self._handle_error(event, connection, request) if isinstance(event, Exception) else event
 
     def _handle_error(self, error: Exception, connection: Connection, request: CallRequest) -> InputNeeded:
-        """What is asked instead, or raises what the error means."""
+        """Return the question that an error stands for, or raise the error for the model."""
         if isinstance(error, TimedOut):
             connection.probe()
-        if isinstance(error, NotStarted):
-            raise (
-                _SendAgain(str(error)) if request.has_begun and failure_from_error(error).is_retryable else error
-            ) from error
+        if isinstance(error, NotStarted) and request.has_begun and failure_from_error(error).is_retryable:
+            raise _SendAgain(str(error)) from error
         if isinstance(error, ToolError):
             raise error
-        if (
-            isinstance(error, MCPError)
-            and error.code == types.URL_ELICITATION_REQUIRED
-            and (asked := _url_elicitations(error))
-        ):
-            return asked
+        if isinstance(error, MCPError) and error.code == types.URL_ELICITATION_REQUIRED:
+            question = _url_elicitations(error)
+            if question is not None:
+                return question
         raise self._error_for_model(error, request) from error
 
     def _error_for_model(self, error: Exception, request: CallRequest) -> ToolError:
-        """What an error means for the call: was it done, and is it worth another try?"""
-        trouble = _classify_error(error)
-        if trouble.has_stale_headers:
-            return _SendAgain(f"{self._server_name} does not accept the call: {trouble.message}", needs_relist=True)
-        if trouble.is_connection_lost:
-            request.reconnect(trouble.message)
-        if trouble.is_server_answer and request.is_resumption and "requeststate" in trouble.message.lower():
-            again = "It was most likely started anew since it asked. Call the tool again."
+        """The error that the model reads: whether the call was carried out, and whether a retry can help."""
+        failure = _classify_error(error)
+        if failure.has_stale_headers:
+            return _SendAgain(f"{self._server_name} does not accept the call: {failure.message}", needs_relist=True)
+        if failure.is_connection_lost:
+            request.reconnect(failure.message)
+        if failure.is_server_answer and request.is_resumption and "requeststate" in failure.message.lower():
+            advice = "It was most likely started anew since it asked. Call the tool again."
             return ToolError(
-                f"{self._server_name} does not take the answer: {trouble.message} {again}", code="interrupted"
+                f"{self._server_name} does not take the answer: {failure.message} {advice}", code="interrupted"
             )
-        if trouble.code is not None:
-            return ToolError(f"{self._server_name}: {trouble.message}", code=trouble.code)
-        if trouble.is_server_answer:
-            return ToolError(f"{self._server_name} says: {trouble.message}"[:2000])
-        if not trouble.was_sent:
-            what = f"{self._server_name} cannot be reached: {trouble.message}"
-            return _SendAgain(what) if trouble.is_retryable else NotStarted(what)
-        happened = "went away while it worked on this" if trouble.is_connection_lost else "gave no answer to this"
-        what = f"{self._server_name} {happened}: {trouble.message}"
+        if failure.code is not None:
+            return ToolError(f"{self._server_name}: {failure.message}", code=failure.code)
+        if failure.is_server_answer:
+            return ToolError(f"{self._server_name} says: {failure.message}"[:2000])
+        if not failure.was_sent:
+            message = f"{self._server_name} cannot be reached: {failure.message}"
+            return _SendAgain(message) if failure.is_retryable else NotStarted(message)
+        event = "went away while it worked on this" if failure.is_connection_lost else "gave no answer to this"
+        message = f"{self._server_name} {event}: {failure.message}"
         if self._server_tools.is_repeatable(request.tool):
-            return Unavailable(what)
+            return Unavailable(message)
         return ToolError(
-            f"{what} Whether it was done is not known. Do not repeat it before that has been found out.",
+            f"{message} Whether it was done is not known. Do not repeat it before that has been found out.",
             code="unknown_effect",
         )
 
     async def _build_done(self, result: Any, tool: str) -> Done:
-        check = self._server_tools.output_validator(tool)
+        validator = self._server_tools.output_validator(tool)
         if is_heavy(result):
-            return await asyncio.to_thread(done_from_result, result, check)
-        return done_from_result(result, check)
+            return await asyncio.to_thread(done_from_result, result, validator)
+        return done_from_result(result, validator)
 
     # Questions
 
     def _input_required(self, requests: InputRequests, exchange: _CallExchange) -> Pending | None:
-        """What a person is asked in the newer protocol: all that is needed to go on is in the wait."""
-        if (why := refusal_reason(requests)) is not None:
-            raise ToolError(f"{self._server_name} asks for what nobody here can give: {why}")
+        """The question of a modern server. Its stored state is enough to resume the call from any process."""
+        reason = refusal_reason(requests)
+        if reason is not None:
+            raise ToolError(f"{self._server_name} asks for what nobody here can give: {reason}")
         state = {
             "requests": requests,
             "tool": exchange.wire_name,
@@ -235,7 +255,7 @@ class ToolCaller:
     async def _handle_event(
         self, event: Any, request: CallRequest, connection: Connection, call: Call, call_id: str
     ) -> Any:
-        """In the older protocol the server waits in the middle of its work, and the request stays open."""
+        """Turn an event of an open request into an outcome. Questions that cannot be shown to a person are declined."""
         for _ in range(MAX_QUESTION_ROUNDS):
             if not isinstance(event, InputNeeded):
                 return await self._build_done(event, call.tool)
@@ -250,27 +270,30 @@ class ToolCaller:
         self, question: InputNeeded, request: CallRequest, connection: Connection, call_id: str
     ) -> Pending | None:
         requests = question.requests
-        if question.answer is None:  # it refuses to begin until a person has been somewhere
+        if question.answer is None:  # the server refuses the call until a person has opened a URL
             return self._build_pending(requests, {"requests": requests, "tool": request.tool, "again": True})
         self._open_requests[request.resume_id] = request, connection
         self._resume_ids_by_call[call_id] = request.resume_id
-        state = {"requests": requests, "tool": request.tool, "request": request.resume_id, "call": call_id}
-        state |= {"process": process_marker.current_process_marker(), "talk": self.id}
+        # These keys are stored with the question, and read by other versions of this package.
+        state = {
+            "requests": requests,
+            "tool": request.tool,
+            "request": request.resume_id,
+            "call": call_id,
+            "process": process_marker.current_process_marker(),
+            "talk": self.id,
+        }
         return self._build_pending(requests, state)
 
-    async def _answer_open_request(self, call: Call, state: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
+    async def _answer_open_request(self, call: Call, state: Mapping[str, Any], responses: Mapping[str, Any]) -> Any:
         self._resume_ids_by_call.pop(state["call"], None)
         request, connection = self._open_requests.pop(state["request"], (None, None))
         if request is None or connection is None or request.is_lost:
             return self._server_tools.interrupted_outcome(state["tool"])
-        request.answer_question(
-            types.ElicitResult.model_validate(answers[CURRENT_QUESTION_KEY])
-        )  # also to one that did not wait: it is harmless
-        return await self._wait_for_next_event(call, request, connection, state["call"])
-
-    async def _wait_for_next_event(self, call: Call, request: CallRequest, connection: Connection, call_id: str) -> Any:
-        told = await self._wait_for_event(connection, request)
-        return await self._handle_event(told, request, connection, call, call_id)
+        # If the server has stopped waiting for the answer, this does nothing.
+        request.answer_question(types.ElicitResult.model_validate(responses[CURRENT_QUESTION_KEY]))
+        event = await self._wait_for_event(connection, request)
+        return await self._handle_event(event, request, connection, call, state["call"])
 
     def _build_pending(self, requests: InputRequests, state: Mapping[str, Any], mistake: str = "") -> Pending | None:
         question = build_question(requests, server=self._server_name)
@@ -280,39 +303,44 @@ class ToolCaller:
 
 
 class _SendAgain(NotStarted):
-    """The request did not arrive: it may be sent again."""
+    """The request was not delivered, and may be sent again."""
 
     def __init__(self, message: str, *, needs_relist: bool = False) -> None:
         super().__init__(message)
         self.needs_relist = needs_relist
-        """Whether the server wants headers that follow a newer list of its tools."""
+        """Whether the tools have to be listed first: the server refused headers that follow from an old list."""
 
 
 def _classify_error(error: Exception) -> ConnectionFailure:
     if isinstance(error, ConnectionLost):
-        return ConnectionFailure(True, True, str(error))
+        return ConnectionFailure(was_sent=True, is_connection_lost=True, message=str(error))
     if isinstance(error, ValidationError) or str(error).startswith(_UNREADABLE_RESPONSE_PREFIXES):
-        # Only this call fails: the others go on.
-        return ConnectionFailure(True, False, "What came is no result of a tool.")
+        # Only this call fails; other calls of the connection continue.
+        return ConnectionFailure(was_sent=True, is_connection_lost=False, message="What came is no result of a tool.")
     return failure_from_error(error)
 
 
 async def _relist_tools(connection: Connection, refusal: _SendAgain) -> None:
     try:
         await connection.relist_tools()
-    except Exception:  # noqa: BLE001 - whatever it is, the call was refused
+    except Exception:  # noqa: BLE001 - the server has refused the call in any case
         raise refusal from None
 
 
 def _url_elicitations(error: MCPError) -> InputNeeded | None:
-    """The addresses that a person has to visit before the call can be made at all."""
+    """The URLs that a person has to open before the server accepts the call."""
     data = error.data
-    found = data.get("elicitations") if isinstance(data, Mapping) else None
-    params = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
-    asked = {str(n): {"method": "elicitation/create", "params": dict(each)} for n, each in enumerate(params)}
-    return InputNeeded(asked) if asked else None
+    elicitations = data.get("elicitations") if isinstance(data, Mapping) else None
+    if not isinstance(elicitations, list):
+        return None
+    all_params = [params for params in elicitations if isinstance(params, Mapping)]
+    requests = {
+        str(number): {"method": "elicitation/create", "params": dict(params)}
+        for number, params in enumerate(all_params)
+    }
+    return InputNeeded(requests) if requests else None
 
 
-def _require_acceptance(answers: Mapping[str, Any]) -> None:
-    if any(answer.get("action") != "accept" for answer in answers.values()):
+def _require_acceptance(responses: Mapping[str, Any]) -> None:
+    if any(response.get("action") != "accept" for response in responses.values()):
         raise ToolError("The person who was asked did not agree.", code="rejected")

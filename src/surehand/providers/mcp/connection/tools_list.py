@@ -1,4 +1,4 @@
-"""Listed: ask a server what it offers, page by page. Loaded when a connection is opened."""
+"""Fetches the manifest of a server: `tools/list` and `prompts/list`, page by page, within limits."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 MAX_LIST_PAGES = 100
 MAX_LIST_ITEMS = 10_000
-"""Tools of one server, and prompts."""
+"""Tools of one server, and as many prompts."""
 MAX_LIST_BYTES = 32 << 20
-"""Bytes of all its definitions."""
+"""Bytes of all definitions of one list."""
 PROMPTS_TIMEOUT_SECONDS = 10.0
-"""Seconds that a server has to list its prompts, without which it can be used."""
+"""Time for listing prompts. A server without its prompts is still usable."""
 
 
 async def fetch_manifest(client: Client, log: logging.Logger) -> Manifest:
-    """All that the server offers now."""
+    """List the tools and prompts of a server."""
     return Manifest(
         tools=tuple(await _fetch_tools(client, log)),
         prompts=tuple(await _fetch_prompts(client, log)),
@@ -50,45 +50,46 @@ async def _fetch_tools(client: Client, log: logging.Logger) -> list[Mapping[str,
 
 
 async def _fetch_prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
-    """Prompts are told of, not run; a server that fails to list them still has its tools."""
+    """The prompts, which models only read about. A failure is logged, and the tools are still used."""
     if client.server_capabilities.prompts is None:
         return []
     try:
         async with asyncio.timeout(PROMPTS_TIMEOUT_SECONDS):
             return await _fetch_pages("prompts", client.session.list_prompts, log)
     except TimeoutError:
-        log.warning("No prompts: they were not listed within %g s.", PROMPTS_TIMEOUT_SECONDS)
+        log.warning("The prompts were not listed within %g s, and are ignored.", PROMPTS_TIMEOUT_SECONDS)
         return []
-    except Exception as error:  # noqa: BLE001
-        log.debug("No prompts: %s", failure_from_error(error).message)
+    except Exception as error:  # noqa: BLE001 - prompts are optional
+        log.debug("The prompts could not be listed: %s", failure_from_error(error).message)
         return []
 
 
 async def _fetch_pages(
     field: str, request_page: Callable[..., Awaitable[Any]], log: logging.Logger
 ) -> list[Mapping[str, Any]]:
-    """Page after page, as far as a server may go on."""
-    found: list[Mapping[str, Any]] = []
-    cursor, size = None, 0
+    """Fetch all pages of a list, up to the limits."""
+    items: list[Mapping[str, Any]] = []
+    cursor = None
+    byte_count = 0
     for _ in range(MAX_LIST_PAGES):
         page = await request_page(params=types.PaginatedRequestParams(cursor=cursor))
-        size += len(page.model_dump_json())
-        found += [_to_wire(each) for each in getattr(page, field)]
+        byte_count += len(page.model_dump_json())
+        items += [_to_wire(item) for item in getattr(page, field)]
         cursor = page.next_cursor
         if cursor is None:
-            return found[:MAX_LIST_ITEMS]
-        if len(found) >= MAX_LIST_ITEMS or size > MAX_LIST_BYTES:
+            return items[:MAX_LIST_ITEMS]
+        if len(items) >= MAX_LIST_ITEMS or byte_count > MAX_LIST_BYTES:
             break
     log.warning(
-        "More than %s %s, %s pages or %s bytes of them; the rest is left out.",
-        MAX_LIST_ITEMS,
+        "The list of %s was cut: at most %s items, %s pages and %s bytes are read.",
         field,
+        MAX_LIST_ITEMS,
         MAX_LIST_PAGES,
         MAX_LIST_BYTES,
     )
-    return found[:MAX_LIST_ITEMS]
+    return items[:MAX_LIST_ITEMS]
 
 
 def _to_wire(model: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return dumped
+    fields: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return fields

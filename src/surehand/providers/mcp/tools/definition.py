@@ -1,4 +1,8 @@
-"""Definition: what a server says of a tool, in our words; its words can make a tool ask more, never less."""
+"""Turns the definition of a tool, as a server sent it, into a `Tool`.
+
+`server_tools.py` uses it. A definition is untrusted: its annotations can add a confirmation, but never remove one, and
+its texts are cleaned before a model reads them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ __all__ = ["UnusableDefinition", "assign_local_names", "build_tool", "find_by_gl
 T = TypeVar("T")
 
 DEFAULT_EFFECTS = frozenset({"write", "network"})
-"""What a tool is taken to do unless the developer says otherwise."""
+"""Effects of a tool for which the developer declares none."""
 
 
 def build_tool(
@@ -37,33 +41,32 @@ def build_tool(
     effects: Mapping[str, Iterable[str]] | None = None,
     timeout: float | str | None = None,
 ) -> Tool[..., Any]:
-    """A tool of a server, called `name`, for which see `names_of`; raises `Unusable` for what cannot be used.
+    """Build the tool of a definition. Raises `UnusableDefinition`.
 
     Args:
-        identity: which server it is: what was allowed of a tool is not allowed of its like elsewhere.
+        identity: the server's identity; approvals and grants for the tool do not apply to the same tool of another.
+        name: its local name, from `assign_local_names`.
     """
-    wire = _validate_wire_name(definition)
-    ours = name or assign_local_names([definition])[wire]
-    where = f"{server}: {clean_line(wire, 80)}"
+    wire_name = _validate_wire_name(definition)
+    local_name = name or assign_local_names([definition])[wire_name]
+    where = f"{server}: {clean_line(wire_name, 80)}"
     if _as_mapping(definition.get("execution")).get("taskSupport") == "required":
         raise UnusableDefinition("It runs as a task only, and tasks are not supported.")
-    parameters = (
-        ServerSchema(to_object_schema(definition.get("inputSchema"), where), where=where)
-        .check_bounds()
-        .rewrite_prose(clean_schema)
-    )
-    declared = find_by_glob((wire, ours), effects)
+    parameters = ServerSchema(to_object_schema(definition.get("inputSchema"), where), where=where)
+    parameters.check_bounds()
+    parameters.rewrite_prose(clean_schema)
+    declared = find_by_glob((wire_name, local_name), effects)
     options: ToolOptions = {"category": "mcp", "visible": False, **_effect_options(definition, declared)}
     if timeout is not None:
         options["timeout"] = timeout
-    options["provider_options"] = {"mcp": _mcp_provider_options(definition, wire, keep_hints=declared is None)}
-    made = tool.provided(ours, _description(definition, server, wire), **options)
-    face = replace(made.presentation, version=_tool_version(identity, wire))
-    return made.evolve(kind="mcp", parameters=parameters, where=where, presentation=face)
+    options["provider_options"] = {"mcp": _mcp_provider_options(definition, wire_name, keep_hints=declared is None)}
+    built = tool.provided(local_name, _description(definition, server, wire_name), **options)
+    presentation = replace(built.presentation, version=_tool_version(identity, wire_name))
+    return built.evolve(kind="mcp", parameters=parameters, where=where, presentation=presentation)
 
 
 def _tool_version(identity: str, wire_name: str) -> str:
-    """Whose tool it is: approvals, grants and cached results go by it, and no model sees it."""
+    """A hash of server and tool, to which approvals, grants and cached results are bound. No model sees it."""
     return sha256(f"{len(identity)}:{identity}{wire_name}".encode(errors="surrogatepass")).hexdigest()
 
 
@@ -72,26 +75,27 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def find_by_glob(names: Iterable[str], by_glob: Mapping[str, T] | None) -> T | None:
-    """What the developer says of a tool, by one of its names: the first glob that fits holds."""
-    found = (said for glob, said in (by_glob or {}).items() if any(fnmatchcase(name, glob) for name in names))
-    return next(found, None)
+    """The value of the first glob that matches one of the names."""
+    for glob, value in (by_glob or {}).items():
+        if any(fnmatchcase(name, glob) for name in names):
+            return value
+    return None
 
 
 def _effect_options(definition: Mapping[str, Any], declared: Iterable[str] | None) -> ToolOptions:
-    """The developer's word counts; else it writes and uses the network, and a hint can only make it ask a person."""
+    """The declared effects; otherwise the default effects, with a confirmation if the server hints at destruction."""
     if declared is not None:
         return {"effects": declared}
-    hints = _as_mapping(definition.get("annotations"))
-    return (
-        {"effects": DEFAULT_EFFECTS, "confirm": True} if hints.get("destructiveHint") else {"effects": DEFAULT_EFFECTS}
-    )
+    if _as_mapping(definition.get("annotations")).get("destructiveHint"):
+        return {"effects": DEFAULT_EFFECTS, "confirm": True}
+    return {"effects": DEFAULT_EFFECTS}
 
 
 def _mcp_provider_options(definition: Mapping[str, Any], wire_name: str, *, keep_hints: bool) -> dict[str, Any]:
-    """What a client of ours is shown in the server's own words: what it means to the runtime is not its to say.
+    """Fields of the definition that our own MCP server passes on to its clients. The runtime ignores them.
 
     Args:
-        hints: whether the server's hints count; where the developer says what a tool does, they do not.
+        keep_hints: whether to pass on the annotations; not where the developer declares the effects.
     """
     annotations = _as_mapping(definition.get("annotations"))
     kept: dict[str, Any] = {
@@ -99,7 +103,7 @@ def _mcp_provider_options(definition: Mapping[str, Any], wire_name: str, *, keep
     }
     if title := clean_line(annotations.get("title")):
         kept["title"] = title
-    found = {
+    options = {
         "name": wire_name,
         "title": clean_line(definition.get("title")),
         "description": clean_text(definition.get("description")),
@@ -107,14 +111,14 @@ def _mcp_provider_options(definition: Mapping[str, Any], wire_name: str, *, keep
         "outputSchema": _clean_output_schema(definition.get("outputSchema")),
         "execution": _execution_support(definition),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in options.items() if value}
 
 
 _ANNOTATION_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 def _clean_output_schema(schema: Any) -> dict[str, Any] | None:
-    """The schema of its results, with its prose cleaned; None where there is none, or none that can be shown."""
+    """The output schema with cleaned texts; None if there is none, or if it is unusable."""
     if not isinstance(schema, Mapping) or not schema:
         return None
     try:
@@ -125,17 +129,17 @@ def _clean_output_schema(schema: Any) -> dict[str, Any] | None:
 
 
 def _execution_support(definition: Mapping[str, Any]) -> dict[str, Any] | None:
-    optional = _as_mapping(definition.get("execution")).get("taskSupport") == "optional"
-    return {"taskSupport": "optional"} if optional else None
+    is_optional = _as_mapping(definition.get("execution")).get("taskSupport") == "optional"
+    return {"taskSupport": "optional"} if is_optional else None
 
 
 def _description(definition: Mapping[str, Any], server: str, wire_name: str) -> str:
-    """The description with the server's name before it, and the title where that tells more."""
+    """The description, after the server's name and the title, unless name or description contain the title."""
     text = clean_text(definition.get("description"))
     title = clean_line(definition.get("title") or _as_mapping(definition.get("annotations")).get("title"))
-    if title and not any(
-        _alphanumeric_characters(title) in _alphanumeric_characters(known) for known in (wire_name, text)
-    ):
+    title_letters = _alphanumeric_characters(title)
+    is_repeated = any(title_letters in _alphanumeric_characters(other) for other in (wire_name, text))
+    if title and not is_repeated:
         text = f"{title}: {text}" if text else title
     return f"[{server}] {text or title or clean_line(wire_name)}"
 
@@ -147,33 +151,34 @@ def _alphanumeric_characters(text: str) -> str:
 def is_tool_allowed(
     wire_name: str, allow: Iterable[str] = ("*",), deny: Iterable[str] = (), *, local_name: str | None = None
 ) -> bool:
-    """Whether a tool is taken: allowed by the server's name for it or ours, and denied by none that it looks like.
+    """Whether the wire name or the local name matches `allow`, and neither these nor the nearest legal name `deny`.
 
-    Globs, or `any`; upper and lower case are the same.
+    Both are globs, or `any`, and ignore case.
     """
     names = {wire_name, local_name or wire_name}
     return _matches_any(names, allow) and not _matches_any({*names, nearest_local_name(wire_name)}, deny)
 
 
 def _matches_any(names: Iterable[str], globs: Iterable[str]) -> bool:
-    given = [glob.casefold() for glob in ([globs] if isinstance(globs, str) else globs)]
-    return any(glob == "any" or fnmatchcase(name.casefold(), glob) for glob in given for name in names)
+    patterns = [glob.casefold() for glob in ([globs] if isinstance(globs, str) else globs)]
+    return any(glob == "any" or fnmatchcase(name.casefold(), glob) for glob in patterns for name in names)
 
 
 def assign_local_names(definitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Our name for each wire name of one server: one to one, and the same in whatever order they come.
+    """The local name for each wire name of one server: one to one, and independent of their order.
 
-    A name of letters, digits, `_` and `-` stays as it is, up to 128 characters and unless it has `__` in it, which is
-    ours to part a namespace from a name. Any other becomes the nearest such name with a hash at its end, so that
-    nothing passes for what it only looks like. Names that cannot be used are left out.
+    A name of up to 128 letters, digits, `_` and `-`, without `__`, is kept; `__` separates a namespace from a name. Any
+    other becomes the nearest legal name with a hash at its end, so that it cannot be mistaken for a tool of that name.
+    Unusable names are omitted.
     """
-    wires = {wire for definition in definitions if (wire := _wire_name_or_none(definition))}
-    names = {wire: wire for wire in wires if is_valid_local_name(wire)}
-    used = {name.casefold() for name in names}
-    for wire in sorted(wires - names.keys()):
-        names[wire] = next(name for name in local_name_candidates(wire) if name.casefold() not in used)
-        used.add(names[wire].casefold())
-    return names
+    wire_names = {name for definition in definitions if (name := _wire_name_or_none(definition))}
+    local_names = {name: name for name in wire_names if is_valid_local_name(name)}
+    used = {name.casefold() for name in local_names}
+    for wire_name in sorted(wire_names - local_names.keys()):
+        local_name = next(name for name in local_name_candidates(wire_name) if name.casefold() not in used)
+        local_names[wire_name] = local_name
+        used.add(local_name.casefold())
+    return local_names
 
 
 def _validate_wire_name(definition: Mapping[str, Any]) -> str:

@@ -21,11 +21,12 @@ _NO_FIELDS: dict[str, Any] = {}
 
 def is_plain_result(result: dict[str, Any], *, is_modern: bool) -> bool:
     """Whether the MCP SDK would accept a parsed result as it is."""
-    if not result.keys() <= (_MODERN_KEYS if is_modern else _HANDSHAKE_KEYS) or (
-        is_modern and result.get("resultType") != "complete"
-    ):
+    if not result.keys() <= (_MODERN_KEYS if is_modern else _HANDSHAKE_KEYS):
         return False
-    structured, meta = result.get("structuredContent", _NO_FIELDS), result.get("_meta", _NO_FIELDS)
+    if is_modern and result.get("resultType") != "complete":
+        return False
+    structured = result.get("structuredContent", _NO_FIELDS)
+    meta = result.get("_meta", _NO_FIELDS)
     if type(meta) is not dict or not (is_modern or type(structured) is dict):
         return False
     if type(result.get("isError", False)) is not bool or not _is_text_content(result.get("content")):

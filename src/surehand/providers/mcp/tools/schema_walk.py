@@ -1,4 +1,7 @@
-"""Walks through a JSON Schema: what stands in it, and how much of it."""
+"""Walks through JSON Schemas and JSON values: subschemas, patterns, references, sizes and non-finite numbers.
+
+Most walks are iterative: the input is untrusted, and its depth may not be bounded yet.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from math import inf, isfinite
 from typing import Any
 
 NAME_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose keys are names."""
+"""Keywords whose value maps names to schemas."""
 _VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
 _REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def iter_objects(root: Any) -> Iterator[dict[str, Any]]:
-    """Every mapping in a schema, even inside plain values: a `$ref` can make a schema of any of them."""
+    """Every object in a schema, even inside plain values: a `$ref` can point to any of them."""
     level = [root]
     while level:
         yield from (node for node in level if isinstance(node, dict))
@@ -29,28 +32,32 @@ def iter_strings(value: Any) -> Iterator[str]:
 
 
 def children_of(value: Any) -> list[Any]:
-    """What a value holds, keys too."""
+    """The items of a value, and the keys of an object."""
     if isinstance(value, dict):
         return [*value, *value.values()]
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def find_external_reference(schema: dict[str, Any]) -> str | None:
-    """A reference to what is not in this schema."""
-    ids = {one.partition("#")[0] for node in iter_objects(schema) if isinstance(one := node.get("$id"), str)}
+    """The first reference that leads out of this schema."""
+    identifiers = [node.get("$id") for node in iter_objects(schema)]
+    documents = {identifier.partition("#")[0] for identifier in identifiers if isinstance(identifier, str)}
     for node in iter_subschemas(schema):
-        for ref in (node.get(key) for key in _REFERENCE_KEYWORDS):
-            if isinstance(ref, str) and not ref.startswith("#") and ref.partition("#")[0] not in ids:
-                return ref
+        for keyword in _REFERENCE_KEYWORDS:
+            reference = node.get(keyword)
+            if not isinstance(reference, str) or reference.startswith("#"):
+                continue
+            if reference.partition("#")[0] not in documents:
+                return reference
     return None
 
 
 def iter_subschemas(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every mapping that stands where a schema does: not those of names, and none inside plain values."""
+    """Every object in the place of a schema: no maps of names, and none inside plain values."""
     level: list[tuple[Any, bool]] = [(root, False)]
     while level:
-        yield from (node for node, named in level if isinstance(node, dict) and not named)
-        level = [inner for node, named in level for inner in _children_in_schema(node, named)]
+        yield from (node for node, is_name_map in level if isinstance(node, dict) and not is_name_map)
+        level = [child for node, is_name_map in level for child in _children_in_schema(node, is_name_map)]
 
 
 def _children_in_schema(node: Any, is_name_map: bool) -> list[tuple[Any, bool]]:
@@ -70,44 +77,45 @@ def iter_patterns(schema: Any) -> Iterator[str]:
     for node in iter_objects(schema):
         if isinstance(pattern := node.get("pattern"), str):
             yield pattern
-        if isinstance(named := node.get("patternProperties"), dict):
-            yield from named
+        if isinstance(by_pattern := node.get("patternProperties"), dict):
+            yield from by_pattern
 
 
 def remove_patterns(node: Any) -> Any:
-    """The same with no regular expressions; recurses, for schemas whose depth is known to be bounded."""
+    """A copy without regular expressions. It recurses: call it only for schemas of bounded depth."""
     if isinstance(node, list):
         return [remove_patterns(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: value for key, value in node.items() if key != "pattern" or not isinstance(value, str)}
-    return {key: {} if key == "patternProperties" else remove_patterns(value) for key, value in kept.items()}
+    # A property may be called "pattern", and then has a schema for its value.
+    others = {key: value for key, value in node.items() if key != "pattern" or not isinstance(value, str)}
+    return {key: {} if key == "patternProperties" else remove_patterns(value) for key, value in others.items()}
 
 
 def count_comparisons(schema: Any) -> int:
-    """With how many parts and patterns a value may be compared one after the other; plain choices are looked up."""
-    found = 0
+    """How many values and patterns are compared with a value one by one. Scalar choices are hashed, and not counted."""
+    count = 0
     for node in iter_objects(schema):
         choices = [*children_of(node.get("enum")), node.get("const")]
-        found += sum(measure_json(one)[0] for one in choices if isinstance(one, (dict, list)))
-        found += len(children_of(node.get("patternProperties")))
-    return found
+        count += sum(measure_json(choice)[0] for choice in choices if isinstance(choice, (dict, list)))
+        count += len(children_of(node.get("patternProperties")))
+    return count
 
 
 def replace_non_finite(value: Any) -> Any:
-    """A plain value with null for every number that JSON does not have; the same one where there is none."""
+    """A JSON value with null for NaN and infinities; the same object if it has none."""
     return value if is_finite(value) else _replace_non_finite(value)
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a plain value has no number in it that JSON does not have."""
-    left = [value]
-    while left:
-        item = left.pop()
+    """Whether a JSON value holds neither NaN nor infinities."""
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
         if isinstance(item, dict):
-            left += item.values()
+            remaining += item.values()
         elif isinstance(item, (list, tuple)):
-            left += item
+            remaining += item
         elif isinstance(item, float) and not isfinite(item):
             return False
     return True
@@ -115,19 +123,22 @@ def is_finite(value: Any) -> bool:
 
 def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _replace_non_finite(each) for key, each in value.items()}
+        return {key: _replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_replace_non_finite(each) for each in value]
+        return [_replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def measure_json(value: Any, limit: float = inf) -> tuple[int, int]:
-    """Values, and characters, in a plain value, or the first `most` of either; keys count as both."""
-    left, parts, characters = [value], 0, 0
-    while left and parts < limit and characters < limit:
+    """The number of values and of characters in a JSON value; keys count as both. Counting stops at `limit`."""
+    remaining = [value]
+    parts = 0
+    characters = 0
+    while remaining and parts < limit and characters < limit:
         parts += 1
-        if isinstance(item := left.pop(), str):
+        item = remaining.pop()
+        if isinstance(item, str):
             characters += len(item)
         elif isinstance(item, (dict, list, tuple)):
-            left += children_of(item)
+            remaining += children_of(item)
     return parts, characters

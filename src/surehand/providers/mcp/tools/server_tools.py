@@ -1,4 +1,8 @@
-"""Offer: what a server offers, as far as it is allowed, can be used, and is what it was."""
+"""The tools of a server that are allowed, usable and trusted, built from its manifest.
+
+The provider lists them and asks for wire names here. Definitions are compared with the pins of the lock file; a changed
+definition is held back until a person accepts it.
+"""
 
 from __future__ import annotations
 
@@ -34,37 +38,41 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("surehand")
 
-MAX_PROMPTS_SHOWN, MAX_MISSING_SHOWN, MAX_INSTRUCTIONS_LENGTH = 20, 10, 8_000
-"""Prompts, and tools that are not there, that models are told of; and characters of all that a server tells them."""
+MAX_PROMPTS_SHOWN = 20
+MAX_MISSING_SHOWN = 10
+MAX_INSTRUCTIONS_LENGTH = 8_000
+"""Limits of what models read about one server: prompts, missing tools, and characters of all texts."""
 
 
 class ServerTools:
-    """From definitions as they come over the wire to tools."""
+    """Builds tools from the definitions of a manifest, and knows which of them are held back."""
 
     def __init__(self, server_name: str, identity: str, options: ServerOptions) -> None:
-        self._server_name, self._identity, self._options = server_name, identity, options
+        self._server_name = server_name
+        self._identity = identity
+        self._options = options
         self._lock = DefinitionLock(options.lock, frozen=options.frozen)
         self._manifest_cache = _open_manifest_cache(options)
         self._manifest: Manifest | None = None
         self.listed_for = ANONYMOUS
-        """To whom the server has said it."""
+        """The owner of the connection that listed the current tools."""
         self.tools: list[Tool[..., Any]] = []
         self.definitions: dict[str, Mapping[str, Any]] = {}
-        """As on the wire, by our names."""
+        """Definitions as on the wire, by local name."""
         self.held_back_reasons: dict[str, str] = {}
-        """Why tools are held back, by our names."""
+        """Why tools are held back, by local name."""
         self.denied_names: frozenset[str] = frozenset()
-        """Tools that the server lists and that `tools_allowed` or `tools_denied` leave out, by our names."""
+        """Tools that the server lists and that `tools_allowed` or `tools_denied` leave out, by local name."""
         self._unusable_reasons: dict[str, str] = {}
         self._output_validators: dict[str, OutputValidator | None] = {}
         self._update_lock: asyncio.Lock | None = None
 
     async def load_cached(self) -> bool:
-        """Whether it is known from an earlier time what the server offers."""
+        """Build the tools from the manifest cache if none are known yet. Returns whether tools are known."""
         if self._manifest is None and self._manifest_cache is not None:
-            found = await asyncio.to_thread(self._manifest_cache.load, self._identity)
-            if found is not None:
-                await self.update(found, save=False, live=False)
+            manifest = await asyncio.to_thread(self._manifest_cache.load, self._identity)
+            if manifest is not None:
+                await self.update(manifest, save=False, live=False)
         return self._manifest is not None
 
     async def update(
@@ -76,164 +84,183 @@ class ServerTools:
         save: bool = True,
         live: bool = True,
     ) -> bool:
-        """What the server says; whether that is something else than before.
+        """Build the tools of a manifest. Returns whether they changed.
 
         Args:
-            source: to whom it says so, where that is not the same as before.
-            due: whether it is to be taken, asked when those before it have been.
-            keep: whether it is kept for the next time.
-            live: whether it says so now: what it said earlier is shown, but not pinned.
+            listed_for: the owner that listed it; None if that is unchanged.
+            is_due: whether to use this manifest, asked after the updates before it have finished.
+            save: whether to store it in the manifest cache.
+            live: whether the server listed it now. A cached manifest is shown, but not pinned.
         """
-        async with (
-            self._update_lock_of_loop()
-        ):  # a connection that comes up tells of it, and so does whoever waited for that
+        # A connection that comes up delivers its manifest, and a task that waited for it may deliver the same one.
+        async with self._update_lock_of_loop():
             if is_due is not None and not is_due():
                 return False
             if save and self._manifest_cache is not None and self._manifest != manifest:
                 await asyncio.to_thread(self._manifest_cache.save, self._identity, manifest)
-            built = copy(self)  # beside the loop: thousands of tools take seconds
+            # Thousands of tools take seconds: they are built on a copy in a thread, and taken over at once.
+            built = copy(self)
             built.listed_for = self.listed_for if listed_for is None else listed_for
-            changed = await asyncio.to_thread(built.compare_and_build, manifest, live)
-            self._is_live, self.listed_for = live, built.listed_for
-            if changed:
+            has_changed = await asyncio.to_thread(built.compare_and_build, manifest, live)
+            self._is_live = live
+            self.listed_for = built.listed_for
+            if has_changed:
                 vars(self).update({name: vars(built)[name] for name in _BUILT_ATTRIBUTES})
-            return changed
+            return has_changed
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what the server offers."""
+        """Whether a manifest is known."""
         return self._manifest is not None
 
     def has_same_tools(self, manifest: Manifest) -> bool:
-        """Whether a listing is what is known already."""
+        """Whether a manifest has the tools that are known already."""
         return self._manifest is not None and self._manifest.tools == manifest.tools
 
     def has_same_prose(self, manifest: Manifest) -> bool:
-        """Whether its words beside the tools are those of another listing, too."""
-        mine = self._manifest
-        return mine is not None and (mine.instructions, mine.prompts) == (manifest.instructions, manifest.prompts)
+        """Whether a manifest has the instructions and prompts that are known already."""
+        known = self._manifest
+        return known is not None and (known.instructions, known.prompts) == (manifest.instructions, manifest.prompts)
 
     def _update_lock_of_loop(self) -> asyncio.Lock:
-        """One at a time; made anew for each event loop, because a program may have several, one after the other."""
+        """The lock of updates. An asyncio lock belongs to one event loop, and a program may run several in turn."""
         loop = asyncio.get_running_loop()
         if self._update_lock is None or self._loop is not loop:
-            self._update_lock, self._loop = asyncio.Lock(), loop
+            self._update_lock = asyncio.Lock()
+            self._loop = loop
         return self._update_lock
 
     _loop: asyncio.AbstractEventLoop | None = None
     _is_live = False
-    """Whether the server itself has said it."""
+    """Whether the manifest is live, and not from the cache."""
     _held_back_changes: Mapping[str, DefinitionChange] = {}
-    """What changed in all that is held back, by names on the wire."""
+    """The changes of all definitions that are held back, by wire name."""
 
     def compare_and_build(self, manifest: Manifest, live: bool) -> bool:
-        """Hold it against what is pinned, and build what has to be built."""
+        """Compare a manifest with the pins, and build its tools. Returns whether anything changed. Runs in a thread."""
+        # These load the definition of tools and JSON Schema, which a program that only names servers does not need.
         from surehand.providers.mcp.tools.definition import assign_local_names, is_tool_allowed
         from surehand.providers.mcp.tools.schema import pattern_budget
 
-        wires = {_wire_name(each): each for each in reversed(manifest.tools)}  # of two of a name the first counts
-        names, allow, deny = assign_local_names(wires.values()), self._options.allow, self._options.deny
-        taken = [wire for wire in wires if is_tool_allowed(wire, allow, deny, local_name=names.get(wire))][::-1]
-        self.denied_names = frozenset(names.get(wire) or wire for wire in {*wires}.difference(taken))
-        words, seen = (
-            instruction_definitions(manifest.instructions, manifest.prompts),
-            {*taken} - {*RESERVED_DEFINITION_NAMES},
-        )
-        tools = [each for each in manifest.tools if _wire_name(each) in seen]
-        held = self._lock.check(self._server_name, self._identity, [*words, *tools], is_live=live)
-        if self._manifest == manifest and held == self._held_back_changes:
+        # Of two definitions with one name the first counts: it overwrites the other here.
+        definitions = {_wire_name(definition): definition for definition in reversed(manifest.tools)}
+        local_names = assign_local_names(definitions.values())
+        allowed = [
+            wire_name
+            for wire_name in definitions
+            if is_tool_allowed(
+                wire_name, self._options.allow, self._options.deny, local_name=local_names.get(wire_name)
+            )
+        ][::-1]
+        denied = {*definitions}.difference(allowed)
+        self.denied_names = frozenset(local_names.get(wire_name) or wire_name for wire_name in denied)
+        texts = instruction_definitions(manifest.instructions, manifest.prompts)
+        pinned_names = {*allowed} - {*RESERVED_DEFINITION_NAMES}
+        tools = [definition for definition in manifest.tools if _wire_name(definition) in pinned_names]
+        changes = self._lock.check(self._server_name, self._identity, [*texts, *tools], is_live=live)
+        if self._manifest == manifest and changes == self._held_back_changes:
             return False
-        self._manifest, self._held_back_changes = manifest, held
-        self._trusted_instructions, self._trusted_prompts = (self._trusted_definition(each) for each in words)
-        self.tools, self.definitions, self.held_back_reasons, self._unusable_reasons, self._output_validators = (
-            [],
-            {},
-            {},
-            {},
-            {},
-        )
-        place = identity_on_this_machine(self._identity)
+        self._manifest = manifest
+        self._held_back_changes = changes
+        self._trusted_instructions, self._trusted_prompts = (self._trusted_definition(text) for text in texts)
+        self.tools = []
+        self.definitions = {}
+        self.held_back_reasons = {}
+        self._unusable_reasons = {}
+        self._output_validators = {}
+        machine_identity = identity_on_this_machine(self._identity)
         with pattern_budget():
-            for wire in taken:
-                self._add_tool(wires[wire], names.get(wire), place)
+            for wire_name in allowed:
+                self._add_tool(definitions[wire_name], local_names.get(wire_name), machine_identity)
         self._log_unusable_tools()
         return True
 
     def _log_unusable_tools(self) -> None:
-        for wire, why in list(self._unusable_reasons.items())[:MAX_MISSING_SHOWN]:
-            log.warning("%s of %s is left out: %s", escape_line(wire, 100), self._server_name, why)
-        if (more := len(self._unusable_reasons) - MAX_MISSING_SHOWN) > 0:
+        for wire_name, reason in list(self._unusable_reasons.items())[:MAX_MISSING_SHOWN]:
+            log.warning("The tool %s of %s is left out: %s", escape_line(wire_name, 100), self._server_name, reason)
+        more = len(self._unusable_reasons) - MAX_MISSING_SHOWN
+        if more > 0:
             log.warning("%d more tools of %s are left out.", more, self._server_name)
 
     _trusted_instructions: Mapping[str, Any] = {}
     _trusted_prompts: Mapping[str, Any] = {}
 
     def _trusted_definition(self, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The definition, or, while that is held back, the one that was accepted; at the least a name."""
-        wire = _wire_name(definition)
-        if (change := self._held_back_changes.get(wire)) is None:
+        """The definition; while it is held back, the accepted one, or a stub with its name if there is none."""
+        wire_name = _wire_name(definition)
+        change = self._held_back_changes.get(wire_name)
+        if change is None:
             return definition
-        old = change.old if change.tool is not None else change.old["tools"].get(wire)
-        theirs = self.listed_for != ANONYMOUS  # what was accepted may have been told another user
-        return {"name": wire, "inputSchema": {"type": "object"}} if theirs or not old else old
+        accepted = change.old if change.tool is not None else change.old["tools"].get(wire_name)
+        # The accepted definition may have been listed for another user, and is not shown to this one.
+        if self.listed_for != ANONYMOUS or not accepted:
+            return {"name": wire_name, "inputSchema": {"type": "object"}}
+        return accepted
 
     def _add_tool(self, definition: Mapping[str, Any], local_name: str | None, machine_identity: str) -> None:
-        from surehand.providers.mcp.tools.definition import UnusableDefinition, build_tool
+        from surehand.providers.mcp.tools.definition import UnusableDefinition, build_tool  # see compare_and_build
 
-        wire, trusted, effects = _wire_name(definition), self._trusted_definition(definition), self._options.effects
-        if (change := self._held_back_changes.get(wire)) is not None:
-            machine_identity += (
-                f"\nheld back {change.sha256}"  # accepted in the middle of a call, it is not what was allowed before
-            )
+        wire_name = _wire_name(definition)
+        trusted = self._trusted_definition(definition)
+        change = self._held_back_changes.get(wire_name)
+        if change is not None:
+            # An approval of the accepted definition must not apply to this one if it is accepted during the call.
+            machine_identity += f"\nheld back {change.sha256}"
         try:
-            made = build_tool(
-                trusted, server=self._server_name, identity=machine_identity, name=local_name, effects=effects
+            tool = build_tool(
+                trusted,
+                server=self._server_name,
+                identity=machine_identity,
+                name=local_name,
+                effects=self._options.effects,
             )
         except UnusableDefinition as error:
-            self._unusable_reasons[wire] = str(error)
+            self._unusable_reasons[wire_name] = str(error)
             return
-        self.definitions[made.name] = trusted
-        if made.repeatable and self._options.retries:
-            made = made.evolve(limits=replace(made.limits, retries=self._options.retries))
-        made = self._with_cache_rule(made, wire)
+        self.definitions[tool.name] = trusted
+        if tool.repeatable and self._options.retries:
+            tool = tool.evolve(limits=replace(tool.limits, retries=self._options.retries))
+        tool = self._with_cache_rule(tool, wire_name)
         if change is not None:
-            self.held_back_reasons[made.name] = _held_back_reason(change)
-            made = made.evolve(presentation=replace(made.presentation, listed=False))
-        made.compile()
-        self.tools.append(made)
+            self.held_back_reasons[tool.name] = _held_back_reason(change)
+            tool = tool.evolve(presentation=replace(tool.presentation, listed=False))
+        tool.compile()
+        self.tools.append(tool)
 
     def _with_cache_rule(self, tool: Tool[..., Any], wire_name: str) -> Tool[..., Any]:
-        """With how long its results are kept, where that is said of it, and it only reads."""
-        from surehand.providers.mcp.tools.definition import find_by_glob
+        """Apply the cache rule of `tools_cache` to a read-only tool."""
+        from surehand.providers.mcp.tools.definition import find_by_glob  # see compare_and_build
 
         rules = {glob: Cache(float(ttl or 0)) for glob, ttl in (self._options.tools_cache or {}).items()}
-        cache, reads = (
-            find_by_glob((wire_name, tool.name), rules),
-            bool(tool.effects) and tool.effects <= {"read", "network"},
-        )
-        return tool if cache is None or not reads else tool.evolve(limits=replace(tool.limits, cache=cache))
+        cache = find_by_glob((wire_name, tool.name), rules)
+        is_read_only = bool(tool.effects) and tool.effects <= {"read", "network"}
+        if cache is None or not is_read_only:
+            return tool
+        return tool.evolve(limits=replace(tool.limits, cache=cache))
 
     async def recheck_held_back(self, name: str) -> bool:
-        """Whether a tool that was held back is so no longer, because somebody accepted it meanwhile."""
+        """Compare with the lock file again: a person may have accepted the tool. Returns whether anything changed."""
         if name not in self.held_back_reasons or self._manifest is None:
             return False
         return await self.update(self._manifest, save=False, live=self._is_live)
 
     def require_wire_name(self, name: str) -> str:
-        """What the server calls a tool; raises for one that may not be called."""
-        if (why := self.held_back_reasons.get(name)) is not None:
-            raise HeldBack(f"{name} of {self._server_name} is held back, because {why} {self._remedy(name)}".rstrip())
+        """The wire name of a tool. Raises if the tool is held back or gone."""
+        reason = self.held_back_reasons.get(name)
+        if reason is not None:
+            message = f"{name} of {self._server_name} is held back, because {reason} {self._remedy(name)}"
+            raise HeldBack(message.rstrip())
         if name not in self.definitions:
             raise NotFound(f"{self._server_name} offers no {name} any more.")
         return _wire_name(self.definitions[name])
 
     def wire_name_of(self, tool: Tool[..., Any]) -> str:
-        """What the server calls a tool, also one that may not be called."""
+        """The wire name of a tool, even if it is held back."""
         return _wire_name(self.definitions[tool.name])
 
     def _remedy(self, name: str) -> str:
         if not self._held_back_changes[_wire_name(self.definitions[name])].sha256:
-            return ""  # it cannot be pinned, and so not be accepted
+            return ""  # it cannot be pinned, and therefore not be accepted
         if self._options.lock is None:
             return "What it was is pinned while this program runs; with a lock file people can accept what it is now."
         if self._options.frozen:
@@ -241,61 +268,56 @@ class ServerTools:
         return "A person looks at it with `surehand lock diff` and accepts it with `surehand lock accept`."
 
     def is_repeatable(self, wire_name: str) -> bool:
-        """Whether a tool, by its name on the wire, may run twice without harm."""
+        """Whether a tool, given by its wire name, is repeatable."""
         names = {name for name, definition in self.definitions.items() if definition.get("name") == wire_name}
         return any(tool.repeatable for tool in self.tools if tool.name in names)
 
     def interrupted_outcome(self, wire_name: str) -> Failed:
-        """What becomes of a call whose question nobody can answer any more."""
-        why = f"{self._server_name} no longer waits for this answer: it, or this program, was started anew."
+        """The outcome of a call whose question can no longer be answered."""
+        reason = f"{self._server_name} no longer waits for this answer: it, or this program, was started anew."
         if self.is_repeatable(wire_name):
-            return Failed("interrupted", f"{why} Call the tool again.", executed=True)
-        return Failed("unknown_effect", f"{why} Whether anything was done is not known.", executed=True)
+            return Failed("interrupted", f"{reason} Call the tool again.", executed=True)
+        return Failed("unknown_effect", f"{reason} Whether anything was done is not known.", executed=True)
 
     def output_validator(self, name: str) -> OutputValidator | None:
-        """What looks at a tool's structured answers, where it says how these look."""
+        """The validator of a tool's output schema, compiled on first use; None if it declares none."""
         try:
             return self._output_validators[name]
         except KeyError:
-            from surehand.providers.mcp.tools.result import build_output_validator
+            from surehand.providers.mcp.tools.result import build_output_validator  # see compare_and_build
 
             self._output_validators[name] = build_output_validator(self.definitions.get(name, {}).get("outputSchema"))
             return self._output_validators[name]
 
     @property
     def missing_summary(self) -> str:
-        """What is held back or cannot be used, and why."""
-        words = {INSTRUCTIONS_NAME: "Instructions of it", PROMPTS_NAME: "Prompts of it"}
-        lines = [
-            *(
-                f"{text} are held back: they are not those that were accepted."
-                for name, text in words.items()
-                if name in self._held_back_changes
-            ),
-            *(f"{name} is held back: {why}" for name, why in self.held_back_reasons.items()),
-            *(f"{escape_line(name, 100)} cannot be used: {why}" for name, why in self._unusable_reasons.items()),
-        ]
-        shown = [
-            each if len(each) <= _MAX_MISSING_LINE_LENGTH else f"{each[:_MAX_MISSING_LINE_LENGTH]}..."
-            for each in lines[:MAX_MISSING_SHOWN]
-        ]
-        more = [f"{len(lines) - MAX_MISSING_SHOWN} more are missing."] if len(lines) > MAX_MISSING_SHOWN else []
-        return "\n".join([*shown, *more])
+        """Which texts and tools are held back or unusable, and why, for models."""
+        texts = {INSTRUCTIONS_NAME: "Instructions of it", PROMPTS_NAME: "Prompts of it"}
+        lines: list[str] = []
+        for name, text in texts.items():
+            if name in self._held_back_changes:
+                lines.append(f"{text} are held back: they are not those that were accepted.")
+        for name, reason in self.held_back_reasons.items():
+            lines.append(f"{name} is held back: {reason}")
+        for name, reason in self._unusable_reasons.items():
+            lines.append(f"{escape_line(name, 100)} cannot be used: {reason}")
+        shown = [_shorten_line(line) for line in lines[:MAX_MISSING_SHOWN]]
+        if len(lines) > MAX_MISSING_SHOWN:
+            shown.append(f"{len(lines) - MAX_MISSING_SHOWN} more are missing.")
+        return "\n".join(shown)
 
     def instructions(self) -> str:
-        """The server's own words, and its prompts; what is held back is told as it was accepted."""
+        """The server's instructions and prompts, in their accepted form if the current one is held back."""
         if self._manifest is None:
             return ""
-
-        words = clean_text(instructions_from(self._trusted_instructions))
-        prompts = _render_prompts(
-            self._trusted_prompts, MAX_INSTRUCTIONS_LENGTH - len(words) - len(self.missing_summary)
-        )
-        return "\n\n".join(part for part in (words, prompts) if part)
+        instructions = clean_text(instructions_from(self._trusted_instructions))
+        room = MAX_INSTRUCTIONS_LENGTH - len(instructions) - len(self.missing_summary)
+        prompts = _render_prompts(self._trusted_prompts, room)
+        return "\n\n".join(text for text in (instructions, prompts) if text)
 
 
 _MAX_MISSING_LINE_LENGTH = 300
-"""Characters on why one tool is missing."""
+"""Characters of the line about one missing tool."""
 _BUILT_ATTRIBUTES = (
     "_manifest",
     "_held_back_changes",
@@ -307,6 +329,7 @@ _BUILT_ATTRIBUTES = (
     "_unusable_reasons",
     "_output_validators",
 )
+"""Attributes that `compare_and_build` sets on a copy, and `update` takes over."""
 
 
 def _wire_name(definition: Mapping[str, Any]) -> str:
@@ -314,18 +337,22 @@ def _wire_name(definition: Mapping[str, Any]) -> str:
 
 
 def _held_back_reason(change: DefinitionChange) -> str:
-    how = "has changed since it was accepted" if change.old else "was never accepted"
-    return f"its definition {how} ({change.summary})."
+    event = "has changed since it was accepted" if change.old else "was never accepted"
+    return f"its definition {event} ({change.summary})."
+
+
+def _shorten_line(line: str) -> str:
+    return line if len(line) <= _MAX_MISSING_LINE_LENGTH else f"{line[:_MAX_MISSING_LINE_LENGTH]}..."
 
 
 class HeldBack(Denied):
-    """A tool that is held back: nothing was sent."""
+    """The tool is held back, and the call was not sent."""
 
     executed = False
 
 
 def _render_prompts(definition: Mapping[str, Any], max_length: int) -> str:
-    """As many as there is room for, and how many more."""
+    """As many prompts as fit, and the number of the others."""
     prompts = prompts_from(definition)
     lines = [_render_prompt(prompt) for prompt in prompts[:MAX_PROMPTS_SHOWN]]
     while lines and sum(map(len, lines)) + len(lines) + 100 > max_length:
@@ -336,9 +363,9 @@ def _render_prompts(definition: Mapping[str, Any], max_length: int) -> str:
 
 
 def _render_prompt(prompt: Mapping[str, Any]) -> str:
-
-    described = clean_line(prompt.get("description") or prompt.get("title"), 500)
-    return f"- {clean_line(prompt.get('name'))}{f': {described}' if described else ''}"
+    name = clean_line(prompt.get("name"))
+    description = clean_line(prompt.get("description") or prompt.get("title"), 500)
+    return f"- {name}: {description}" if description else f"- {name}"
 
 
 def _open_manifest_cache(options: ServerOptions) -> ManifestCache | None:

@@ -1,4 +1,4 @@
-"""Open connections to MCP servers, one file per transport. Imported when a connection is opened: they load the SDK.
+"""Transports: open connections to MCP servers, one file each. They load the MCP SDK, and are imported on first use.
 
 How a server is reached, as a developer configures it, is in `addresses`.
 """

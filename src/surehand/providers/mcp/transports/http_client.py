@@ -1,4 +1,4 @@
-"""HTTP client of one MCP connection: a request that fails becomes a JSON-RPC error response.
+"""The HTTP client of one MCP connection: a request that fails becomes a JSON-RPC error response.
 
 The MCP SDK closes the whole connection when its HTTP client raises.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError
@@ -33,21 +33,43 @@ from surehand.providers.mcp.transports.connection_errors import (
 )
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
+    import logging
+
+    from surehand.http.settings import HttpSettings
+    from surehand.providers.mcp.addresses.address import HeadersOrEnv
 
 SESSION_ID_HEADER = "mcp-session-id"
 END_SESSION_SECONDS = 2.0
-"""How long a server has to take note that a session ends."""
+"""Time for a server to answer the DELETE that ends a session."""
 DRAIN_SECONDS = 1.0
 MAX_DRAIN_CHUNKS = 16
-"""In which an event stream ends once its response has come; otherwise its connection is closed."""
+"""Time and chunks within which an event stream must end after its response; otherwise its connection is closed."""
 MIN_RECONNECT_SECONDS = 0.1
-"""Between two tries to open an event stream. A server may ask for none, and would be asked thousands of times."""
+"""Shortest time between two attempts to open an event stream. A server may ask for a delay of zero."""
 _TOO_MANY_VALUES_PROBLEM = f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values"
 
 
-async def build_client_options(address: HttpAddress, owner: ConnectionOwner) -> dict[str, Any]:
-    """Options of a `GuardedClient` with the headers and the login of a user."""
+class HttpEndpoint(Protocol):
+    """The part of an HTTP address that transports use."""
+
+    url: str
+    headers: HeadersOrEnv
+    settings: HttpSettings
+    max_frame: int
+
+    @property
+    def auth(self) -> Any:
+        """An object whose `auth_for(owner, url)` returns an `httpx2.Auth`, or None."""
+        ...
+
+    @property
+    def log(self) -> logging.Logger:
+        """The logger of the server."""
+        ...
+
+
+async def build_client_options(address: HttpEndpoint, owner: ConnectionOwner) -> dict[str, Any]:
+    """Options of a `GuardedClient`, with the headers and the sign-in of an owner."""
     auth: Any = None if address.auth is None else address.auth.auth_for(owner, address.url)
     if isawaitable(auth):
         auth = await auth
@@ -72,7 +94,7 @@ async def send_within_origin(
         if following is None or not _is_within_origin(response.request, following):
             break
         try:
-            await response.aread()  # so that its connection can be used again
+            await response.aread()  # so that its connection can be reused
         finally:
             await response.aclose()
         response = await send(following)
@@ -80,7 +102,7 @@ async def send_within_origin(
 
 
 def _is_within_origin(sent: httpx2.Request, following: httpx2.Request) -> bool:
-    """Whether headers, login and body that are meant for one server stay there. `httpx2` omits default ports."""
+    """Whether a redirect keeps headers, sign-in and body at the same server. `httpx2` omits default ports."""
     here = sent.url
     there = following.url
     if following.method != sent.method or (there.userinfo and there.userinfo != here.userinfo):
@@ -94,25 +116,25 @@ def _is_within_origin(sent: httpx2.Request, following: httpx2.Request) -> bool:
 class McpHttpClient(GuardedClient):
     """Answers each message that fails with a JSON-RPC error.
 
-    The MCP SDK ends the whole connection, with all its requests, when its client raises. With `ended` it reports that
-    the server is gone or has forgotten the session.
+    The MCP SDK ends the whole connection, with all its requests, when its client raises. `on_end` is called when the
+    server is gone or has forgotten the session.
     """
 
-    def __init__(self, address: HttpAddress, on_end: OnConnectionEnd, **options: Any) -> None:
+    def __init__(self, address: HttpEndpoint, on_end: OnConnectionEnd, **options: Any) -> None:
         super().__init__(address.settings, **options)
         self.session_id: str | None = None
-        """The session of the last message; learned from the MCP SDK, which negotiates it."""
+        """The session id of the last message of the MCP SDK, which negotiates it."""
         self._report_end = on_end
         self._is_leaving = False
         self._next_event_stream_at = 0.0
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     def mark_leaving(self) -> None:
-        """The connection is ended by this side: its end is not reported."""
+        """Stop reporting the end of the connection: this side ends it."""
         self._is_leaving = True
 
     async def stop_background(self) -> None:
-        """Read no more rests of event streams."""
+        """Stop draining event streams."""
         for task in self._background_tasks:
             task.cancel()
         if self._background_tasks:
@@ -134,16 +156,16 @@ class McpHttpClient(GuardedClient):
         self.session_id = request.headers.get(SESSION_ID_HEADER)
         try:
             return await self._convert_response(request, await self._send_message(request, options))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a failed sign-in for example, only this message fails
+        except Exception as error:  # noqa: BLE001 - only this message fails, for example after a failed sign-in
             return _error_response(request, 503, CONNECTION_CLOSED, failure_from_error(error))
 
     async def _send_message(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         send = super().send
         options = {**options, "stream": True, "follow_redirects": False}
-        return await send_within_origin(lambda each: send(each, **options), request, self.max_redirects)
+        return await send_within_origin(lambda redirected: send(redirected, **options), request, self.max_redirects)
 
     async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """A server that is gone has no session: the MCP SDK would log an error."""
+        """Send DELETE. If the server cannot be reached, its session is gone, and the MCP SDK need not log an error."""
         try:
             async with asyncio.timeout(END_SESSION_SECONDS):
                 return await super().send(request, **options)
@@ -153,7 +175,7 @@ class McpHttpClient(GuardedClient):
             return httpx2.Response(204, request=request)
 
     async def _open_event_stream(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """The SDK opens the stream again when it breaks, and says nothing when that fails: so it is reported here."""
+        """Open the stream of notifications. The SDK reopens a broken stream, but does not report that this fails."""
         _remove_read_timeout(request)
         now = asyncio.get_running_loop().time()
         delay = self._next_event_stream_at - now
@@ -178,7 +200,7 @@ class McpHttpClient(GuardedClient):
             self._report_end(failure.message)
 
     async def _convert_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The response, or a JSON-RPC error in its place where the MCP SDK could not say what it means."""
+        """The response, or a JSON-RPC error in its place if the MCP SDK would lose its meaning."""
         status = response.status_code
         content_type = response.headers.get("content-type", "").lower()
         try:
@@ -204,7 +226,7 @@ class McpHttpClient(GuardedClient):
 
 
 def _remove_read_timeout(request: httpx2.Request) -> None:
-    """A stream of notifications may be silent for as long as nothing happens."""
+    """Remove the read timeout: a stream of notifications may be silent for any time."""
     request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": None}}
 
 
@@ -238,7 +260,10 @@ def _redirect_refusal_response(request: httpx2.Request, location_url: httpx2.URL
     location = clean_line(str(location_url.copy_with(userinfo=b"", query=None, fragment=None)))
     message = f"{request.url.host} redirects to {location}, which is not followed. Use that URL if it is the server."
     return _error_response(
-        request, 400, INVALID_REQUEST, ConnectionFailure(True, False, message, is_server_answer=True)
+        request,
+        400,
+        INVALID_REQUEST,
+        ConnectionFailure(was_sent=True, is_connection_lost=False, message=message, is_server_answer=True),
     )
 
 
@@ -248,12 +273,17 @@ def _parse_json_error(body: bytes) -> ErrorData | None:
 
 
 def _stale_headers_response(request: httpx2.Request, status: int, message: str) -> httpx2.Response:
-    failure = ConnectionFailure(False, False, clean_line(message, MAX_ERROR_MESSAGE_LENGTH), has_stale_headers=True)
+    failure = ConnectionFailure(
+        was_sent=False,
+        is_connection_lost=False,
+        message=clean_line(message, MAX_ERROR_MESSAGE_LENGTH),
+        has_stale_headers=True,
+    )
     return _error_response(request, status, HEADER_MISMATCH, failure)
 
 
 def _error_response(request: httpx2.Request, status: int, code: int, failure: ConnectionFailure) -> httpx2.Response:
-    """A JSON-RPC error in the place of what JSON-RPC cannot say. Whoever sent the request knows its id."""
+    """A response with a JSON-RPC error. It has no id; the sender of the request knows it."""
     error = ErrorData(code=code, message=failure.message, data=remember_failure(failure))
     headers = {"content-type": "application/json"}
     return httpx2.Response(max(status, 400), content=encode_error(None, error), headers=headers, request=request)
@@ -292,7 +322,7 @@ class EventStream(httpx2.AsyncByteStream):
         return chunk
 
     async def _next_chunk(self) -> bytes:
-        """Empty at the end."""
+        """The next chunk; empty at the end."""
         if self._chunks is None:
             self._chunks = self._response.aiter_raw()
         try:

@@ -1,4 +1,4 @@
-"""Message pump: turns the frames of a stdio, SSE or WebSocket connection into messages of the MCP SDK, and back.
+"""The message pump: turns the frames of a stdio, SSE or WebSocket connection into messages of the MCP SDK, and back.
 
 It knows which requests wait for a response, so that each of them fails when its response is malformed or when the
 connection ends.
@@ -32,13 +32,13 @@ from surehand.providers.mcp.transports.connection_errors import (
 )
 
 _MESSAGES_PER_TURN = 64
-"""Messages that are handled in a row before other tasks get their turn."""
+"""Messages that are handled before other tasks get a turn of the event loop."""
 _MAX_LOGGED_ONE_BY_ONE = 20
-"""Malformed messages that are logged one by one; after that, each time that their number has doubled."""
+"""Malformed messages that are all logged. After these, one is logged whenever their number has doubled."""
 
 
 class FrameTooLong(Exception):
-    """The server sent a frame that is longer than the limit; the connection cannot go on."""
+    """The server sent a frame that is longer than the limit. The connection ends."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(f"The server sent a message of more than {max_bytes} bytes, which is not read.")
@@ -83,16 +83,16 @@ class MessagePump:
         return _PumpReadStream(self), _PumpWriteStream(self)
 
     def mark_leaving(self) -> None:
-        """The connection is ended by this side: its end is not reported."""
+        """Stop reporting the end of the connection: this side ends it."""
         self._is_leaving = True
         self.is_open = False
 
     def add_pending(self, request_id: RequestId) -> None:
-        """A request was written that did not pass through `send`."""
+        """Note a request that was written without `send`."""
         self._pending[str(request_id)] = request_id
 
     def remove_pending(self, request_id: RequestId) -> None:
-        """A request was answered, or is not waited for any more."""
+        """Note that a request was answered or cancelled."""
         self._pending.pop(str(request_id), None)
 
     async def send(self, message: JsonRpcMessage) -> None:
@@ -133,7 +133,7 @@ class MessagePump:
             return self._fail_pending(await self._channel.closing_reason())
         messages = list(self._decode_frames(frames[:_MESSAGES_PER_TURN]))
         for start in range(_MESSAGES_PER_TURN, len(frames), _MESSAGES_PER_TURN):
-            # One chunk may have a million lines, none of them a message.
+            # One chunk may hold a million lines that are not messages: let other tasks run in between.
             await asyncio.sleep(0)
             messages += self._decode_frames(frames[start : start + _MESSAGES_PER_TURN])
         return messages
@@ -175,7 +175,7 @@ class MessagePump:
         self.has_ended = True
         pending = list(self._pending.values())
         self._pending.clear()
-        failure = ConnectionFailure(True, True, reason)
+        failure = ConnectionFailure(was_sent=True, is_connection_lost=True, message=reason)
         return [_error_message(request_id, CONNECTION_CLOSED, failure) for request_id in pending]
 
 
@@ -183,15 +183,17 @@ def malformed_failure(malformed: MalformedMessage) -> ConnectionFailure:
     """What a malformed response means for its request."""
     if malformed.problem == "too_many_values":
         return too_large_failure(f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values")
-    return ConnectionFailure(True, False, "The server's answer is no message of the protocol.")
+    return ConnectionFailure(
+        was_sent=True, is_connection_lost=False, message="The server's answer is no message of the protocol."
+    )
 
 
 def _answered_id(frame: bytes, malformed: MalformedMessage) -> str:
     """The id, as text, of the request that a malformed message was meant to answer; empty if none is found."""
     if malformed.is_response:
         return str(malformed.id)
-    found = salvage_id(frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
-    return "" if found is None or found.is_request else str(found.id)
+    salvaged = salvage_id(frame[:ID_SEARCH_BYTES], frame[-ID_SEARCH_BYTES:])
+    return "" if salvaged is None or salvaged.is_request else str(salvaged.id)
 
 
 def _error_message(request_id: RequestId, code: int, failure: ConnectionFailure) -> SessionMessage:
@@ -200,7 +202,7 @@ def _error_message(request_id: RequestId, code: int, failure: ConnectionFailure)
 
 
 class _PumpReadStream(MessageReadStream):
-    """Frames are read when the session asks for a message, and no earlier: a flooding server is slowed down."""
+    """Reads frames only when the session asks for a message, so that a flooding server is slowed down."""
 
     def __init__(self, pump: MessagePump) -> None:
         self._pump = pump

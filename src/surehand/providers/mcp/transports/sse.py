@@ -1,11 +1,11 @@
-"""SSE transport: the older HTTP transport. Messages are POSTed, and responses arrive on one long event stream."""
+"""The SSE transport, used before streamable HTTP: messages are POSTed, and responses arrive on one event stream."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
@@ -20,18 +20,15 @@ from surehand.providers.mcp.transports.connection_errors import (
     failure_from_http_error,
     failure_from_status,
 )
-from surehand.providers.mcp.transports.http_client import build_client_options, send_within_origin
+from surehand.providers.mcp.transports.http_client import HttpEndpoint, build_client_options, send_within_origin
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.transport import Transport
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
 
 
 class SseTransport(Transport):
     """An open event stream, and the URL that messages are posted to."""
 
-    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._owner = owner
         self._report_end = on_end
@@ -65,7 +62,7 @@ class _EventChannel:
     async def open(self, url: str, connect_timeout: float) -> None:
         """Open the stream. Its first event says where messages are posted to."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-        # The stream may be silent for as long as it likes.
+        # No read timeout: the stream may be silent for any time.
         timeout = httpx2.Timeout(connect_timeout, read=None)
         request = self._client.build_request("GET", url, headers=headers, timeout=timeout)
         response = await send_within_origin(self._send_request, request, self._client.max_redirects)
@@ -82,12 +79,14 @@ class _EventChannel:
     async def _receive_endpoint(self, stream_url: httpx2.URL) -> str:
         async for event in self._events:
             if event.event == "endpoint":
-                there = stream_url.join(event.data)
-                if (there.scheme, there.host, there.port) != (stream_url.scheme, stream_url.host, stream_url.port):
+                endpoint = stream_url.join(event.data)
+                origin = (stream_url.scheme, stream_url.host, stream_url.port)
+                if (endpoint.scheme, endpoint.host, endpoint.port) != origin:
                     raise PermanentConnectionError(
-                        f"{stream_url.host} wants messages to be sent to {clean_line(there.host)}, which is another server."
+                        f"{stream_url.host} wants messages to be sent to {clean_line(endpoint.host)}, "
+                        "which is another server."
                     )
-                return str(there)
+                return str(endpoint)
         raise NotStarted(f"{stream_url.host} ended the stream before it had begun.")
 
     async def aclose(self) -> None:
@@ -106,7 +105,7 @@ class _EventChannel:
         return []
 
     async def send(self, frame: bytes) -> None:
-        """Post one message. The server only confirms that it has it, and answers on the stream."""
+        """Post one message. The server only acknowledges it; the response arrives on the stream."""
         headers = {"Content-Type": "application/json"}
         request = self._client.build_request("POST", self._endpoint, content=frame, headers=headers)
         try:

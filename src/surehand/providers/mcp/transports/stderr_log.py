@@ -1,4 +1,4 @@
-"""Stderr log: what a server writes to stderr goes to the log, and its last lines are kept."""
+"""The stderr of a server: its lines go to the log, at a limited rate, and the last ones are kept for error reports."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from collections import deque
 from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
 
 MAX_KEPT_LINES = 20
-"""Lines that are kept for whoever asks why a server does not work."""
+"""Last lines that are kept for the exit report."""
 _MAX_LINES_PER_SECOND = 100
-"""Lines that are logged within a second; of the rest, only their number."""
+"""Lines that are logged in a second. Of further lines only the number is logged."""
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 16 * 1024
 _PAUSE_SECONDS = 0.01
-"""Seconds between two looks at a server that says more than can be logged: it is slowed down, and never stopped."""
+"""Pause between reads over the limit: it slows the server down, and keeps its pipe from filling up for good."""
 
 
 class StderrLog:
-    """Reads until nothing more comes, however much it is, at little cost."""
+    """Reads stderr until it ends. A flood of lines costs little time."""
 
     def __init__(self, log: logging.Logger) -> None:
         self.last_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self._log = log
         self._partial_line = b""
-        self._logged_this_second = self._skipped_count = 0
+        self._logged_this_second = 0
+        self._skipped_count = 0
         self._second_began = 0.0
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Take all that comes."""
+        """Read a stream to its end."""
         while data := await stream.read(_CHUNK_BYTES):
             if self._is_over_rate():
                 self._keep_tail(data)
@@ -44,7 +45,8 @@ class StderrLog:
         now = asyncio.get_running_loop().time()
         if now - self._second_began >= 1:
             self._log_skipped_count()
-            self._second_began, self._logged_this_second = now, 0
+            self._second_began = now
+            self._logged_this_second = 0
         return self._logged_this_second >= _MAX_LINES_PER_SECOND
 
     def _log_lines(self, data: bytes) -> None:
@@ -54,11 +56,11 @@ class StderrLog:
         self._partial_line = self._partial_line[: 4 * MAX_LOG_CHARS + 1]
 
     def _keep_tail(self, data: bytes) -> None:
-        """Only the end is looked at."""
+        """Count the lines of a chunk, and keep only the last ones."""
         self._skipped_count += data.count(b"\n")
-        *lines, begun = data[-_TAIL_BYTES:].split(b"\n")
+        *lines, partial_line = data[-_TAIL_BYTES:].split(b"\n")
         self.last_lines.extend(escape_line(line.rstrip(b"\r"), MAX_LOG_CHARS) for line in lines[-MAX_KEPT_LINES:])
-        self._partial_line = begun[: 4 * MAX_LOG_CHARS + 1]
+        self._partial_line = partial_line[: 4 * MAX_LOG_CHARS + 1]
 
     def _log_line(self, line: bytes) -> None:
         if not line.strip():

@@ -1,11 +1,11 @@
-"""Stdio transport: a server that is a child process and reads and writes one JSON message per line."""
+"""The stdio transport: a child process that reads and writes one JSON message per line."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CancelScope
 
@@ -23,25 +23,48 @@ from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.stdio import StdioAddress
+    import logging
+
+    from surehand.sandbox.sandbox import Unprotected
 
 CHUNK_BYTES = 1 << 16
 EXIT_SECONDS = 1.5
-"""How long a server has to exit by itself once its input is closed."""
+"""Time for a server to exit after its input is closed."""
 TERMINATE_SECONDS = 0.5
-"""How long it has after SIGTERM; then it is killed, with all processes that it started."""
+"""Time to exit after SIGTERM. Then the server and all processes that it started are killed."""
 _EXIT_CODE_SECONDS = 0.5
-"""How long to wait for the exit code of a server that has closed its output."""
+"""Time to wait for the exit code of a server that has closed its output."""
 _STDERR_SECONDS = 1.0
-"""How long to read the rest of the stderr of a server that has ended."""
+"""Time to read the rest of the stderr of a server that has exited."""
 _MAX_CHUNKS_AT_EXIT = 512
-"""Chunks that a server may still write while it ends."""
+"""Chunks that are read from a server while it exits."""
+
+
+class StdioEndpoint(Protocol):
+    """The part of a stdio address that the transport uses."""
+
+    argv: list[str]
+    cwd: str | None
+    max_frame: int
+
+    @property
+    def log(self) -> logging.Logger:
+        """The logger of the server."""
+        ...
+
+    async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
+        """The sandbox of the process, with the environment variables for one owner."""
+        ...
+
+    def validate_start(self, sandbox: Sandbox | Unprotected) -> str:
+        """Return the working directory, or raise if the server cannot be started."""
+        ...
 
 
 class StdioTransport(Transport):
     """The process of a server, and its standard streams."""
 
-    def __init__(self, address: StdioAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: StdioEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._owner = owner
         self._report_end = on_end
@@ -74,7 +97,7 @@ class StdioTransport(Transport):
                 await self._stop(child)
 
     async def _wait_for_exit(self, child: ChildProcess) -> None:
-        """Close its input and read what it still writes: blocked on a full pipe, it would not see the end of input."""
+        """Close its input and read its output: a server blocked on a full pipe would not see the end of its input."""
         child.stdin.close_when_drained()
         with suppress(TimeoutError, RuntimeError):  # another task is still reading
             async with asyncio.timeout(EXIT_SECONDS):
@@ -94,12 +117,12 @@ class StdioTransport(Transport):
             self._stderr_reader.cancel()
 
     def deliver_results_to(self, receiver: ResultReceiver) -> None:
-        """Parse short lines at once while no line before them is unhandled."""
+        """Parse short lines in the read callback, while no earlier line waits to be handled."""
         self._receive_result = receiver
         self._line_channel.deliver_lines_to(self._receive_line)
 
     def _receive_line(self, line: bytes) -> bool:
-        """Whether the line was a plain result that the receiver took; any other line is read as a message."""
+        """Deliver a line that is a plain result. Returns False if the line has to be read as a message."""
         value = parse_frame(line, SERVER_MESSAGE_LIMITS)
         response = None if isinstance(value, MalformedMessage) else simple_response(value)
         if response is None or not self._receive_result(*response):
@@ -108,13 +131,13 @@ class StdioTransport(Transport):
         return True
 
     def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
-        """Write the line if no line before it waits to be written."""
+        """Write the call at once if no earlier line waits to be written."""
         if not self._pump.is_open:
             return False
         frame = encode_request(request_id, TOOLS_CALL, params)
         try:
             is_written = self._line_channel.send_now(frame)
-        except OSError:  # found out, and explained, when it is sent as an ordinary message
+        except OSError:  # sending it as an ordinary message will report the failure
             return False
         if is_written:
             self._pump.add_pending(request_id)
@@ -126,17 +149,15 @@ class StdioTransport(Transport):
         return self._pump.malformed_count
 
     async def closing_reason(self) -> str:
-        """Why the server has ended, as far as it can be known within a moment."""
+        """Why the server has exited, with its exit code if that is known soon enough."""
         self._has_closed_output = True
         await self._wait_for_exit_code(_EXIT_CODE_SECONDS)
         if self._exit_code is not None:
             await self._read_rest_of_stderr()
-        how = (
-            "closed its output"
-            if self._exit_code is None
-            else f"ended by itself, with {_describe_exit(self._exit_code)}"
-        )
-        return f"The server {how}. {self._last_line}".rstrip()
+        event = "closed its output"
+        if self._exit_code is not None:
+            event = f"ended by itself, with {_describe_exit(self._exit_code)}"
+        return f"The server {event}. {self._last_line}".rstrip()
 
     async def _wait_for_exit_code(self, seconds: float) -> None:
         assert self._child is not None
@@ -156,12 +177,12 @@ class StdioTransport(Transport):
         return "" if self._exit_code is None else f"It ended with {_describe_exit(self._exit_code)}."
 
     def exit_summary(self) -> list[str]:
-        """How it ended, if by itself, and its last line, each in a sentence."""
+        """How it exited, if on its own, and the last line of its stderr, each in a sentence."""
         sentences = [self._exit_sentence if self._has_closed_output else "", self._last_line]
         return [sentence for sentence in sentences if sentence]
 
     def exit_report(self) -> str:
-        """How it ended, and the last lines of its stderr."""
+        """How it exited, and the last lines of its stderr."""
         stderr = "\n".join(f"  {line}" for line in self._stderr.last_lines)
         parts = [self._exit_sentence, f"The last lines of its stderr:\n{stderr}" if stderr else ""]
         return "\n".join(part for part in parts if part)
@@ -181,17 +202,17 @@ class LineChannel:
         self._max_bytes = max_bytes
         self._splitter = LineSplitter(max_bytes)
         self._is_waiting = False
-        """Whether every line before is handled, and the reader waits: then the next line is the next in order."""
+        """Whether all earlier lines are handled and the reader waits. Only then may a line be delivered directly."""
         self.closing_reason = closing_reason
 
     def deliver_lines_to(self, receiver: Callable[[bytes], bool]) -> None:
-        """Give lines to the receiver the moment they arrive, in order; those that it does not take are read later."""
+        """Give lines to the receiver as soon as they arrive, in order. Lines that it refuses are read later."""
         self._receive_line = receiver
         self._max_direct_bytes = min(self._max_bytes, MAX_DIRECT_BYTES)
         self._child.stdout.interceptor = self._deliver
 
     def _deliver(self, chunk: bytes) -> bytes:
-        """Deliver complete lines for as long as they are taken, and return the rest of the chunk."""
+        """Deliver complete lines until one is refused, and return the rest of the chunk."""
         start = 0
         if self._is_waiting and self._splitter.is_empty:
             end = chunk.find(b"\n")
@@ -221,7 +242,7 @@ class LineChannel:
                 raise FrameTooLong(self._max_bytes)
             if frames:
                 return frames
-            await asyncio.sleep(0)  # a million empty lines may have arrived at once: let other tasks run
+            await asyncio.sleep(0)  # a million empty lines may arrive at once: let other tasks run
         return []
 
     def send_now(self, frame: bytes) -> bool:
@@ -229,7 +250,7 @@ class LineChannel:
         return self._child.stdin.try_write(frame + b"\n")
 
     async def send(self, frame: bytes) -> None:
-        """Write a line after those before it are written: however slow the server is, at most one is buffered."""
+        """Write a line after the earlier ones, so that at most one is buffered for a slow server."""
         stdin = self._child.stdin
         await stdin.drain()
         stdin.write(frame + b"\n")

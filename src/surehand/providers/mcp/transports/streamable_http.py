@@ -1,4 +1,4 @@
-"""Streamable HTTP transport: the MCP SDK's own, except that this file posts `tools/call` requests itself.
+"""The streamable HTTP transport: the MCP SDK's own, except that this file posts `tools/call` requests itself.
 
 The SDK's transport makes three tasks, four streams and two models for each request. Here a call is one task: a POST
 over the same HTTP client, whose response goes to the waiting call at once. Everything else in a response (progress,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 from anyio import BrokenResourceError, ClosedResourceError, create_memory_object_stream
@@ -40,16 +40,18 @@ from surehand.providers.mcp.transports.connection_errors import (
     failure_from_error,
     remember_failure,
 )
-from surehand.providers.mcp.transports.http_client import SESSION_ID_HEADER, McpHttpClient, build_client_options
+from surehand.providers.mcp.transports.http_client import (
+    SESSION_ID_HEADER,
+    HttpEndpoint,
+    McpHttpClient,
+    build_client_options,
+)
 from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
 
-if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.http import HttpAddress
-
 RESUME_SECONDS = 1.0
-"""How long to wait before a broken event stream is resumed, unless the server says otherwise."""
+"""Delay before a broken event stream is resumed, unless the server sets another."""
 MAX_RESUME_ATTEMPTS = 2
-"""Attempts in a row to resume an event stream that may fail. Both are the numbers of the MCP SDK."""
+"""Failed attempts in a row to resume an event stream. Both are the values of the MCP SDK."""
 _MESSAGE_HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
@@ -58,14 +60,14 @@ class StreamableHttpTransport(Transport):
 
     uses_headers = True
 
-    def __init__(self, address: HttpAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._url = httpx2.URL(address.url)
         self._owner = owner
         self._report_end = on_end
         self._calls: dict[int, _PostedCall] = {}
-        # A server may ask something in the middle of a call, and the answer needs a connection of its own: calls
-        # beyond this number go through the MCP SDK, and share the other half of the connections with all messages.
+        # The answer to a question that a server asks during a call needs a connection of its own. Calls beyond this
+        # number therefore go through the MCP SDK, and share the other half of the connections with all messages.
         self._max_calls = address.settings.max_connections // 2
         self._receive_result: ResultReceiver = _accept_no_result
         self._is_leaving = False
@@ -105,7 +107,7 @@ class StreamableHttpTransport(Transport):
         await asyncio.wait(tasks)
 
     async def _forward(self, sdk_read: AsyncIterator[SessionMessage | Exception]) -> None:
-        """Hand over what the SDK's transport reads. It must always be read: otherwise the SDK logs errors."""
+        """Forward messages of the SDK's transport. They must always be read: otherwise the SDK logs errors."""
         try:
             async for item in sdk_read:
                 await self._hand_over(item)
@@ -124,7 +126,7 @@ class StreamableHttpTransport(Transport):
         self._is_reading = False
 
     def deliver_results_to(self, receiver: ResultReceiver) -> None:
-        """Give plain results to the receiver when they are the first message of their response."""
+        """Give a plain result to the receiver if it is the first message of its response."""
         self._receive_result = receiver
 
     def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
@@ -137,9 +139,9 @@ class StreamableHttpTransport(Transport):
         return True
 
     def cancel_call(self, message: JsonRpcMessage) -> bool:
-        """Whether a message only says that a call is cancelled, and the server learns of that without it.
+        """Cancel the call that a `notifications/cancelled` names. Returns whether the message need not be sent.
 
-        In the protocol from 2026 on, closing the connection says it; before, the message does.
+        In the modern protocol closing the response cancels the call; in the handshake protocol the message does.
         """
         if not isinstance(message, JSONRPCNotification) or message.method != "notifications/cancelled":
             return False
@@ -156,14 +158,14 @@ class StreamableHttpTransport(Transport):
                 await self._read_response(call, response)
             finally:
                 await response.aclose()
-        except Exception as error:  # noqa: BLE001 - whatever it is, only this call fails
+        except Exception as error:  # noqa: BLE001 - only this call fails
             failure = failure_from_error(error)
             await self._fail(call, CONNECTION_CLOSED, failure.message, remember_failure(failure))
         finally:
             del self._calls[call.request_id]
 
     def _build_request(self, call: _PostedCall) -> httpx2.Request:
-        """Equal to `build_request` of the client, which would merge and encode the same headers for each call again."""
+        """Equals `build_request` of the client, which would merge and encode the same headers for each call again."""
         headers = {**call.headers, "content-length": str(len(call.body.data))}
         if self._client.session_id:
             headers[SESSION_ID_HEADER] = self._client.session_id
@@ -188,7 +190,7 @@ class StreamableHttpTransport(Transport):
             await self._fail(call, INVALID_REQUEST, f"Unexpected content type: {content_type}")
 
     async def _read_events(self, call: _PostedCall, response: httpx2.Response) -> None:
-        """Read events until the response comes; if the stream breaks before, resume it where the server can."""
+        """Read events until the response arrives. A stream that breaks before is resumed if the server supports it."""
         try:
             if await self._read_until_response(call, response):
                 return
@@ -206,7 +208,7 @@ class StreamableHttpTransport(Transport):
         await self._fail(call, CONNECTION_CLOSED, f"SSE stream ended {exhausted}")
 
     async def _read_until_response(self, call: _PostedCall, response: httpx2.Response) -> bool:
-        """Whether the response came before the stream ended or broke."""
+        """Deliver events. Returns whether the response arrived before the stream ended or broke."""
         with suppress(httpx2.NetworkError, httpx2.TimeoutException, httpx2.ProtocolError):
             async for event in httpx2.EventSource(response, max_event_size=self._address.max_frame):
                 call.last_event_id = event.id or call.last_event_id
@@ -217,7 +219,7 @@ class StreamableHttpTransport(Transport):
         return False
 
     async def _resume_stream(self, call: _PostedCall) -> bool | None:
-        """Whether the response came on a new stream; None if there is no such stream."""
+        """Whether the response arrived on a resumed stream; None if the stream cannot be resumed."""
         headers = {**_MESSAGE_HEADERS, "last-event-id": call.last_event_id, "cache-control": "no-store"}
         headers[MCP_PROTOCOL_VERSION_HEADER] = call.headers[MCP_PROTOCOL_VERSION_HEADER]
         if self._client.session_id:
@@ -236,7 +238,7 @@ class StreamableHttpTransport(Transport):
             await response.aclose()
 
     async def _deliver_message(self, call: _PostedCall, frame: bytes) -> bool:
-        """Deliver one message. Whether it was the response."""
+        """Deliver one message. Returns whether it was the response."""
         value = parse_frame(frame, SERVER_MESSAGE_LIMITS)
         message = value if isinstance(value, MalformedMessage) else self._to_message(call, value, len(frame))
         if message is None:
@@ -246,7 +248,7 @@ class StreamableHttpTransport(Transport):
             return True
         is_response = isinstance(message, (JSONRPCResponse, JSONRPCError))
         if isinstance(message, (JSONRPCResponse, JSONRPCError)):
-            message.id = call.request_id  # a server may not know it, or write it as text
+            message.id = call.request_id  # an error of ours has no id, and some servers send it as text
         call.has_other_messages = True
         await self._hand_over(SessionMessage(message))
         return is_response
@@ -255,7 +257,7 @@ class StreamableHttpTransport(Transport):
         self, call: _PostedCall, value: dict[str, Any], size: int
     ) -> JsonRpcMessage | MalformedMessage | None:
         """The message; None if it was a plain result that is delivered already."""
-        # A result must not overtake what came before it on the same stream, and a large one is not for the event loop.
+        # A result must not overtake earlier messages of its stream, and a large one must not block the event loop.
         if not call.has_other_messages and size <= MAX_DIRECT_BYTES:
             response = simple_response(value)
             if response is not None and response[0] == call.request_id and self._receive_result(*response):
@@ -290,7 +292,7 @@ class _CallBody(httpx2.AsyncByteStream):
         self.is_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        self.is_sent = True  # the HTTP client asks for the body once it is connected and has sent the head
+        self.is_sent = True  # the HTTP client reads the body after it has connected and sent the headers
         yield self.data
 
 

@@ -1,4 +1,4 @@
-"""Transport: what every connection to a server can do; the inbound filter and the direct path rely on it alone."""
+"""The base class of transports. The inbound filter and the direct path use only what is defined here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = dict[str, str]
 ResultReceiver: TypeAlias = Callable[[int, dict[str, Any]], bool]
-"""Takes the id and the result of a response. False: the response has to be read as an ordinary message."""
+"""Takes the id and the result of a response. Returns False if it has to be read as an ordinary message."""
 TOOLS_CALL = "tools/call"
 
 
@@ -23,7 +23,7 @@ class Transport(ABC):
     """
 
     uses_headers = False
-    """Whether `post_call` wants the headers of a call, which only HTTP has."""
+    """Whether `post_call` uses the headers of a call, which only HTTP has."""
 
     @abstractmethod
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
@@ -36,10 +36,10 @@ class Transport(ABC):
         """Disconnect."""
 
     def deliver_results_to(self, receiver: ResultReceiver) -> None:  # noqa: B027 - by default it delivers none
-        """Give results to the receiver the moment they arrive, where that keeps the order of messages."""
+        """Give results to the receiver as soon as they arrive, if that keeps the order of messages."""
 
     def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
-        """Send a `tools/call` at once. False: it has to be sent as an ordinary message.
+        """Send a `tools/call` at once. Returns False if it has to be sent as an ordinary message.
 
         Raises `ValueError` for arguments that JSON cannot carry.
         """
@@ -53,5 +53,5 @@ class Transport(ABC):
         return ""
 
     def exit_summary(self) -> list[str]:
-        """The same in sentences that a model may read."""
+        """How the server ended, in sentences that a model may read."""
         return []

@@ -1,4 +1,4 @@
-"""WebSocket transport: one connection in both directions, one text frame per message."""
+"""The WebSocket transport: one connection in both directions, one text frame per message."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from anyio import CancelScope
 
 from surehand.core.errors import NotStarted, ToolError
+from surehand.core.extras import install_command
 from surehand.core.sanitize import clean_line
 from surehand.http.connector import Connector
 from surehand.http.errors import connect_failure_reason, mark_unsent
@@ -25,20 +26,40 @@ try:
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
     from websockets.typing import Subprotocol
 except ImportError:
-    raise PermanentConnectionError("WebSockets need the package websockets: pip install 'surehand[mcp]'") from None
+    raise PermanentConnectionError(f"WebSockets need the package websockets: {install_command('mcp')}") from None
 
 if TYPE_CHECKING:
-    from surehand.providers.mcp.addresses.websocket import WebSocketAddress
+    import logging
+
+    from surehand.http.settings import HttpSettings
+    from surehand.http.target import HttpTarget
+    from surehand.providers.mcp.addresses.address import HeadersOrEnv
 
 CLOSE_SECONDS = 2.0
-"""How long the server has to answer the closing handshake."""
+"""Time for the server to answer the closing handshake."""
 _TOO_LARGE_CLOSE_CODE = 1009
+
+
+class WebSocketEndpoint(Protocol):
+    """The part of a WebSocket address that the transport uses."""
+
+    url: str
+    target: HttpTarget
+    headers: HeadersOrEnv
+    settings: HttpSettings
+    ping_interval: float | None
+    max_frame: int
+
+    @property
+    def log(self) -> logging.Logger:
+        """The logger of the server."""
+        ...
 
 
 class WebSocketTransport(Transport):
     """An open WebSocket; each message is one text frame."""
 
-    def __init__(self, address: WebSocketAddress, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(self, address: WebSocketEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
         self._address = address
         self._owner = owner
         self._report_end = on_end
@@ -59,7 +80,7 @@ class WebSocketTransport(Transport):
             self._socket.transport.abort()
 
 
-async def _open_websocket(address: WebSocketAddress, headers: dict[str, str]) -> ClientConnection:
+async def _open_websocket(address: WebSocketEndpoint, headers: dict[str, str]) -> ClientConnection:
     settings = address.settings
     host = address.target.host
     sock = await _connect_socket(address)
@@ -87,8 +108,8 @@ async def _open_websocket(address: WebSocketAddress, headers: dict[str, str]) ->
         raise NotStarted(f"{host} did not open a WebSocket ({type(error).__name__}).") from error
 
 
-async def _connect_socket(address: WebSocketAddress) -> socket.socket:
-    """A socket to an address that the guard permits."""
+async def _connect_socket(address: WebSocketEndpoint) -> socket.socket:
+    """A connected socket. The guard has checked the resolved address."""
     settings = address.settings
     target = address.target
     connector = Connector(settings.build_guard(), resolver=settings.resolver, dialer=cast(Any, _dial_socket))

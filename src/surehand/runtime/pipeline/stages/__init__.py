@@ -1,6 +1,7 @@
 """The stages of the pipeline, outermost first: a call passes them in this order."""
 
 from surehand.runtime.pipeline.pipeline import Stage
+from surehand.runtime.pipeline.stages.active_space import active_space
 from surehand.runtime.pipeline.stages.approve import approve
 from surehand.runtime.pipeline.stages.audience import audience
 from surehand.runtime.pipeline.stages.breaker import breaker
@@ -12,7 +13,7 @@ from surehand.runtime.pipeline.stages.deadline import deadline
 from surehand.runtime.pipeline.stages.intent import intent
 from surehand.runtime.pipeline.stages.invoke import invoke
 from surehand.runtime.pipeline.stages.ledger import ledger
-from surehand.runtime.pipeline.stages.middleware import middleware
+from surehand.runtime.pipeline.stages.middleware import middleware, outer_middleware
 from surehand.runtime.pipeline.stages.mount import mount
 from surehand.runtime.pipeline.stages.park import park
 from surehand.runtime.pipeline.stages.publish import publish
@@ -23,8 +24,10 @@ from surehand.runtime.pipeline.stages.retry import retry
 from surehand.runtime.pipeline.stages.validate import validate
 
 STAGES: tuple[Stage, ...] = (
+    active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
     commit,  # keep the last results of a session; await `on_commit`
+    outer_middleware,  # middleware that sees refused calls too, such as `logging`
     audience,  # models cannot call a tool that is only for people
     mount,  # enter the lifespan of a tool that was added late
     validate,  # arguments against the schema, repaired where plain parsing fails

@@ -79,11 +79,16 @@ class _ApproveStage:
         )  # the handler must run with what the person was shown
         pending = await build_question(invocation)
         decision = await ask_approver(invocation, pending)
-        return pending if decision is None else await self._apply_decision(invocation, decision)
+        if decision is None:
+            return pending
+        if self.services.journal_writer is not None:
+            self.services.journal_writer.add_approver_answer(invocation, decision)
+        return await self._apply_decision(invocation, decision)
 
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
         """Run the call if it was approved, else end it."""
         if not approval.allow:
+            invocation.refused_by = approval.by
             return _rejection(approval)
         # A resumed call was restored with the edited arguments already.
         if approval.arguments is not None and not invocation.is_resumed:

@@ -11,15 +11,17 @@ def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Replace the text and content of large outcomes; `data` stays complete."""
     outputs = plan.services.outputs
     limit = max_output_bytes(plan)
+    shows_excerpt = plan.listing.tool.limits.overflow == "excerpt"
+
+    async def shorten(text: str, invocation: Invocation) -> str:
+        stored = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
+        return stored.excerpt_message(text, limit) if shows_excerpt else stored.placeholder_message(text, limit)
 
     async def clip_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done) and outcome.text_size_bytes() > limit:
-            text = outcome.text
-            stored = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
-            return outcome.with_clipped_text(stored.placeholder_message(text, limit))
+            return outcome.with_clipped_text(await shorten(outcome.text, invocation))
         if isinstance(outcome, Failed) and len(outcome.message) > limit:
-            stored = await outputs.store_text(outcome.message, invocation, reason="size_limit_exceeded")
-            return outcome.evolve(message=stored.placeholder_message(outcome.message, limit))
+            return outcome.evolve(message=await shorten(outcome.message, invocation))
         return outcome
 
     return add_outcome_filter(plan, proceed, clip_outcome)

@@ -18,7 +18,11 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Left out without spaces, and for tools that are not visible."""
     spaces = plan.services.visible_calls.spaces
     name = plan.listing.name
-    if spaces is None or not plan.listing.tool.visible:
+    if not plan.listing.tool.visible:
+        return proceed
+    if not plan.has_space and plan.services.visible_calls.on_no_space == "error":
+        return _refuse_without_space(plan, proceed)
+    if spaces is None:
         return proceed
     if not plan.has_space:
         return _warn_without_space(plan, proceed)
@@ -62,6 +66,19 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
             await spaces.amend(space, invocation.message_id, build_call_message(invocation, status, outcome))
         except Exception:
             log.exception("The message of %s could not be amended", name)
+
+    return stage
+
+
+def _refuse_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """No space is active, and the developer chose that nothing visible runs without one."""
+    name, catalogue = plan.listing.name, plan.services.catalogue
+
+    async def stage(invocation: Invocation) -> Outcome:
+        if invocation.is_resumed:  # it began under another setting, and a person has answered it
+            return await proceed(invocation)
+        remedy = "Call enter_space first." if "enter_space" in catalogue else "The host sets one: scope(space=...)."
+        return Failed("failed", f"No active space. {remedy} {name} shows its result in a space, and did not run.")
 
     return stage
 

@@ -13,6 +13,8 @@ from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.store.errors import StoreError
 
+AUDITED_REFUSALS = frozenset({"denied", "rejected", "conflict", "limit_exceeded", "over_budget"})
+"""Codes of calls that were refused before their handler ran, which the audit records."""
 _new_tuple = tuple.__new__
 """Builds an event in half the time of its constructor; a call with listeners needs two."""
 
@@ -85,6 +87,8 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
         if journal_writer is not None and not invocation.is_journalled and not is_pending:
             status = "ok" if outcome.ok else _status_word(outcome)
             journal_writer.add(services.journal_statements(invocation, "ended", status))
+            if isinstance(outcome, Failed) and not outcome.executed and outcome.code in AUDITED_REFUSALS:
+                journal_writer.add_refusal(invocation, outcome)
         # Of two answers to one call, only the first emits the end.
         is_duplicate = invocation.has_lost_race and invocation.is_resumed
         if listeners.callbacks and services.auto_complete and not is_duplicate:

@@ -3,14 +3,29 @@
 -- fragment: seal_columns
 position, last_tx, last_id, rows_sealed, previous, hash, sealed_at
 
+-- fragment: row_columns
+-- The columns after `detail` came later: `tables/audit.py` says how they are sealed.
+id, tx, at, kind, call_id, tool, user_id, by_whom, detail, session
+
+-- fragment: matches
+(CAST(:tool AS TEXT) IS NULL OR tool = :tool) AND (CAST(:user AS TEXT) IS NULL OR user_id = :user)
+    AND (CAST(:session AS TEXT) IS NULL OR session = :session)
+    AND (CAST(:since AS {real}) IS NULL OR at >= :since) AND (CAST(:until AS {real}) IS NULL OR at <= :until)
+
 -- name: insert_audit_row
-INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
-    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail)
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail, session)
+    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail, :session)
 
 -- name: list_audit_rows_after
 -- Rows after a position, as far as no open transaction can still write an earlier one.
-SELECT id, tx, at, kind, call_id, tool, user_id, by_whom, detail FROM audit
+SELECT {{row_columns}} FROM audit
     WHERE {after} AND tx < {horizon} ORDER BY {order} LIMIT :most
+
+-- name: list_rows
+SELECT {{row_columns}} FROM audit WHERE {{matches}} ORDER BY {order_down} LIMIT :limit
+
+-- name: list_rows_of_call
+SELECT {{row_columns}} FROM audit WHERE call_id = :call AND {{matches}} ORDER BY {order_down} LIMIT :limit
 
 -- name: count_audit_rows
 -- All rows, and those after a position.

@@ -3,6 +3,11 @@
 -- fragment: entry_columns
 id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms
 
+-- fragment: matches
+(CAST(:tool AS TEXT) IS NULL OR tool = :tool) AND (CAST(:user AS TEXT) IS NULL OR user_id = :user)
+    AND (CAST(:session AS TEXT) IS NULL OR session = :session)
+    AND (CAST(:since AS {real}) IS NULL OR at >= :since) AND (CAST(:until AS {real}) IS NULL OR at <= :until)
+
 -- name: insert_entry
 INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms)
     VALUES ({tx}, {now}, :kind, :call_id, :tool, :status, :user, :session, :parent, :latency_ms)
@@ -17,3 +22,9 @@ SELECT {{entry_columns}} FROM journal WHERE tx < {horizon} ORDER BY {order_down}
 
 -- name: list_of_call
 SELECT {{entry_columns}} FROM journal WHERE call_id = :call_id ORDER BY {order}
+
+-- name: list_rows
+SELECT {{entry_columns}} FROM journal WHERE {{matches}} ORDER BY {order_down} LIMIT :limit
+
+-- name: list_rows_of_call
+SELECT {{entry_columns}} FROM journal WHERE call_id = :call AND {{matches}} ORDER BY {order_down} LIMIT :limit

@@ -1,4 +1,4 @@
-"""Place: where a server is reached over HTTP, as it is said on the command line."""
+"""ServeAddress: the address, token and allowed hosts of `surehand mcp --http`, from its options."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ from ipaddress import ip_address
 
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 
-DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PATH = "127.0.0.1", 8765, "/mcp"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_PATH = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class HttpEndpoint:
-    """Where the server is reached over HTTP."""
+class ServeAddress:
+    """Where the server listens, and who may connect."""
 
     host: str
     port: int
     path: str
     token_env: str | None
-    """The environment variable that holds the token which clients have to show."""
+    """The environment variable with the bearer token that clients must send."""
     host_names: tuple[str, ...] = ()
-    """Further names that clients reach it by, such as that of a proxy in front of it."""
+    """Further host names in requests, for example that of a proxy in front of the server."""
     allowed_origins: tuple[str, ...] = ()
-    """Web pages of other sites that may talk to it."""
+    """Origins of web pages that may send requests."""
 
     @property
     def token(self) -> str | None:
-        """What clients have to show; nobody but this machine may do without."""
+        """The bearer token; required unless the server listens on this machine only."""
         if self.token_env is None:
             if not self.is_loopback:
-                told = f"{self.host} can be reached from other machines, so clients have to show a token."
-                raise CommandExit(EXIT_USAGE, f"{told} Name the variable that holds it with --token-env NAME.")
+                problem = f"{self.host} can be reached from other machines, so clients have to show a token."
+                raise CommandExit(EXIT_USAGE, f"{problem} Name the variable that holds it with --token-env NAME.")
             return None
-        if not (found := os.environ.get(self.token_env)):
+        token = os.environ.get(self.token_env)
+        if not token:
             raise CommandExit(EXIT_USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
-        return found
+        return token
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         return self.host == "localhost" or (_is_ip_address(self.host) and ip_address(self.host).is_loopback)
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """The names that it is reached by; any where it listens everywhere, as the token keeps strangers out."""
+        """Host names to accept in requests; all if it listens on every address, where a token is required."""
         return [*self.host_names, "*" if self.listens_everywhere else self._url_host]
 
     @property
@@ -59,15 +62,15 @@ class HttpEndpoint:
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def url(self, port: int) -> str:
-        """The address where it listens."""
+        """The URL where it listens."""
         return f"http://{self._url_host}:{port}{self.path}"
 
     def client_url(self, port: int) -> str:
-        """The address that a client uses, as far as that can be known here."""
+        """The URL for a client, with this machine's name if it listens on every address."""
         return f"http://{socket.gethostname()}:{port}{self.path}" if self.listens_everywhere else self.url(port)
 
     def bind_sockets(self) -> list[socket.socket]:
-        """Its sockets."""
+        """Open the listening sockets; end the command if the address cannot be used."""
         from surehand.gateway.mcp.http.server import bound
 
         try:
@@ -80,10 +83,10 @@ class HttpEndpoint:
         if code == errno.EADDRINUSE:
             return f"Port {self.port} on {self.host} is in use. Choose another with --port; 0 is any that is free."
         if code == errno.EACCES:
-            return f"Port {self.port} may only be used by administrators. Choose one from 1024 on with --port."
+            return f"Port {self.port} is reserved for administrators. Choose one from 1024 on with --port."
         if isinstance(error, socket.gaierror | UnicodeError) or code == errno.EADDRNOTAVAIL:
-            return f"{self.host!r} is no address of this machine. Choose one with --host."
-        return f"Nothing can be served on {self.host}, port {self.port}: {error}"
+            return f"{self.host!r} is not an address of this machine. Choose one with --host."
+        return f"Cannot listen on {self.host}, port {self.port}: {error}"
 
 
 def _is_ip_address(host: str) -> bool:
