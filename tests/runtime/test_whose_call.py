@@ -211,6 +211,54 @@ async def test_unknown_refused_and_denied_calls_are_in_the_stores_journal(tmp_pa
     assert rows[0].user == "ann"
 
 
+async def test_journal_lines_and_audit_rows_say_whose_call_it_is(tmp_path: Any) -> None:
+    async with Runtime(pay, store=tmp_path / "s.db") as runtime:
+        call = Call("pay", {"amount": 1}, parent="c0", model_id="call_1")
+        [asked] = await runtime.scope(**WHOSE).call_many([call])
+        call_id = asked.meta.call_id
+        await runtime.approve(call_id)
+        lines = await runtime.store.journal.list(call=call_id)
+        rows = await runtime.store.audit.list(call=call_id)
+        verified = await runtime.store.audit.seal() and await runtime.store.audit.verify()
+
+    assert {line.kind for line in lines} == {"pending", "settled", "ended"}
+    assert {row.kind for row in rows} == {"wait", "answer", "intent", "outcome"}
+    for entry in [*lines, *rows]:
+        assert whose(entry) == WHOSE, entry.kind
+        assert (entry.parent, entry.model_id) == ("c0", "call_1")
+        assert (entry.intent, entry.display) == ("action", {"icon": "coin"})
+    assert verified.problem is None
+
+
+async def test_a_plain_durable_call_says_whose_it_is(tmp_path: Any) -> None:
+    async with Runtime(echo, store=tmp_path / "s.db") as runtime:
+        scope = runtime.scope(user="ann", session="s1", agent="helper")
+        for _ in range(2):
+            await scope.call("echo", {"text": "hi"})
+        lines = await runtime.store.journal.list()
+        rows = await runtime.store.audit.list()
+
+    assert {(line.user, line.session, line.agent, line.intent) for line in lines} == {
+        ("ann", "s1", "helper", "compute")
+    }
+    assert {(row.user, row.session, row.agent, row.intent) for row in rows} == {("ann", "s1", "helper", "compute")}
+
+
+async def test_inbox_items_and_space_messages_say_whose_call_it_was(tmp_path: Any) -> None:
+    async with Runtime(pay, store=tmp_path / "s.db") as runtime:
+        space = await runtime.store.spaces.create("Lobby")
+        mine = {**WHOSE, "space": space.space_id}
+        call = Call("pay", {"amount": 1}, parent="c0", model_id="call_1")
+        [asked] = await runtime.scope(**mine).call_many([call])
+        await runtime.approve(asked.meta.call_id)
+        [item] = await runtime.store.inbox.peek("helper")
+        [message] = await runtime.store.spaces.history(space.space_id)
+
+    expected = {**mine, "parent": "c0", "model_id": "call_1", "intent": "action", "display": {"icon": "coin"}}
+    for carried in (item.data, message.content):
+        assert {name: carried[name] for name in expected} == expected
+
+
 # Toolsets limit what can be called
 
 

@@ -71,7 +71,6 @@ class OfferedTools:
         self._count_names(self._tables[key], 1)
         while len(self._tables) > MAX_OFFERING_SESSIONS:
             self._count_names(self._tables.pop(next(iter(self._tables))), -1)
-        self._services.rebuild_stacks()
 
     def _count_names(self, table: SessionTools | None, change: int) -> None:
         for listing in table.catalogue if table is not None else ():

@@ -290,10 +290,8 @@ class RuntimeServices:
             call_id,
             tool,
             status,
-            user=principal.user,
-            session=principal.session,
-            parent=invocation.parent,
             latency_ms=latency_ms,
+            identity=invocation.identity,
         )
         if principal.turn is None:
             return [entry]

@@ -31,16 +31,13 @@ class RecordTemplate:
     The parameters that all these calls share are built and validated once, not for every call.
     """
 
-    def __init__(self, store: Store, call: LedgerRow, owner_id: str) -> None:
+    def __init__(self, store: Store, call: LedgerRow, owner_id: str, identity: CallIdentity) -> None:
         name = call.tool
-        whose = {"user": call.user_id, "session": call.session}
         self._start_statement = ledger_table.start_statement(call)
         self._end_statement = ledger_table.end_statement("", "", owner=owner_id, fence=call.fence)
-        self._intent_audit = store.audit.row_statement("intent", "", name, **whose, detail={})
-        self._outcome_audit = store.audit.row_statement("outcome", "", name, **whose, detail={})
-        self._journal_entry = store.journal.entry_statement(
-            "ended", "", name, "", user=call.user_id, session=call.session
-        )
+        self._intent_audit = store.audit.row_statement("intent", "", name, identity=identity, detail={})
+        self._outcome_audit = store.audit.row_statement("outcome", "", name, identity=identity, detail={})
+        self._journal_entry = store.journal.entry_statement("ended", "", name, "", identity=identity)
         statements = (
             self._start_statement,
             self._end_statement,

@@ -211,12 +211,9 @@ class PendingCalls:
         if not self._services.is_durable:
             return []
         name = invocation.listing.name
-        principal = invocation.principal
         detail = {"waiting_for": pending.waiting_for}
         return [
-            store.audit.row_statement(
-                "wait", invocation.id, name, user=principal.user, session=principal.session, detail=detail
-            ),
+            store.audit.row_statement("wait", invocation.id, name, identity=invocation.identity, detail=detail),
             *self._services.journal_statements(invocation, "pending", pending.waiting_for),
         ]
 

@@ -213,13 +213,10 @@ async def _commit_resumption(
     ]
     if services.is_durable:
         detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
-        user = call.user_id
-        session = call.session
+        whose = identity_of_stored_call(call, services.pending_calls.find_listing(row))
         statements += [
-            store.audit.row_statement(
-                "answer", call.call_id, call.tool, user=user, session=session, by=answer.by, detail=detail
-            ),
-            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user, session=session),
+            store.audit.row_statement("answer", call.call_id, call.tool, identity=whose, by=answer.by, detail=detail),
+            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, identity=whose),
         ]
         if (run := json.loads(call.context).get("turn")) is not None:
             statements += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)

@@ -53,6 +53,8 @@ async def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
         services.memory_journal.append((invocation.id, name, invocation.started_perf_counter, 0.0, outcome.code))
     if services.journal_writer is not None:
         services.journal_writer.add(services.journal_statements(invocation, "ended", outcome.code))
+        if outcome.code == "denied":
+            services.journal_writer.add_refusal(invocation, outcome)
     if services.listeners.callbacks:
         _emit_events(invocation, name, outcome)
     return outcome

@@ -326,6 +326,7 @@ _BUILT_ATTRIBUTES = (
     "tools",
     "definitions",
     "held_back_reasons",
+    "denied_names",
     "_unusable_reasons",
     "_output_validators",
 )
