@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from surehand.catalogue.listing import Listing
-from surehand.core.call import NO_DISPLAY, CallIdentity
+from surehand.core.call import CallIdentity
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.json_arguments import call_fingerprint, original_arguments
 from surehand.runtime.pipeline.invocation import Invocation
@@ -119,7 +119,7 @@ def identity_of_stored_call(call: LedgerRow, listing: Listing | None) -> CallIde
         parent=context.get("parent"),
         model_id=context.get("model_id"),
         intent=None if presentation is None else presentation.intent,
-        display=NO_DISPLAY if presentation is None else presentation.display,
+        display={} if presentation is None else dict(presentation.display),
         user=call.user_id,
         session=call.session,
         agent=call.agent,
