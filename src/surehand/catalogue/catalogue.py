@@ -31,7 +31,7 @@ log = logging.getLogger("surehand")
 
 
 class Catalogue:
-    """The tools of a runtime. `on_change` gets an event after every complete change.
+    """The tools of a runtime. `on_change` gets an event after every complete change, an empty one for a toolset's.
 
     `check` is called with each tool before it is added, and may raise.
     """
@@ -262,6 +262,8 @@ class Catalogue:
         if patterns:
             self._toolsets[name] = patterns
             self._descriptions.clear()
+            if self._on_change:
+                self._on_change(CatalogueChanged())
             self._notify_watchers()
         listings = [listing for listing in self if self._is_in_toolset(listing, name)]
         if not listings and name not in self._toolsets:

@@ -153,7 +153,6 @@ class RuntimeServices:
         self._toolset_stack_tables: dict[tuple[str, ...], StackTable] = {}
         self.offered_tools = OfferedTools(self)
         """Tools that sessions bring for themselves."""
-        self.catalogue.watch(self.rebuild_stacks)  # a toolset may have changed, which is no change of tools
 
     def stack_table_for(self, own_catalogue: Catalogue | None, toolsets: tuple[str, ...] = ()) -> StackTable:
         """The stacks for a scope: those for its own tools live as long as the scope, all others are shared."""
@@ -334,5 +333,5 @@ class RuntimeServices:
 
     def _on_catalogue_changed(self, change: CatalogueChanged) -> None:
         self.rebuild_stacks()
-        if self.listeners.callbacks:
+        if self.listeners.callbacks and change != CatalogueChanged():  # else only a toolset changed
             self.listeners.emit(change)
