@@ -1,1 +1,1 @@
-"""Benchmarks: every number is a ratio to the practical limit, measured in the same run."""
+"""Benchmarks. Every number is a ratio to the practical limit of the same work, measured in the same run."""

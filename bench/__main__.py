@@ -1,65 +1,78 @@
-"""`python -m bench`: measure, print the table, and keep it in RESULTS.md."""
+"""`python -m bench`: run every benchmark, print the table, and write it to RESULTS.md unless --quick is given."""
 
 from __future__ import annotations
 
 import asyncio
 from argparse import ArgumentParser, Namespace
 
-from bench.calls import calls
-from bench.define import define
-from bench.durable import durable
-from bench.files import files
-from bench.imports import imports
-from bench.mcp_calls import mcp_calls
-from bench.mcp_life import mcp_life
-from bench.mcp_proxy import mcp_proxy, others
-from bench.peers.environments import peers
-from bench.queue import queue
-from bench.sandbox import sandbox
-from bench.search import search
-from bench.shared import shared
-from bench.spaces import spaces
-from bench.table import Row, table, versions, write
+from bench.calls import measure_calls
+from bench.durable_calls import measure_durable_calls
+from bench.file_tools import measure_files
+from bench.imports import measure_imports
+from bench.mcp_calls import measure_mcp_calls
+from bench.mcp_connections import measure_mcp_connections
+from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
+from bench.peers.environments import measure_peers
+from bench.queued_calls import measure_queue
+from bench.sandbox import measure_sandbox
+from bench.search_tools import measure_search
+from bench.shared_slots import measure_shared_slots
+from bench.spaces import measure_spaces
+from bench.table import Row, describe_versions, format_table, write_results
+from bench.tool_definitions import measure_definitions
 
 
-async def measured(*, quick: bool) -> list[Row]:
-    """Every subject. Definitions come last: a heap of ten thousand tools would slow the others' garbage collection."""
+async def measure_everything(*, quick: bool) -> list[Row]:
+    """Run every benchmark. Definitions come last: ten thousand tools would slow garbage collection in the others."""
     if quick:
-        rows = [*await calls(rounds=60, count=200), *await queue(rounds=1, count=3000), *await imports(rounds=5)]
-        rows += await durable(rounds=5, count=1280, waiting=10_000)
-        rows += [*await spaces(rounds=3, count=320), *await shared(rounds=3, count=50)]
-        rows += [*await files(rounds=3, megabytes=50), *await search(rounds=3, count=10_000), *await sandbox(rounds=3)]
-        rows += await mcp_calls(rounds=21, web_rounds=7)
-        rows += [*await mcp_life(rounds=3), *await mcp_proxy(rounds=5)]
-        return [*rows, *await define(rounds=1, count=1000)]
-    rows = [*await calls(), *await queue(), *await imports(), *await durable(), *await spaces(), *await shared()]
-    rows += [
-        *await files(),
-        *await search(),
-        *await sandbox(),
-        *await mcp_calls(),
-        *await mcp_life(),
-        *await mcp_proxy(),
+        return [
+            *await measure_calls(rounds=60, count=200),
+            *await measure_queue(rounds=1, count=3000),
+            *await measure_imports(rounds=5),
+            *await measure_durable_calls(rounds=5, count=1280, waiting=10_000),
+            *await measure_spaces(rounds=3, count=320),
+            *await measure_shared_slots(rounds=3, count=50),
+            *await measure_files(rounds=3, megabytes=50),
+            *await measure_search(rounds=3, count=10_000),
+            *await measure_sandbox(rounds=3),
+            *await measure_mcp_calls(rounds=21, http_rounds=7),
+            *await measure_mcp_connections(rounds=3),
+            *await measure_own_proxy(rounds=5),
+            *await measure_definitions(rounds=1, count=1000),
+        ]
+    return [
+        *await measure_calls(),
+        *await measure_queue(),
+        *await measure_imports(),
+        *await measure_durable_calls(),
+        *await measure_spaces(),
+        *await measure_shared_slots(),
+        *await measure_files(),
+        *await measure_search(),
+        *await measure_sandbox(),
+        *await measure_mcp_calls(),
+        *await measure_mcp_connections(),
+        *await measure_own_proxy(),
+        *await measure_definitions(),
     ]
-    return [*rows, *await define()]
 
 
-def options() -> Namespace:
-    parser = ArgumentParser(prog="scripts/bench", description="Print how close we are to the practical limit.")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and RESULTS.md stays as it is")
-    parser.add_argument("--peers", action="store_true", help="install other libraries and measure their own paths too")
+def parse_options() -> Namespace:
+    parser = ArgumentParser(prog="scripts/bench", description="Print how close surehand is to the practical limit.")
+    parser.add_argument("--quick", action="store_true", help="run fewer rounds and do not write RESULTS.md")
+    parser.add_argument("--peers", action="store_true", help="also install and measure other libraries")
     return parser.parse_args()
 
 
 def main() -> None:
-    chosen = options()
-    rows = asyncio.run(measured(quick=chosen.quick))
-    print(f"{versions()}\n\n{table(rows)}")
-    theirs = [*peers(), *asyncio.run(others())] if chosen.peers else []
-    if theirs:
-        print(table(theirs))
-    if not chosen.quick:
-        write(rows, theirs)
+    options = parse_options()
+    rows = asyncio.run(measure_everything(quick=options.quick))
+    print(f"{describe_versions()}\n\n{format_table(rows)}")
+    peer_rows = [*measure_peers(), *asyncio.run(measure_other_proxies())] if options.peers else []
+    if peer_rows:
+        print(format_table(peer_rows))
+    if not options.quick:
+        write_results(rows, peer_rows)
 
 
 if __name__ == "__main__":

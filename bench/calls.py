@@ -1,4 +1,4 @@
-"""Calls: what the pipeline adds to one call of a tool."""
+"""Benchmark of one tool call: the time that the pipeline adds to reading the arguments and awaiting the function."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from bench.limit import ADD, add, add_limit, limit
-from bench.measure import ratio, repeated
+from bench.call_limit import ADD_ARGUMENTS, add, add_limit, call_limit
+from bench.measure import measure_ratio, time_calls
 from bench.table import Row
 from surehand import Queue, Runtime, Tool, tool
 from surehand.observe import telemetry
@@ -29,7 +29,7 @@ class Article(BaseModel):
 
 
 class ArticleDict(TypedDict):
-    """The same, as a TypedDict."""
+    """The fields of `Article` as a TypedDict."""
 
     id: int
     name: str
@@ -39,13 +39,13 @@ class ArticleDict(TypedDict):
 
 
 class Articles(TypedDict):
-    """What `count_articles` takes."""
+    """The arguments of `count_articles`."""
 
     items: list[Article]
 
 
 class ArticleDicts(TypedDict):
-    """What `count_article_dicts` takes."""
+    """The arguments of `count_article_dicts`."""
 
     items: list[ArticleDict]
 
@@ -61,77 +61,90 @@ async def count_article_dicts(items: list[ArticleDict]) -> int:
 
 
 async def add_later(a: int, b: int) -> int:
-    """Add two numbers, one turn of the loop later."""
+    """Add two numbers after one iteration of the event loop."""
     await asyncio.sleep(0)
     return a + b
 
 
 def add_in_thread(a: int, b: int) -> int:
-    """Add two numbers in a thread, as every plain function is run."""
+    """Add two numbers in a thread: the runtime runs every sync function in one."""
     return a + b
 
 
-def articles(number: int) -> str:
-    """So many articles as a model would send them."""
+def articles_json(number: int) -> str:
+    """The given number of articles as JSON text, as a model sends them."""
     items = [{"id": i, "name": f"n{i}", "price": 1.5 * i, "tags": ["a", "b"], "available": True} for i in range(number)]
     return json.dumps({"items": items})
 
 
-async def calls(*, rounds: int = 400, count: int = 500) -> list[Row]:
-    """Every kind of call."""
+async def measure_calls(*, rounds: int = 400, count: int = 500) -> list[Row]:
+    """Measure each arguments_type of call."""
     return [
-        await _plain(rounds, count),
-        await _nested(Articles, count_articles, "models", rounds, count),
-        # For information: a TypedDict's unknown keys are refused, which this limit does not even look for.
-        replace(await _nested(ArticleDicts, count_article_dicts, "TypedDicts", rounds, count), goal=None),
-        await _watched(rounds, count),
-        await _untraced(rounds, count),
-        await _told(add_later, "call of a handler that awaits (a loop turn and a deadline)", rounds, count),
-        await _told(add_in_thread, "call of a sync handler (a thread and a deadline)", rounds, count),
+        await _measure_plain_call(rounds, count),
+        await _measure_nested_arguments(Articles, count_articles, "models", rounds, count),
+        # For information: the runtime rejects unknown keys of a TypedDict, which this limit does not check.
+        replace(
+            await _measure_nested_arguments(ArticleDicts, count_article_dicts, "TypedDicts", rounds, count), goal=None
+        ),
+        await _measure_observed_call(rounds, count),
+        await _measure_untraced_call(rounds, count),
+        await _measure_slow_handler(
+            add_later, "call of a handler that awaits (a loop turn and a deadline)", rounds, count
+        ),
+        await _measure_slow_handler(add_in_thread, "call of a sync handler (a thread and a deadline)", rounds, count),
     ]
 
 
-async def _plain(rounds: int, count: int) -> Row:
+async def _measure_plain_call(rounds: int, count: int) -> Row:
     async with Runtime(tool(add)) as runtime:
-        measured = await _call(runtime, rounds, count)
-    return Row("call, JSON in, nobody listening (stretch: 4x)", measured, 5)
+        measured = await _add_ratio(runtime, rounds, count)
+    return Row("call, JSON in, no listeners (stretch: 4x)", measured, 5)
 
 
-async def _watched(rounds: int, count: int) -> Row:
-    """Heard, queued and in the journal."""
+async def _measure_observed_call(rounds: int, count: int) -> Row:
+    """A call with an event listener, in a queue, and written to the journal."""
     queued = tool(queue="narrow")(add)
     async with Runtime(queued, queues={"narrow": Queue(concurrent=100)}, journal=True) as runtime:
         runtime.listen(lambda event: None)
-        measured = await _call(runtime, rounds, count)
+        measured = await _add_ratio(runtime, rounds, count)
     return Row("call with a listener, a queue and the journal", measured, 8)
 
 
-async def _untraced(rounds: int, count: int) -> Row:
-    """Telemetry is asked for, but no tracer is set: two runtimes turn about, one of them with telemetry."""
+async def _measure_untraced_call(rounds: int, count: int) -> Row:
+    """Alternate between a runtime with telemetry but no tracer and a runtime without telemetry."""
     async with Runtime(tool(add)) as plain, Runtime(tool(add)) as observed:
         telemetry(observed)
-        ours = repeated(observed.call, "add", ADD, count=count)
-        measured = await ratio(ours, repeated(plain.call, "add", ADD, count=count), rounds=rounds)
+        ours = time_calls(observed.call, "add", ADD_ARGUMENTS, count=count)
+        measured = await measure_ratio(ours, time_calls(plain.call, "add", ADD_ARGUMENTS, count=count), rounds=rounds)
     return Row("call with telemetry and no tracer set / without telemetry", measured, 1.05)
 
 
-async def _call(runtime: Runtime, rounds: int, count: int) -> float:
-    return await ratio(repeated(runtime.call, "add", ADD, count=count), add_limit(count=count), rounds=rounds)
+async def _add_ratio(runtime: Runtime, rounds: int, count: int) -> float:
+    return await measure_ratio(
+        time_calls(runtime.call, "add", ADD_ARGUMENTS, count=count), add_limit(count=count), rounds=rounds
+    )
 
 
-async def _nested(kind: Any, function: Callable[..., Any], name: str, rounds: int, count: int) -> Row:
-    text, fewer = articles(20), max(count // 20, 1)
-    counted: Tool[..., Any] = tool(function)
-    async with Runtime(counted) as runtime:
-        least = limit(kind, function, text, count=fewer)
-        measured = await ratio(repeated(runtime.call, counted.name, text, count=fewer), least, rounds=rounds)
+async def _measure_nested_arguments(
+    arguments_type: Any, function: Callable[..., Any], name: str, rounds: int, count: int
+) -> Row:
+    text = articles_json(20)
+    count = max(count // 20, 1)
+    counter: Tool[..., Any] = tool(function)
+    async with Runtime(counter) as runtime:
+        baseline = call_limit(arguments_type, function, text, count=count)
+        measured = await measure_ratio(
+            time_calls(runtime.call, counter.name, text, count=count), baseline, rounds=rounds
+        )
     return Row(f"call with 20 objects of 5 fields ({name})", measured, 1.25, note="for information")
 
 
-async def _told(function: Callable[..., Any], what: str, rounds: int, count: int) -> Row:
-    """For information: measured against the limit of a plain call, which neither waits nor leaves its thread."""
-    fewer, slow = max(rounds // 8, 1), max(count // 5, 1)
-    made: Tool[..., Any] = tool(name="add")(function)
-    async with Runtime(made) as runtime:
-        measured = await ratio(repeated(runtime.call, "add", ADD, count=slow), add_limit(count=slow), rounds=fewer)
-    return Row(what, measured, note="for information")
+async def _measure_slow_handler(function: Callable[..., Any], title: str, rounds: int, count: int) -> Row:
+    """For information: the limit is that of a plain call, which neither waits nor leaves its thread."""
+    rounds = max(rounds // 8, 1)
+    count = max(count // 5, 1)
+    slow_tool: Tool[..., Any] = tool(name="add")(function)
+    async with Runtime(slow_tool) as runtime:
+        ours = time_calls(runtime.call, "add", ADD_ARGUMENTS, count=count)
+        measured = await measure_ratio(ours, add_limit(count=count), rounds=rounds)
+    return Row(title, measured, note="for information")

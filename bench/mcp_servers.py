@@ -1,4 +1,4 @@
-"""The MCP servers that are measured with, as ours and as the library's own client reaches them."""
+"""The MCP servers that the benchmarks call, as surehand and the MCP SDK's client connect to them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from surehand.providers.mcp import Server
 
 PROTOCOLS: tuple[Literal["legacy", "2026-07-28"], ...] = ("legacy", "2026-07-28")
-_HERE = Path(__file__).parent
+_BENCH_FOLDER = Path(__file__).parent
 
 
-def ours(tools: int = 1, **options: Any) -> Server:
-    """The plain server as a provider of ours; what it offers is not kept, unless that is asked for."""
-    given = {"namespace": "plain", "manifest": False, **options}
-    return mcp.stdio(sys.executable, *_arguments(tools), **given)
+def stdio_provider(tools: int = 1, **options: Any) -> Server:
+    """A provider for the minimal stdio server, by default without a manifest."""
+    settings = {"namespace": "plain", "manifest": False, **options}
+    return mcp.stdio(sys.executable, *_server_arguments(tools), **settings)
 
 
-def theirs(tools: int = 1) -> StdioServerParameters:
-    """The plain server as the library's client takes it."""
+def stdio_parameters(tools: int = 1) -> StdioServerParameters:
+    """Parameters for the minimal stdio server, for the MCP SDK's client."""
     from mcp import StdioServerParameters
 
-    return StdioServerParameters(command=sys.executable, args=_arguments(tools))
+    return StdioServerParameters(command=sys.executable, args=_server_arguments(tools))
 
 
-def _arguments(tools: int) -> list[str]:
-    return ["-I", "-S", str(_HERE / "mcp_plain.py"), str(tools)]
+def _server_arguments(tools: int) -> list[str]:
+    return ["-I", "-S", str(_BENCH_FOLDER / "mcp_stdio_server.py"), str(tools)]
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[str]:
-    """The URL of the library's own server, in a process of its own."""
-    # -P: in the folder of the script there are modules that are called like some of the standard library's.
-    argv = (sys.executable, "-P", str(_HERE / "mcp_web.py"))
+async def start_http_server() -> AsyncIterator[str]:
+    """Start the MCP SDK's HTTP server in another process; gives its URL."""
+    # -P: without it, modules in the script's folder could shadow those of the standard library.
+    argv = (sys.executable, "-P", str(_BENCH_FOLDER / "mcp_http_server.py"))
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:

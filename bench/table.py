@@ -1,4 +1,4 @@
-"""The table: what was measured, its goal, and whether the goal is met."""
+"""The table of results: each measurement, its goal and whether the goal is met; printed and written to RESULTS.md."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ therefore says how much the runtime adds, and hardly depends on the machine. `sc
 """
 _PEERS_METHOD = """\
 The same `add`, called through each library's own managed path, as a ratio to the same limit measured in the same
-process. Each library has a virtual environment of its own. Which path is taken, and why, stands in `bench/peers/`.
-A proxy between an MCP client and a server is a ratio to the same client's direct call of the same server, over the
-transport that is in front. `scripts/bench --peers` writes this part.
+process. Each library has a virtual environment of its own. The script of each library in `bench/peers/` says which
+path it takes and why. A proxy between an MCP client and a server is a ratio to the same client's direct call of the
+same server, over the transport that is in front. `scripts/bench --peers` writes this part.
 """
 
 
@@ -29,35 +29,36 @@ class Row:
 
     what: str
     measured: float | None
-    """None where it could not be measured."""
+    """None if it could not be measured."""
     goal: float | None = None
-    """At most so much; None for what is only told."""
+    """The largest acceptable value; None for a measurement without a goal."""
     unit: str = "x"
     note: str = ""
     at_least: bool = False
-    """The goal is to reach that much, not to stay below it."""
+    """The goal is a lower bound instead of an upper bound."""
 
     @property
     def met(self) -> str:
-        """Whether the goal is met, or what there is to say instead."""
+        """Either "yes" or "no", or the note of a row without a goal or a measurement."""
         if self.goal is None or self.measured is None:
             return self.note
-        # What is shown decides, so that no row reads "1.25 is not at most 1.25".
-        shown = float(_number(self.measured))
-        return "yes" if (shown >= self.goal if self.at_least else shown <= self.goal) else "no"
+        # Compare the rounded number that the table shows, so that no row reads "1.25 is not at most 1.25".
+        shown = float(_format_number(self.measured))
+        is_met = shown >= self.goal if self.at_least else shown <= self.goal
+        return "yes" if is_met else "no"
 
     def cells(self) -> tuple[str, str, str, str]:
-        """As the table shows it."""
+        """The cells of this row in the table."""
         goal = "" if self.goal is None else f"{'>=' if self.at_least else '<='} {self.goal:g}{self.unit}"
-        measured = "not measured" if self.measured is None else f"{_number(self.measured)}{self.unit}"
+        measured = "not measured" if self.measured is None else f"{_format_number(self.measured)}{self.unit}"
         return self.what, goal, measured, self.met
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if value >= 20 or isinstance(value, int) else f"{value:.3g}"
 
 
-def table(rows: Iterable[Row]) -> str:
+def format_table(rows: Iterable[Row]) -> str:
     """The rows in Markdown, aligned so that they read well in a terminal too."""
     cells = [("what", "goal", "measured", "met"), *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -66,15 +67,15 @@ def table(rows: Iterable[Row]) -> str:
     return "".join(f"| {line} |\n" for line in lines)
 
 
-def versions() -> str:
-    """What the numbers were measured with."""
+def describe_versions() -> str:
+    """The versions of Python and pydantic that the numbers were measured with."""
     known = " ".join(f"{name} {version(name)}," for name in ("pydantic", "pydantic-core"))
     return f"{platform.python_implementation()} {platform.python_version()}, {known.rstrip(',')}"
 
 
-def write(rows: list[Row], peers: list[Row], *, path: Path = RESULTS) -> None:
-    """Replace what was measured in this run; the peers of an earlier run stay."""
+def write_results(rows: list[Row], peers: list[Row], *, path: Path = RESULTS) -> None:
+    """Write the results of this run. Without peers in this run, the file keeps those of an earlier run."""
     before = path.read_text() if path.exists() else ""
-    told = f"\n{_PEERS_METHOD}\n{table(peers)}" if peers else before.partition(_PEERS)[2]
-    ours = f"# Results\n\n{_METHOD}\nMeasured with {versions()}.\n\n{table(rows)}"
-    path.write_text(f"{ours}{_PEERS}{told}" if told else ours)
+    peer_section = f"\n{_PEERS_METHOD}\n{format_table(peers)}" if peers else before.partition(_PEERS)[2]
+    ours = f"# Results\n\n{_METHOD}\nMeasured with {describe_versions()}.\n\n{format_table(rows)}"
+    path.write_text(f"{ours}{_PEERS}{peer_section}" if peer_section else ours)

@@ -1,4 +1,4 @@
-"""A tour of surehand: on a terminal you choose from a menu, in a pipe it runs once from start to end."""
+"""A tour of surehand: on a terminal you choose from a menu; in a pipe it runs once from start to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from surehand import Call, Context, Outcome, Pending, Queue, Runtime, Unavailable, events, tool
 
 Ask: TypeAlias = Callable[[str, str], str]
-"""Asks the person something; the second text is what an empty answer, or the tour without a person, means."""
+"""Asks the person a question; the second text is the default, which the tour without a person uses."""
 Stop: TypeAlias = Callable[[Runtime, Ask], Awaitable[None]]
 
 
@@ -27,7 +27,7 @@ async def add(a: int, b: int) -> int:
 @tool(effects={"read"}, queue="desk")
 def count_words(text: str) -> int:
     """Count the words of a text, slowly."""
-    time.sleep(0.1)  # a plain function may block: it runs in a thread of its own
+    time.sleep(0.1)  # a sync function may block: the runtime runs it in a thread
     return len(text.split())
 
 
@@ -40,11 +40,11 @@ async def survey(places: int = 3) -> AsyncIterator[object]:
     yield {"places": places, "treasure": "under the third palm"}
 
 
-def question(args: dict[str, Any], ctx: Context) -> str:
+def transfer_question(args: dict[str, Any], ctx: Context) -> str:
     return f"Transfer {args['amount']:g} to {args['to']}?"
 
 
-@tool(effects={"write"}, confirm=lambda args, ctx: args["amount"] >= 100, confirm_message=question)
+@tool(effects={"write"}, confirm=lambda args, ctx: args["amount"] >= 100, confirm_message=transfer_question)
 async def transfer(amount: float, to: str, ctx: Context) -> str:
     """Transfer money to somebody."""
     ctx.report("contacting the bank")
@@ -72,26 +72,26 @@ async def read_log() -> str:
 
 
 async def broken_arguments(runtime: Runtime, ask: Ask) -> None:
-    """Models send text, not Python. What has one meaning is understood; anything else is explained."""
+    """Models send text, not Python. Unambiguous mistakes are repaired; any other gets an explanation."""
     sent = ask("Arguments for add, as a model would write them", "{'a': 40, 'b': \"2\"}")
     show(await runtime.call("add", sent))
     show(await runtime.call("add", {"a": 40, "c": 2}))
 
 
 async def threads_and_queues(runtime: Runtime, ask: Ask) -> None:
-    """A plain function runs in a thread; its queue lets one call in at a time, the others wait their turn."""
+    """A sync function runs in a thread; its queue runs one call at a time, and the others wait."""
     calls = [Call("count_words", {"text": text}) for text in ("one", "one two", "one two three")]
     for outcome in await runtime.call_many(calls):
         show(outcome)
 
 
 async def progress(runtime: Runtime, ask: Ask) -> None:
-    """An async generator reports progress with each value but the last, which is its result."""
+    """An async generator reports progress with each value except the last, which is its result."""
     show(await runtime.call("survey"))
 
 
 async def approval(runtime: Runtime, ask: Ask) -> None:
-    """A call that needs a yes does not block anybody: it is pending, and goes on when the answer comes."""
+    """A call that needs an approval does not block: it is pending, and resumes with the answer."""
     await runtime.call("transfer", {"amount": 250, "to": "Ada"})
     while waits := await runtime.pending():
         match ask("y(es), n(o) or e(dit)?", "e"):
@@ -99,27 +99,27 @@ async def approval(runtime: Runtime, ask: Ask) -> None:
                 show(await runtime.approve(waits[0].call_id))
             case "n":
                 show(await runtime.reject(waits[0].call_id, reason="not today"))
-            case "e":  # what does not fit is refused, and the call still waits
+            case "e":  # invalid arguments are refused, and the call stays pending
                 edited = {"amount": ask("Which amount?", "120"), "to": "Ada"}
                 show(await runtime.approve(waits[0].call_id, arguments=edited))
 
 
 async def client_tool(runtime: Runtime, ask: Ask) -> None:
-    """A client tool is done by a person or a browser. The model gets a ticket, and the answer settles it."""
+    """A person or a browser runs a client tool. The model gets a ticket, and the answer settles it."""
     show(await runtime.call("ask_person", {"question": "Tea or coffee?"}))
     for wait in await runtime.pending():
         show(await runtime.settle(wait.call_id, ask(wait.arguments["question"], "Tea.")))
 
 
 async def retries(runtime: Runtime, ask: Ask) -> None:
-    """A tool that only reads may be tried again when the other side is away for a moment."""
+    """A tool that only reads is retried when the service is unavailable for a moment."""
     outcome = await runtime.call("weather", {"city": "Ushuaia"})
     show(outcome)
     print(f"  It took {outcome.meta.attempts} attempts.")
 
 
 async def large_output(runtime: Runtime, ask: Ask) -> None:
-    """What is too large for a model is kept under a handle, and the model is told how to read on."""
+    """An output that is too large is stored under a handle, and the model is told how to read the rest."""
     outcome = await runtime.call("read_log")
     print(f"  {outcome.text[:160]}...")
     handle = json.loads(outcome.text)["tool_output"]["handle"]
@@ -130,12 +130,12 @@ STOPS: tuple[Stop, ...] = (broken_arguments, threads_and_queues, progress, appro
 
 
 def show(outcome: Outcome) -> None:
-    """What the model is shown."""
+    """Print the text that the model gets."""
     print(f"  = {type(outcome).__name__}: {outcome.text}")
 
 
 def on_event(event: events.Event) -> None:
-    """Tell what happens while it happens."""
+    """Print events as they happen."""
     match event:
         case events.CallStarted(tool=name, arguments=arguments):
             print(f"  > {name} {arguments if arguments is not None else ''}".rstrip())
@@ -146,7 +146,7 @@ def on_event(event: events.Event) -> None:
         case events.CallPending(waiting_for=waiting_for, message=message):
             print(f"  ? waits for {waiting_for}: {message}")
         case events.CallResumed(tool=name):
-            print(f"  > {name} goes on")
+            print(f"  > {name} resumes")
         case events.CallEnded(tool=name, outcome=outcome) if not isinstance(outcome, Pending):
             print(f"  < {name} after {outcome.meta.latency_ms:.0f} ms")
 
@@ -159,23 +159,23 @@ async def visit(stop: Stop, runtime: Runtime, ask: Ask) -> None:
 async def choose(runtime: Runtime) -> None:
     while True:
         menu = "\n".join(f"{number}. {stop.__name__}" for number, stop in enumerate(STOPS, start=1))
-        match asked(f"\n{menu}\nWhich one, or q to leave?", "1"):
+        match ask_at_terminal(f"\n{menu}\nWhich one, or q to leave?", "1"):
             case "q":
                 return
             case chosen if chosen.isdecimal() and 1 <= int(chosen) <= len(STOPS):
-                await visit(STOPS[int(chosen) - 1], runtime, asked)
+                await visit(STOPS[int(chosen) - 1], runtime, ask_at_terminal)
             case chosen:
-                print(f"There is no {chosen!r}: give a number from 1 to {len(STOPS)}, or q.")
+                print(f"{chosen!r} is not on the menu: give a number from 1 to {len(STOPS)}, or q.")
 
 
-def asked(text: str, usual: str) -> str:
-    """Ask at the terminal. Nothing runs meanwhile, and nothing needs to: what waits for a person is pending."""
-    return input(f"{text} [{usual}] ").strip() or usual
+def ask_at_terminal(text: str, default: str) -> str:
+    """Ask at the terminal. This blocks the event loop, but no call runs meanwhile: those that wait are pending."""
+    return input(f"{text} [{default}] ").strip() or default
 
 
-def told(text: str, usual: str) -> str:
-    print(f"{text} {usual}")
-    return usual
+def answer_by_default(text: str, default: str) -> str:
+    print(f"{text} {default}")
+    return default
 
 
 async def tour() -> None:
@@ -187,7 +187,7 @@ async def tour() -> None:
             await choose(runtime)
         else:
             for stop in STOPS:
-                await visit(stop, runtime, told)
+                await visit(stop, runtime, answer_by_default)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Async tests run on plain asyncio, each on a loop of its own, and leave no task behind."""
+"""Shared fixtures and hooks. Async tests run on plain asyncio, each on a loop of its own, and must end their tasks."""
 
 import asyncio
 import gc
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.room import ROOM
-from tests.room import tmp_path_on_disk as tmp_path_on_disk
+from tests.temp_folders import TEMP_FOLDER_PARENT
+from tests.temp_folders import tmp_path_on_disk as tmp_path_on_disk
 
-gc.disable()  # while thousands of tests are collected, there is nothing to collect
-_OVER = count(1)
+gc.disable()  # collecting thousands of tests creates no garbage worth a collection
+_finished_tests = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,9 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--remember"):
-        from tests.remember import everywhere
+        from tests.stores_on_disk import use_stores_on_disk
 
-        everywhere()
+        use_stores_on_disk()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -38,25 +38,27 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_collection_finish() -> None:
     gc.enable()
-    gc.set_threshold(10_000, 20, 20)  # what most tests leave is not worth looking for after each of them
+    gc.set_threshold(10_000, 20, 20)  # most tests leave too little garbage for a collection after each of them
     freeze()
 
 
 def pytest_runtest_logfinish() -> None:
-    if next(_OVER) % 300 == 0:
+    if next(_finished_tests) % 300 == 0:
         freeze()
 
 
 def freeze() -> None:
-    """The thousands of tests, their imports and what is kept of each need not be looked through again and again."""
+    """Exempt the collected tests and imported modules from later garbage collections, which would scan them again."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A property is many tests, and the first of a clone makes tables of all characters; others wait for programs."""
-    used = {"ready", "postgres"}.intersection(getattr(item, "fixturenames", ()))
-    if (used or hasattr(getattr(item, "obj", None), "hypothesis")) and item.get_closest_marker("timeout") is None:
+    """Give more time to property tests, which run many examples, and to tests that start programs."""
+    slow_fixtures = {"fast_command", "postgres"}.intersection(getattr(item, "fixturenames", ()))
+    if (slow_fixtures or hasattr(getattr(item, "obj", None), "hypothesis")) and item.get_closest_marker(
+        "timeout"
+    ) is None:
         item.add_marker(pytest.mark.timeout(60))
 
 
@@ -64,54 +66,56 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     # A property test is async inside: hypothesis runs the inner function once per example.
     if (given := getattr(pyfuncitem.obj, "hypothesis", None)) and iscoroutinefunction(given.inner_test):
-        given.inner_test = on_a_loop(given.inner_test)
+        given.inner_test = run_on_new_loop(given.inner_test)
     elif iscoroutinefunction(pyfuncitem.obj):
-        pyfuncitem.obj = on_a_loop(pyfuncitem.obj)
+        pyfuncitem.obj = run_on_new_loop(pyfuncitem.obj)
 
 
-def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def run_on_new_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(leaving_no_task(test(*args, **kwargs)))
+        asyncio.run(check_no_task_is_left(test(*args, **kwargs)))
 
     return run
 
 
-def of_sse(task: asyncio.Task[Any]) -> bool:
-    """Whether sse_starlette has started it with the first event stream of a loop, for as long as the loop runs."""
+def is_sse_watcher(task: asyncio.Task[Any]) -> bool:
+    """Whether this is the task that sse_starlette starts with the first event stream and keeps until the loop ends."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and code.co_name == "_shutdown_watcher" and "sse_starlette" in code.co_filename
 
 
-async def leaving_no_task(test: Coroutine[Any, Any, None]) -> None:
+async def check_no_task_is_left(test: Coroutine[Any, Any, None]) -> None:
     await test
-    if left := {each for each in asyncio.all_tasks() if each is not asyncio.current_task() and not of_sse(each)}:
-        pytest.fail(f"The test left tasks running: {', '.join(sorted(map(described, left)))}.", pytrace=False)
+    if remaining := {
+        each for each in asyncio.all_tasks() if each is not asyncio.current_task() and not is_sse_watcher(each)
+    }:
+        pytest.fail(f"The test left tasks running: {', '.join(sorted(map(describe_task, remaining)))}.", pytrace=False)
 
 
-def described(task: asyncio.Task[Any]) -> str:
+def describe_task(task: asyncio.Task[Any]) -> str:
     return f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', task.get_coro())})"
 
 
 @pytest.fixture(scope="session")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """How to start `surehand` as a process of its own that need not import anything first."""
-    from tests.command import becoming
+def fast_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The command that starts `surehand` as a process that has imported everything already."""
+    from tests.surehand_command import start_command_server
 
-    with becoming(str(tmp_path_factory.mktemp("ready") / "socket")) as command:
+    with start_command_server(str(tmp_path_factory.mktemp("command") / "socket")) as command:
         yield command
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
-    """A real PostgreSQL server of our own, in a temporary folder, reached over its socket."""
-    from tests.postgres import serving
+    """A PostgreSQL server for this pytest worker, in a temporary folder, reached over its Unix socket."""
+    from tests.postgres_server import start_server
 
-    folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=ROOM))
-    server = serving(folder)
-    # The machine itself is never switched off here, and waiting for its disk would take most of the time.
+    folder = Path(tempfile.mkdtemp(prefix="surehand-pg-", dir=TEMP_FOLDER_PARENT))
+    server = start_server(folder)
+    # The tests never cut the power of the machine, and waiting for the disk would take most of the time.
     server.psql("ALTER SYSTEM SET fsync = off")
-    # Readers of the journal stop before the oldest open transaction, and that could be one of the server's own.
+    # Readers of the journal stop before the oldest open transaction, which could be one of autovacuum's.
     server.psql("ALTER SYSTEM SET autovacuum = off")
     server.psql("SELECT pg_reload_conf()")
     yield server
@@ -121,8 +125,8 @@ def postgres() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def schemas(postgres: Any) -> Iterator[Any]:
-    """Empty schemas on that server."""
-    from tests.postgres import Schemas
+    """Creates empty schemas on the PostgreSQL server."""
+    from tests.postgres_server import Schemas
 
     schemas = Schemas(postgres)
     yield schemas

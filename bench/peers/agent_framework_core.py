@@ -11,19 +11,19 @@ from contextlib import asynccontextmanager
 
 from agent_framework import tool
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
-    made = tool(add)
+async def open_path() -> AsyncIterator[Add]:
+    tool_under_test = tool(add)
 
     async def call() -> list[str]:
-        return [content.text for content in await made.invoke(arguments={"a": 1, "b": 2}, tool_call_id="1")]
+        return [content.text for content in await tool_under_test.invoke(arguments={"a": 1, "b": 2}, tool_call_id="1")]
 
     yield call
 
 
 if __name__ == "__main__":
-    report("agent-framework-core", "FunctionTool.invoke", path)
+    report("agent-framework-core", "FunctionTool.invoke", open_path)

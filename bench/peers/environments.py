@@ -1,4 +1,4 @@
-"""Environments: each peer is installed into a virtual environment of its own, and measured there."""
+"""Installs each peer library into a virtual environment of its own, and measures it there."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ PEERS = (
     "google-adk",
     "strands-agents",
 )
-"""By the name that they are installed by; the script of each has that name too."""
+"""Names of the distributions; the script that measures one has the same name with underscores."""
 
 
-def peers(names: tuple[str, ...] = PEERS) -> list[Row]:
-    """A row for each peer, slowest last; those that cannot be measured here say why."""
-    return sorted(map(_row, names), key=lambda row: (row.measured is None, row.measured or 0.0))
+def measure_peers(names: tuple[str, ...] = PEERS) -> list[Row]:
+    """One row per peer, slowest last; the note of a peer that cannot be measured says why."""
+    return sorted(map(_measure_peer, names), key=lambda row: (row.measured is None, row.measured or 0.0))
 
 
-def _row(name: str) -> Row:
+def _measure_peer(name: str) -> Row:
     print(f"Measuring {name} ...", file=sys.stderr)
     try:
-        told = json.loads(_measured(environment(name), name).splitlines()[-1])
+        report = json.loads(_run_peer_script(environment(name), name).splitlines()[-1])
     except subprocess.CalledProcessError as error:
         return Row(name, None, note=_last_line(error.stderr))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
-        return Row(name, None, note="its script did not answer")
-    return Row(f"{name} {told['version']}: {told['path']}", told["ratio"], note="for information")
+        return Row(name, None, note="its script printed no result")
+    return Row(f"{name} {report['version']}: {report['path']}", report["ratio"], note="for information")
 
 
 def environment(name: str) -> Path:
-    """The environment's own Python. Once installed, an environment is kept; remove its folder for newer versions."""
+    """Python of the peer's environment, which is installed on first use. Remove its folder to get newer versions."""
     folder = FOLDER / name
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not (folder / "installed").exists():
@@ -52,7 +52,7 @@ def environment(name: str) -> Path:
     return python
 
 
-def _measured(python: Path, name: str) -> str:
+def _run_peer_script(python: Path, name: str) -> str:
     return _run(python, "-W", "ignore", "-m", f"bench.peers.{name.replace('-', '_')}", seconds=120)
 
 
@@ -62,6 +62,6 @@ def _run(python: Path, *arguments: str, seconds: float) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Without the folder that the project lies in."""
-    line = next(reversed(text.strip().splitlines()), "it failed without a word")
+    """The last line of an error output, with paths relative to the project."""
+    line = next(reversed(text.strip().splitlines()), "it failed without a message")
     return line.replace(str(ROOT), ".").replace("|", "/")[:120]

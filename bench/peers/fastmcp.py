@@ -1,6 +1,6 @@
 """FastMCP: `Client(server).call_tool` in memory, the whole of MCP but the network.
 
-A FastMCP tool is there to be called by a client, and this is the shortest way that goes through the server's
+Clients call a FastMCP tool, and this is the shortest path that goes through the server's
 middleware, validation and result conversion as a client sees them.
 """
 
@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 
 from fastmcp import Client, FastMCP
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
+async def open_path() -> AsyncIterator[Add]:
     server = FastMCP("bench")
     server.tool(add)
     async with Client(server) as client:
@@ -24,4 +24,4 @@ async def path() -> AsyncIterator[Add]:
 
 
 if __name__ == "__main__":
-    report("fastmcp", "Client(server).call_tool in memory", path)
+    report("fastmcp", "Client(server).call_tool in memory", open_path)

@@ -16,19 +16,19 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool, ToolContext
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
-    made, sessions = FunctionTool(add), InMemorySessionService()
+async def open_path() -> AsyncIterator[Add]:
+    tool_under_test, sessions = FunctionTool(add), InMemorySessionService()
     session = await sessions.create_session(app_name="bench", user_id="1")
-    agent = LlmAgent(name="bench", tools=[made])
+    agent = LlmAgent(name="bench", tools=[tool_under_test])
     run = InvocationContext(session_service=sessions, invocation_id="1", agent=agent, session=session)
 
     async def call() -> Any:
-        return await made.run_async(
+        return await tool_under_test.run_async(
             args={"a": 1, "b": 2}, tool_context=ToolContext(invocation_context=run, function_call_id="1")
         )
 
@@ -36,4 +36,4 @@ async def path() -> AsyncIterator[Add]:
 
 
 if __name__ == "__main__":
-    report("google-adk", "FunctionTool.run_async with a ToolContext", path)
+    report("google-adk", "FunctionTool.run_async with a ToolContext", open_path)

@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 from langchain_core.messages import ToolCall
 from langchain_core.tools import StructuredTool
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
-    made = StructuredTool.from_function(coroutine=add)
+async def open_path() -> AsyncIterator[Add]:
+    tool_under_test = StructuredTool.from_function(coroutine=add)
     call = ToolCall(name="add", args={"a": 1, "b": 2}, id="1", type="tool_call")
-    yield lambda: made.ainvoke(call)
+    yield lambda: tool_under_test.ainvoke(call)
 
 
 if __name__ == "__main__":
-    report("langchain-core", "StructuredTool.ainvoke of a tool call", path)
+    report("langchain-core", "StructuredTool.ainvoke of a tool call", open_path)

@@ -16,12 +16,12 @@ from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
+async def open_path() -> AsyncIterator[Add]:
     node = ToolNode([StructuredTool.from_function(coroutine=add)])
     call: dict[str, Any] = {"name": "add", "args": {"a": 1, "b": 2}, "id": "1", "type": "tool_call"}
     config: RunnableConfig = {"configurable": {"__pregel_runtime": Runtime()}}
@@ -29,4 +29,4 @@ async def path() -> AsyncIterator[Add]:
 
 
 if __name__ == "__main__":
-    report("langgraph", "ToolNode.ainvoke of one tool call", path)
+    report("langgraph", "ToolNode.ainvoke of one tool call", open_path)

@@ -15,20 +15,20 @@ from agents import function_tool
 from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
 
-from bench.limit import ADD, add
+from bench.call_limit import ADD_ARGUMENTS, add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
-    made = function_tool(add)
+async def open_path() -> AsyncIterator[Add]:
+    tool_under_test = function_tool(add)
 
     async def call() -> Any:
-        context = ToolContext(context=None, tool_name="add", tool_call_id="1", tool_arguments=ADD)
-        return await invoke_function_tool(function_tool=made, context=context, arguments=ADD)
+        context = ToolContext(context=None, tool_name="add", tool_call_id="1", tool_arguments=ADD_ARGUMENTS)
+        return await invoke_function_tool(function_tool=tool_under_test, context=context, arguments=ADD_ARGUMENTS)
 
     yield call
 
 
 if __name__ == "__main__":
-    report("openai-agents", "invoke_function_tool with a ToolContext", path)
+    report("openai-agents", "invoke_function_tool with a ToolContext", open_path)

@@ -14,17 +14,17 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.usage import RunUsage
 
-from bench.limit import ADD, add
+from bench.call_limit import ADD_ARGUMENTS, add
 from bench.peers.report import Add, report
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
+async def open_path() -> AsyncIterator[Add]:
     toolset = FunctionToolset[None](tools=[add])
     context = RunContext[None](deps=None, model=TestModel(), usage=RunUsage(), run_step=1)
     manager = await ToolManager[None](toolset).for_run_step(context)
-    yield lambda: manager.handle_call(ToolCallPart("add", ADD, "1"))
+    yield lambda: manager.handle_call(ToolCallPart("add", ADD_ARGUMENTS, "1"))
 
 
 if __name__ == "__main__":
-    report("pydantic-ai-slim", "ToolManager.handle_call", path)
+    report("pydantic-ai-slim", "ToolManager.handle_call", open_path)

@@ -1,4 +1,4 @@
-"""What every peer's script does: check the answer, measure, and print one line of JSON."""
+"""Shared by the scripts of all peers: check the answer, measure, and print one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
-from bench.limit import add_limit
-from bench.measure import ratio, repeated
+from bench.call_limit import add_limit
+from bench.measure import measure_ratio, time_calls
 
 Add: TypeAlias = Callable[[], Awaitable[Any]]
-"""One call of `add` with 1 and 2 through a library's managed path; what it gives holds a 3."""
+"""Calls `add` with 1 and 2 through a library's managed path; the result contains a 3."""
 
-MORE = 20
+LIMIT_CALLS_PER_CALL = 20
 
 
 def report(distribution: str, path: str, open_path: Callable[[], AbstractAsyncContextManager[Add]]) -> None:
-    """Print the ratio of a path to the limit, measured in this process."""
-    measured = asyncio.run(_measured(open_path))
-    used = {"version": version(distribution), "python": platform.python_version(), "pydantic": version("pydantic")}
-    print(json.dumps({"path": path, "ratio": measured, **used}))
+    """Measure the ratio of a library's path to the limit in this process, and print it as JSON."""
+    measured = asyncio.run(_measure(open_path))
+    versions = {"version": version(distribution), "python": platform.python_version(), "pydantic": version("pydantic")}
+    print(json.dumps({"path": path, "ratio": measured, **versions}))
 
 
-async def _measured(open_path: Callable[[], AbstractAsyncContextManager[Add]]) -> float:
+async def _measure(open_path: Callable[[], AbstractAsyncContextManager[Add]]) -> float:
     async with open_path() as add:
         if "3" not in str(answer := await add()):
-            raise AssertionError(f"1 + 2 came out as {answer!r}.")
-        # Thirty calls of the limit would be over before the caches are warm: give it more, and divide.
-        return await ratio(repeated(add, count=30), add_limit(count=30 * MORE), rounds=40) * MORE
+            raise AssertionError(f"add(1, 2) returned {answer!r} instead of 3.")
+        # Thirty calls of the limit would end before the caches are warm: run more of them, and divide.
+        return (
+            await measure_ratio(time_calls(add, count=30), add_limit(count=30 * LIMIT_CALLS_PER_CALL), rounds=40)
+            * LIMIT_CALLS_PER_CALL
+        )

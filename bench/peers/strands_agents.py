@@ -1,8 +1,8 @@
 """Strands: the `SequentialToolExecutor` of an agent, which finds the tool, runs hooks and middleware, validates, and
 records a trace and metrics.
 
-It is what the event loop calls with the tool uses of a model's message. There is no shorter managed way: a direct call
-(`agent.tool.add()`) starts a thread and a loop on top of it. The model is never asked.
+It is what the event loop calls with the tool uses of a model's message. There is no shorter managed path: a direct call
+(`agent.tool.add()`) starts a thread and a loop on top of it. The model is never called.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from strands.telemetry.metrics import Trace
 from strands.tools.executors import SequentialToolExecutor
 from strands.types.tools import ToolResult, ToolUse
 
-from bench.limit import add
+from bench.call_limit import add
 from bench.peers.report import Add, report
 
 
-class Silent(Model):
-    """A model that an agent needs to have, and that nobody asks."""
+class UnusedModel(Model):
+    """A model that the agent requires and never calls."""
 
     def update_config(self, **model_config: Any) -> None: ...
     def get_config(self) -> Any:
@@ -37,8 +37,8 @@ class Silent(Model):
 
 
 @asynccontextmanager
-async def path() -> AsyncIterator[Add]:
-    agent, executor = Agent(model=Silent(), tools=[tool(add)]), SequentialToolExecutor()
+async def open_path() -> AsyncIterator[Add]:
+    agent, executor = Agent(model=UnusedModel(), tools=[tool(add)]), SequentialToolExecutor()
 
     async def call() -> list[ToolResult]:
         use: ToolUse = {"toolUseId": "1", "name": "add", "input": {"a": 1, "b": 2}}
@@ -51,4 +51,4 @@ async def path() -> AsyncIterator[Add]:
 
 
 if __name__ == "__main__":
-    report("strands-agents", "SequentialToolExecutor, one tool use", path)
+    report("strands-agents", "SequentialToolExecutor, one tool use", open_path)

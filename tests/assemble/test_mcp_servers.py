@@ -8,9 +8,10 @@ import pytest
 
 from surehand.assemble import assemble
 from surehand.config.config import read_config
+from surehand.core.tool_options import ToolOptions
 
 pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
-SERVER = Path(__file__).parents[1] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[1] / "providers/mcp/peers/environment_server.py"
 
 
 @pytest.fixture
@@ -46,6 +47,23 @@ async def test_configured_servers_provide_tools_and_a_broken_one_provides_none(c
     assert "the environment variable ABSENT is not set" in caplog.text
     assert "hunter2" not in caplog.text
     assert (tmp_path / "surehand.lock").exists()
+
+
+DECLARED = """\
+tools:
+  - name: told
+    mcpConfig: {{serverName: one, transport: stdio, command: "{python}", args: ["{server}", tea], effects: [read]}}
+policy:
+  - {{decision: allow}}
+"""
+
+
+@pytest.mark.skipif("mcp_config" not in ToolOptions.__annotations__, reason="NOT RUN: tools have no mcp_config yet")
+async def test_a_tool_in_the_file_may_name_the_mcp_server_that_runs_it(config):
+    async with assemble(config(DECLARED), environment={}) as runtime:
+        outcome = await runtime.call("told", {"names": []})
+
+    assert outcome.data == {"result": ["tea"]}
 
 
 FILES = """\

@@ -1,31 +1,31 @@
-"""The benchmarks run. What they measure is not looked at: a busy machine must not fail a test."""
+"""The benchmarks run. The tests do not check the numbers, because a busy machine must not fail a test."""
 
 from pathlib import Path
 
 import pytest
 
-from bench.calls import calls
-from bench.define import define
-from bench.durable import durable
-from bench.files import files
-from bench.imports import distributions, imports
-from bench.measure import ratio
+from bench.calls import measure_calls
+from bench.durable_calls import measure_durable_calls
+from bench.file_tools import measure_files
+from bench.imports import measure_imports, required_distributions
+from bench.measure import measure_ratio
 from bench.peers.environments import PEERS, ROOT
-from bench.queue import queue
-from bench.sandbox import sandbox
-from bench.search import search
-from bench.table import Row, table, write
-from tests.needs import needs
+from bench.queued_calls import measure_queue
+from bench.sandbox import measure_sandbox
+from bench.search_tools import measure_search
+from bench.table import Row, format_table, write_results
+from bench.tool_definitions import measure_definitions
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(80)  # some of these have much to do, and a busy machine takes its time
 
 
 async def test_every_subject_gives_rows_with_positive_numbers():
     rows = [
-        *await calls(rounds=1, count=2),
-        *await queue(rounds=1, count=5),
-        *await durable(rounds=1, count=64, waiting=10, postgres=False),
-        *await define(rounds=1, count=3),
+        *await measure_calls(rounds=1, count=2),
+        *await measure_queue(rounds=1, count=5),
+        *await measure_durable_calls(rounds=1, count=64, waiting=10, postgres=False),
+        *await measure_definitions(rounds=1, count=3),
     ]
 
     assert len(rows) == 15
@@ -33,20 +33,20 @@ async def test_every_subject_gives_rows_with_positive_numbers():
 
 
 async def test_files_are_measured():
-    rows = await files(rounds=1, megabytes=1, count=1)
+    rows = await measure_files(rounds=1, megabytes=1, count=1)
 
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 
 @needs("bubblewrap")
 async def test_what_runs_in_a_sandbox_is_measured():
-    rows = [*await search(rounds=1, count=501), *await sandbox(rounds=1, count=1)]
+    rows = [*await measure_search(rounds=1, count=501), *await measure_sandbox(rounds=1, count=1)]
 
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 
 async def test_imports_are_measured_in_processes_of_their_own():
-    took, brought = await imports(rounds=1)
+    took, brought = await measure_imports(rounds=1)
 
     assert took.measured is not None
     assert took.measured > 0
@@ -62,7 +62,7 @@ async def test_a_ratio_is_the_median_of_pairs():
     async def next_of_limit() -> float:
         return next(limit)
 
-    assert await ratio(next_of_ours, next_of_limit, rounds=3) == 3.0
+    assert await measure_ratio(next_of_ours, next_of_limit, rounds=3) == 3.0
 
 
 def test_a_goal_is_met_by_the_number_that_is_shown():
@@ -84,17 +84,17 @@ def test_the_peers_of_an_earlier_run_stay(tmp_path: Path):
     results = tmp_path / "RESULTS.md"
     peer = Row("a peer", 100.0, note="for information")
 
-    write([Row("calls", 4.5, 5)], [peer], path=results)
-    write([Row("calls", 3.5, 5)], [], path=results)
+    write_results([Row("calls", 4.5, 5)], [peer], path=results)
+    write_results([Row("calls", 3.5, 5)], [], path=results)
 
     assert "3.5x" in results.read_text()
     assert "4.5x" not in results.read_text()
-    assert table([peer]) in results.read_text()
+    assert format_table([peer]) in results.read_text()
 
 
 def test_distributions_are_counted_without_extras():
-    assert "pydantic-core" in distributions("pydantic")
-    assert "email-validator" not in distributions("pydantic")
+    assert "pydantic-core" in required_distributions("pydantic")
+    assert "email-validator" not in required_distributions("pydantic")
 
 
 def test_every_peer_has_a_script_and_every_script_says_which_path_it_takes():

@@ -15,7 +15,7 @@ from surehand.builtin.agent.memories import memories
 from surehand.builtin.agent.tasks import sessions, tasks
 from surehand.builtin.web.search_engines import tavily
 from tests.http.server import only_loopback, reply, serving
-from tests.needs import needs
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 

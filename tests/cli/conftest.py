@@ -1,4 +1,4 @@
-"""Fixtures that run the command line in a terminal of its own, in a pipe, or in this process."""
+"""Fixtures that run the command line: in a terminal of its own, in a pipe, or in this process where that is enough."""
 
 import codecs
 import io
@@ -23,21 +23,21 @@ import pytest
 from surehand.cli.main import main
 
 TOOLS = Path(__file__).with_name("shop.py")
-START = "from surehand.cli.main import main; main()"
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
-PATIENCE = 30.0
+START_PROGRAM = "from surehand.cli.main import main; main()"
+ESCAPE_SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\x07\r]")
+COMMAND_TIMEOUT_SECONDS = 30.0
 _numbers = count(1)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """How long processes take is the machine's affair: only what never comes to an end has failed."""
+    """Raise the timeout, because these tests start processes, which is slow on a busy machine."""
     if item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(80))
 
 
 @dataclass(frozen=True)
-class Ran:
-    """How a command ended, and what it wrote."""
+class CommandResult:
+    """The exit code and output of a command."""
 
     code: Any
     out: str
@@ -50,7 +50,7 @@ class Ran:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A short one, so that where a terminal breaks its lines does not depend on how often the tests have been run."""
+    """A short path, so that the line breaks of a terminal do not depend on the number of earlier test runs."""
     with TemporaryDirectory(prefix="tw-") as folder:
         yield Path(folder)
 
@@ -67,11 +67,11 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
 
-    def run(*arguments: str, stdin: str = "") -> Ran:
+    def run(*arguments: str, stdin: str = "") -> CommandResult:
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
-        return Ran(ended.value.code, *capsys.readouterr())
+        return CommandResult(ended.value.code, *capsys.readouterr())
 
     yield run
     for name in set(sys.modules) - before:
@@ -80,16 +80,21 @@ def run(monkeypatch, capsys, tmp_path):
 
 
 @pytest.fixture
-def piped(tmp_path, ready):
-    """Runs a command as a process of its own, with its output in a pipe; with a start of its own, from nothing."""
+def piped(tmp_path, fast_command):
+    """Runs a command as a process with its output in a pipe; with `start`, in a new interpreter."""
 
-    def run(*arguments: str, start: str | None = None, **options: Any) -> Ran:
-        program = ready if start is None else [sys.executable, "-P", "-c", start]
+    def run(*arguments: str, start: str | None = None, **options: Any) -> CommandResult:
+        program = fast_command if start is None else [sys.executable, "-P", "-c", start]
         ended = subprocess.run(
-            [*program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            [*program, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_SECONDS,
+            check=False,
             **options,
-        )  # fmt: skip
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        )
+        return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
     return run
 
@@ -105,33 +110,37 @@ class Terminal:
 
         self._screen, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        # Unbuffered, a write that is interrupted, as by a process that is stopped for a moment, loses its rest.
-        changing = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED", "EDITOR", "VISUAL")
-        kept = {key: value for key, value in os.environ.items() if key not in changing}
+        # With PYTHONUNBUFFERED, an interrupted write (such as by SIGSTOP) loses the rest of its bytes.
+        removed = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED", "EDITOR", "VISUAL")
+        inherited = {key: value for key, value in os.environ.items() if key not in removed}
         self.process = subprocess.Popen(
             command, stdin=child, stdout=child, stderr=child, cwd=folder, start_new_session=True,
-            env={**kept, "TERM": "xterm-256color", **environment},
+            env={**inherited, "TERM": "xterm-256color", **environment},
         )  # fmt: skip
         os.close(child)
         self.raw, self._read = "", 0
-        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode  # one may come in two parts
+        self._decode = codecs.getincrementaldecoder("utf-8")(
+            errors="replace"
+        ).decode  # a read may end in the middle of a character
 
     @property
     def text(self) -> str:
-        """All that was shown, without colours and cursor movements."""
-        return ESCAPES.sub("", self.raw)
+        """Everything shown so far, without colors and cursor movements."""
+        return ESCAPE_SEQUENCES.sub("", self.raw)
 
     @property
     def left(self) -> str:
-        """The same without the lines that were erased again: progress is drawn where a call takes a while."""
-        return ESCAPES.sub("", re.sub(r"[^\n]*\r\x1b\[2K", "", self.raw))
+        """Like `text`, but without erased lines, in which a slow call shows its progress."""
+        return ESCAPE_SEQUENCES.sub("", re.sub(r"[^\n]*\r\x1b\[2K", "", self.raw))
 
     def sees(self, pattern: str) -> str:
-        """Wait until something is shown that was not there when this was last asked."""
-        until = time.monotonic() + PATIENCE
+        """Wait until the pattern is shown after the last match; returns the match."""
+        deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
         while not (found := re.search(pattern, self.text[self._read :])):
-            if not self._more(until):
-                raise AssertionError(f"{pattern!r} was never shown in:\n{self.text}")
+            if not self._read_more(deadline):
+                raise AssertionError(
+                    f"{pattern!r} was not shown within {COMMAND_TIMEOUT_SECONDS:g} seconds in:\n{self.text}"
+                )
         self._read += found.end()
         return found[0]
 
@@ -139,28 +148,28 @@ class Terminal:
         os.write(self._screen, f"{text}\r".encode() if enter else text.encode())
 
     def interrupts(self) -> None:
-        """Press Ctrl-C until something happens: readline misses it between showing its prompt and listening."""
+        """Press Ctrl-C until it has an effect: readline misses it between showing its prompt and reading."""
         before = len(self.text)
         for _ in range(5):
             self.types("\x03", enter=False)
-            until = time.monotonic() + 5
-            while self._more(until):
+            deadline = time.monotonic() + 5
+            while self._read_more(deadline):
                 if "cancelled" in self.text[before:]:
                     return
 
     def ends(self) -> int:
-        """The exit code, once the process has gone."""
-        until = time.monotonic() + PATIENCE
-        while self._more(until):
+        """Wait for the end of the process; returns its exit code."""
+        deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
+        while self._read_more(deadline):
             pass
-        return self.process.wait(timeout=max(until - time.monotonic(), 0.1))
+        return self.process.wait(timeout=max(deadline - time.monotonic(), 0.1))
 
-    def _more(self, until: float) -> bool:
-        if not select.select([self._screen], [], [], max(until - time.monotonic(), 0))[0]:
+    def _read_more(self, deadline: float) -> bool:
+        if not select.select([self._screen], [], [], max(deadline - time.monotonic(), 0))[0]:
             return False
         try:
             new = os.read(self._screen, 65536)
-        except OSError:  # everybody at the other end has gone
+        except OSError:  # every process has closed the terminal
             return False
         self.raw += self._decode(new)
         return bool(new)
@@ -173,34 +182,34 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path, ready):
+def terminal(tmp_path, fast_command):
     """Opens a terminal in which `surehand` runs with the given arguments."""
     pytest.importorskip("termios")
-    opened: list[Terminal] = []
+    terminals: list[Terminal] = []
 
     def open_one(*arguments: str, command: list[str] | None = None, **environment: str) -> Terminal:
-        command = command or [*ready, *arguments]
-        opened.append(Terminal(command, tmp_path, environment))
-        return opened[-1]
+        command = command or [*fast_command, *arguments]
+        terminals.append(Terminal(command, tmp_path, environment))
+        return terminals[-1]
 
     yield open_one
-    for one in opened:
+    for one in terminals:
         one.close()
 
 
 @pytest.fixture
 def on_path(tmp_path_factory) -> str:
-    """A PATH on which `surehand` is the one under test, wherever it is installed, and `python` the one that tests."""
-    return path_to(tmp_path_factory.mktemp("bin"), [sys.executable, "-P", "-c", START])
+    """A PATH with the `surehand` under test, wherever it is installed, and the `python` that runs the tests."""
+    return make_path(tmp_path_factory.mktemp("bin"), [sys.executable, "-P", "-c", START_PROGRAM])
 
 
 @pytest.fixture
-def on_ready_path(tmp_path_factory, ready) -> str:
-    """The same, where `surehand` need not import anything first."""
-    return path_to(tmp_path_factory.mktemp("bin"), ready)
+def fast_path(tmp_path_factory, fast_command) -> str:
+    """Like `on_path`, with a `surehand` that has imported everything already."""
+    return make_path(tmp_path_factory.mktemp("bin"), fast_command)
 
 
-def path_to(folder: Path, surehand: list[str]) -> str:
+def make_path(folder: Path, surehand: list[str]) -> str:
     for name, command in {"surehand": surehand, "python": [sys.executable]}.items():
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')

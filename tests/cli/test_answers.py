@@ -491,10 +491,10 @@ async def pay(amount: int) -> str:
 
 
 @pytest.fixture
-def proxied(tmp_path, ready):
+def proxied(tmp_path, fast_command):
     """Tools behind another surehand, which asks before it pays; this one lets everything through."""
     (tmp_path / "behind.py").write_text(BEHIND)
-    command = [*ready, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
+    command = [*fast_command, "mcp", "-t", str(tmp_path / "behind.py"), "--store", str(tmp_path / "behind.db")]
     server = {"command": command[0], "args": command[1:], "effects": ["write"]}
     (tmp_path / "surehand.yaml").write_text(
         json.dumps({

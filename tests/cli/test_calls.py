@@ -174,10 +174,10 @@ def test_a_call_that_has_ended_is_not_cancelled(run, configured, waiting):
     assert run("show", call_id).lines[0]["outcome"]["data"] == "Paid 3 to Bob."
 
 
-def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, ready):
+def test_a_call_that_runs_elsewhere_is_shown_and_left_alone(run, more, fast_command):
     import subprocess
 
-    command = [*ready, "call", "stay", "file=here", "--yes"]
+    command = [*fast_command, "call", "stay", "file=here", "--yes"]
     with subprocess.Popen(command, cwd=more, stdout=subprocess.PIPE, text=True) as process:
         while not (more / "here").exists():
             assert process.poll() is None

@@ -52,12 +52,12 @@ def squeezed(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, on_ready_path):
+def test_what_a_page_shows_is_what_happens(page, terminal, tmp_path, fast_path):
     for step in steps_in(page.read_text(encoding="utf-8")):
         if isinstance(step, Written):
             (tmp_path / step.name).write_text(step.text, encoding="utf-8")
             continue
-        screen = terminal(command=["sh", "-c", step.command], PATH=on_ready_path, NO_COLOR="1")
+        screen = terminal(command=["sh", "-c", step.command], PATH=fast_path, NO_COLOR="1")
         for question, answer in PROMPT.findall(step.shown):
             screen.sees(re.escape(question))
             screen.types(answer)

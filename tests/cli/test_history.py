@@ -1,7 +1,10 @@
 """Reading what happened: `calls` and `audit` list, filter and show; ids are given by any unique prefix."""
 
 import asyncio
+import getpass
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -93,6 +96,31 @@ def test_each_call_is_listed_once_with_how_it_stands(run, history):
     assert (unknown["tool"], unknown["status"]) == ("nonesuch", "not_found")
     run("reject", "c3", "too much")
     assert run("calls", "--call", "c3").lines[0]["status"] == "rejected"
+
+
+def test_a_call_whose_process_died_is_listed_as_unknown(run, history):
+    program = """
+import asyncio, os
+from surehand import Runtime, tool
+
+@tool(effects={"write"})
+async def die() -> str:
+    "Die."
+    os._exit(9)
+
+async def main():
+    async with Runtime(die, store="calls.db") as runtime:
+        await runtime.scope(user="ada").call("die")
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=history, check=False)
+
+    newest = run("calls").lines[0]
+
+    assert (newest["tool"], newest["kind"], newest["status"], newest["user"]) == ("die", "unknown", "unknown", "ada")
+    assert [line["tool"] for line in run("calls", "--tool", "die").lines] == ["die"]
+    assert run("calls", "--user", "bob", "--tool", "die").lines == []
 
 
 def test_a_call_is_shown_by_a_prefix_of_its_id(run, history):
@@ -222,6 +250,15 @@ def test_the_time_of_a_filter_may_be_how_long_ago(run, history):
 
     assert all(line["at"] > begun for line in run("calls", "--since", "1m").lines)
     assert re.search(r"--since TIME", run("calls", "--help").out)
+
+
+def test_the_audit_names_the_person_who_approved_a_call_at_once(run, configured):
+    run("call", "pay", "amount=3", "to=Bob", "--yes")
+    run("call", "pay", "amount=4", "to=Bob", "--no")
+
+    rows = run("audit", "--tool", "pay").lines
+    answers = [(row["detail"]["answer"], row["by"]) for row in rows if row["kind"] == "answer"]
+    assert answers == [("reject", getpass.getuser()), ("approve", getpass.getuser())]
 
 
 def test_every_table_fits_80_columns(terminal, run, configured):

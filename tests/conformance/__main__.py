@@ -1,4 +1,4 @@
-"""`python -m tests.conformance`: run the official suite with our client and our servers, and judge what it says."""
+"""`python -m tests.conformance`: runs the official MCP suite and prints unexpected failures."""
 
 from __future__ import annotations
 
@@ -8,47 +8,54 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 
-from tests.conformance.client import play
-from tests.conformance.explained import CLIENT, Reason
-from tests.conformance.judgement import outdated, trouble, unexplained
-from tests.conformance.page import PAGE, Report, page, sections
-from tests.conformance.runs import everything, single, single_served
+from tests.conformance.client import play_scenario
+from tests.conformance.evaluation import failed_checks, find_outdated, find_unexplained
+from tests.conformance.expected_failures import CLIENT, ExpectedFailure
+from tests.conformance.results_page import PAGE, Report, make_sections, render_page
 from tests.conformance.suite import Result
-from tests.conformance.targets import TARGETS, Target, examined
+from tests.conformance.suite_runs import run_client_scenario, run_client_suite, run_server_scenario
+from tests.conformance.targets import TARGETS, Target, run_targets
 
 
-def options() -> Namespace:
-    parser = ArgumentParser(prog="scripts/conformance", description="Run the official MCP suite with what is ours.")
-    parser.add_argument("--client", action="store_true", help="only our client")
-    parser.add_argument("--server", action="store_true", help="only our servers")
-    parser.add_argument("--target", choices=("own", "library", "proxy"), help="only this kind of server")
-    parser.add_argument("--scenario", help="only this one, with everything that is said about it")
-    parser.add_argument("--write", action="store_true", help=f"write docs/reference/{PAGE.name}, if nothing is wrong")
-    given = parser.parse_args()
-    if given.client and (given.server or given.target):
-        parser.error("either the client or servers")
-    if given.write and (given.client or given.server or given.target or given.scenario):
-        parser.error("only all results together are written")
-    return given
+def parse_options() -> Namespace:
+    parser = ArgumentParser(
+        prog="scripts/conformance", description="Run the official MCP conformance suite with our client and servers."
+    )
+    parser.add_argument("--client", action="store_true", help="test only our client")
+    parser.add_argument("--server", action="store_true", help="test only our servers")
+    parser.add_argument("--target", choices=("own", "sdk", "proxy"), help="test only this kind of server")
+    parser.add_argument("--scenario", help="run only this one, and print all failed checks")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write docs/reference/{PAGE.name}, if nothing failed unexpectedly"
+    )
+    options = parser.parse_args()
+    if options.client and (options.server or options.target):
+        parser.error("--client cannot be combined with --server or --target")
+    if options.write and (options.client or options.server or options.target or options.scenario):
+        parser.error("--write needs all results: leave out --client, --server, --target and --scenario")
+    return options
 
 
-async def results(given: Namespace) -> Report:
-    """By the name of what was run."""
-    chosen = [name for name in TARGETS if not given.client and name.startswith(given.target or "")]
-    found: dict[str, list[Result]] = {}
-    if not given.server and not given.target:
-        found["client"] = await (single(play, given.scenario) if given.scenario else everything(play))
-    if not given.scenario:
-        return found | await examined(chosen)
-    return found | {name: await _single(TARGETS[name], given.scenario) for name in chosen}
+async def run_suite(options: Namespace) -> Report:
+    """Run the selected parts; the results by the name of the tested part."""
+    targets = [name for name in TARGETS if not options.client and name.startswith(options.target or "")]
+    results: dict[str, list[Result]] = {}
+    if not options.server and not options.target:
+        if options.scenario:
+            results["client"] = await run_client_scenario(play_scenario, options.scenario)
+        else:
+            results["client"] = await run_client_suite(play_scenario)
+    if not options.scenario:
+        return results | await run_targets(targets)
+    return results | {name: await _run_scenario(TARGETS[name], options.scenario) for name in targets}
 
 
-async def _single(target: Target, scenario: str) -> list[Result]:
-    return [result for part in target.parts for result in await single_served(target.serve, scenario, part)]
+async def _run_scenario(target: Target, scenario: str) -> list[Result]:
+    return [result for part in target.parts for result in await run_server_scenario(target.serve, scenario, part)]
 
 
-def show(report: Report) -> None:
-    for title, rows in sections(report):
+def print_tables(report: Report) -> None:
+    for title, rows in make_sections(report):
         print(f"\n{title}\n")
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
@@ -56,37 +63,37 @@ def show(report: Report) -> None:
             print("  ".join(cells).rstrip())
 
 
-def explain(name: str, result: Result) -> None:
-    print(f"\n{name}: {result.scenario} ({result.version}) {result.said}".rstrip())
-    for check in trouble(result):
+def print_failed_checks(name: str, result: Result) -> None:
+    print(f"\n{name}: {result.scenario} ({result.version}) {result.message}".rstrip())
+    for check in failed_checks(result):
         print(f"  {check.status.lower()}: {check.name}: {check.message}")
 
 
-def judge(name: str, found: Sequence[Result], explained: Mapping[str, Reason]) -> bool:
-    """Say what is wrong; whether anything is."""
-    wrong, old = unexplained(found, explained), outdated(found, explained)
-    for title, lines in (("Fails without a reason", wrong), ("Should no longer be explained", old)):
+def print_unexpected(name: str, results: Sequence[Result], expected: Mapping[str, ExpectedFailure]) -> bool:
+    """Print unexplained failures and outdated explanations; returns whether there are any."""
+    unexplained, outdated = find_unexplained(results, expected), find_outdated(results, expected)
+    for title, lines in (("Fails without an explanation", unexplained), ("Passes despite its explanation", outdated)):
         for line in lines:
             print(f"\n{name}: {title}: {line}")
-    return bool(wrong or old)
+    return bool(unexplained or outdated)
 
 
 def main() -> int:
-    given = options()
-    # Peers that are not to be trusted are part of it, and there are many of them.
-    logging.basicConfig(level=logging.INFO if given.scenario else logging.CRITICAL)
-    report = asyncio.run(results(given))
-    show(report)
-    if given.scenario:
-        for name, found in report.items():
-            for result in found:
-                explain(name, result)
+    options = parse_options()
+    # Many scenarios use untrusted peers on purpose, which would fill the log.
+    logging.basicConfig(level=logging.INFO if options.scenario else logging.CRITICAL)
+    report = asyncio.run(run_suite(options))
+    print_tables(report)
+    if options.scenario:
+        for name, results in report.items():
+            for result in results:
+                print_failed_checks(name, result)
         return 0
-    explained = {"client": CLIENT, **{name: target.explained for name, target in TARGETS.items()}}
-    wrong = [name for name, found in report.items() if judge(name, found, explained[name])]
-    if given.write and not wrong:
-        PAGE.write_text(page(report), encoding="utf-8")
-    return int(bool(wrong))
+    expected = {"client": CLIENT, **{name: target.expected_failures for name, target in TARGETS.items()}}
+    unexpected = [name for name, results in report.items() if print_unexpected(name, results, expected[name])]
+    if options.write and not unexpected:
+        PAGE.write_text(render_page(report), encoding="utf-8")
+    return int(bool(unexpected))
 
 
 if __name__ == "__main__":

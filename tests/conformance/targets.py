@@ -1,4 +1,4 @@
-"""What the suite is run with, beside our client: three kinds of servers."""
+"""The servers that the suite tests: our own, the MCP SDK's, and our proxy in front of the MCP SDK's."""
 
 from __future__ import annotations
 
@@ -8,69 +8,78 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.conformance import fixture
-from tests.conformance import library_listening as library
-from tests.conformance.explained import LIBRARY, OWN, PROXY, PROXY_OF_NEWER, PROXY_OF_OLDER, Reason
-from tests.conformance.judgement import unexplained
-from tests.conformance.library_fixture import Fixture
-from tests.conformance.listening import listening
-from tests.conformance.proxy import proxy
-from tests.conformance.runs import EXTENSIONS, NEWER, OLDER, REVISIONS, Serve, served, single_served
+from tests.conformance import own_server, sdk_http
+from tests.conformance.evaluation import find_unexplained
+from tests.conformance.expected_failures import OWN, PROXY, PROXY_OF_HANDSHAKE, PROXY_OF_MODERN, SDK, ExpectedFailure
+from tests.conformance.own_http import serve_app
+from tests.conformance.own_proxy import serve_proxy
+from tests.conformance.sdk_server import SdkServer
 from tests.conformance.suite import Result
+from tests.conformance.suite_runs import (
+    EXTENSIONS,
+    HANDSHAKE_REVISION,
+    MODERN_REVISION,
+    REVISIONS,
+    Serve,
+    run_server_part,
+    run_server_scenario,
+)
 
-AT_ONCE = 2
-"""Parts of the suite; they spend half of the time waiting."""
-HASTY = frozenset({"server-stateless"})
-"""Where the suite gives a server half a second for some answers, which a busy machine may not have. One that fails is
+MAX_CONCURRENT_PARTS = 2
+"""Parts of the suite that run at once; they spend half of the time waiting."""
+TIMING_SENSITIVE_SCENARIOS = frozenset({"server-stateless"})
+"""The suite allows a server half a second for some answers, which is too short on a busy machine. A failed scenario is
 run once more, alone, and the table says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server, and how it is judged."""
+    """A server, and its expected failures."""
 
     serve: Serve
-    explained: Mapping[str, Reason]
+    expected_failures: Mapping[str, ExpectedFailure]
     parts: tuple[str, ...] = REVISIONS
-    """Which parts of the suite are for it."""
+    """The parts of the suite that test it."""
 
 
-def _own() -> AbstractAsyncContextManager[str]:
-    return listening(fixture.app())
+def _serve_own() -> AbstractAsyncContextManager[str]:
+    return serve_app(own_server.app())
 
 
-def _library() -> AbstractAsyncContextManager[str]:
-    return library.listening(Fixture().app())
+def _serve_sdk() -> AbstractAsyncContextManager[str]:
+    return sdk_http.serve_app(SdkServer().app())
 
 
 TARGETS: Mapping[str, Target] = {
-    "own": Target(_own, OWN, (*REVISIONS, EXTENSIONS)),
-    "library": Target(_library, LIBRARY),
-    f"proxy of {OLDER}": Target(partial(proxy, "legacy"), {**PROXY, **PROXY_OF_OLDER}, (*REVISIONS, EXTENSIONS)),
-    f"proxy of {NEWER}": Target(partial(proxy, "2026-07-28"), {**PROXY, **PROXY_OF_NEWER}),
+    "own": Target(_serve_own, OWN, (*REVISIONS, EXTENSIONS)),
+    "sdk": Target(_serve_sdk, SDK),
+    f"proxy of {HANDSHAKE_REVISION}": Target(
+        partial(serve_proxy, "legacy"), {**PROXY, **PROXY_OF_HANDSHAKE}, (*REVISIONS, EXTENSIONS)
+    ),
+    f"proxy of {MODERN_REVISION}": Target(partial(serve_proxy, "2026-07-28"), {**PROXY, **PROXY_OF_MODERN}),
 }
 
 
-async def examined(names: Iterable[str]) -> dict[str, list[Result]]:
-    """What the suite says of these, each part with a server of its own: some scenarios change its tools."""
-    turns = asyncio.Semaphore(AT_ONCE)
+async def run_targets(names: Iterable[str]) -> dict[str, list[Result]]:
+    """Run the suite with these targets. Each part gets a server of its own, because some scenarios change its tools."""
+    slots = asyncio.Semaphore(MAX_CONCURRENT_PARTS)
 
-    async def examine(target: Target, part: str) -> list[Result]:
-        async with turns:
-            return await served(target.serve, part)
+    async def run_part(target: Target, part: str) -> list[Result]:
+        async with slots:
+            return await run_server_part(target.serve, part)
 
     async with asyncio.TaskGroup() as group:
         runs = {
-            name: [group.create_task(examine(TARGETS[name], part)) for part in TARGETS[name].parts] for name in names
+            name: [group.create_task(run_part(TARGETS[name], part)) for part in TARGETS[name].parts] for name in names
         }
     return {
-        name: [await _sure(TARGETS[name], result) for part in parts for result in part.result()]
+        name: [await _rerun_if_timing_sensitive(TARGETS[name], result) for part in parts for result in part.result()]
         for name, parts in runs.items()
     }
 
 
-async def _sure(target: Target, result: Result) -> Result:
-    if result.scenario not in HASTY or not unexplained([result], target.explained):
+async def _rerun_if_timing_sensitive(target: Target, result: Result) -> Result:
+    if result.scenario not in TIMING_SENSITIVE_SCENARIOS or not find_unexplained([result], target.expected_failures):
         return result
-    [again] = await single_served(target.serve, result.scenario, result.version)
-    return replace(again, again=True)
+    [second] = await run_server_scenario(target.serve, result.scenario, result.version)
+    return replace(second, second_run=True)

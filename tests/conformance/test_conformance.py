@@ -1,37 +1,42 @@
-"""The official suite finds nothing wrong with our client but what is explained. `scripts/conformance` prints it all."""
+"""The official suite reports only expected failures of our client. `scripts/conformance` prints all results."""
 
 import logging
 
 import pytest
 
-from tests.conformance import explained
-from tests.conformance.client import play
-from tests.conformance.judgement import outdated, unexplained
-from tests.conformance.page import PAGE, suite_version
-from tests.conformance.runs import BEFORE, EXTENSIONS, part
-from tests.needs import needs
+from tests.conformance import expected_failures
+from tests.conformance.client import play_scenario
+from tests.conformance.evaluation import find_outdated, find_unexplained
+from tests.conformance.results_page import PAGE, suite_version
+from tests.conformance.suite_runs import BACKWARD_COMPATIBILITY, EXTENSIONS, run_client_part
+from tests.requirements import needs
 
-pytestmark = [needs("node servers"), pytest.mark.timeout(180)]
-FEWEST = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BEFORE: 2}
+MIN_SCENARIOS = {"2025-11-25": 19, "2026-07-28": 33, EXTENSIONS: 6, BACKWARD_COMPATIBILITY: 2}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("revision", FEWEST)
-async def test_every_scenario_passes_or_is_explained(revision, caplog):
-    caplog.set_level(logging.ERROR)  # servers that are not to be trusted are part of it
+@pytest.mark.timeout(180)
+@needs("node servers")
+@pytest.mark.parametrize("revision", MIN_SCENARIOS)
+async def test_every_scenario_passes_or_is_an_expected_failure(revision, caplog):
+    caplog.set_level(logging.ERROR)  # many scenarios use an untrusted server on purpose
 
-    results = await part(play, revision)
+    results = await run_client_part(play_scenario, revision)
 
-    there = {result.scenario for result in results}
-    reasons = {name: reason for name, reason in explained.CLIENT.items() if name in there}
-    assert len(results) >= FEWEST[revision]
-    assert unexplained(results, reasons) == []
-    assert outdated(results, reasons) == []
+    scenarios = {result.scenario for result in results}
+    reasons = {name: reason for name, reason in expected_failures.CLIENT.items() if name in scenarios}
+    assert len(results) >= MIN_SCENARIOS[revision]
+    assert find_unexplained(results, reasons) == []
+    assert find_outdated(results, reasons) == []
 
 
-def test_the_page_tells_of_each_that_is_explained():
+def test_the_page_lists_every_expected_failure():
     text = PAGE.read_text(encoding="utf-8")
-    tables = [getattr(explained, name) for name in dir(explained) if name.isupper() and not name.startswith("_")]
+    tables = [
+        getattr(expected_failures, name)
+        for name in dir(expected_failures)
+        if name.isupper() and not name.startswith("_")
+    ]
 
     assert [name for table in tables for name in table if f"| `{name}` |" not in text] == []
     assert suite_version() in text

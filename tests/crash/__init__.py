@@ -1,1 +1,1 @@
-"""The crash harness: processes are killed at every point of a call's life, and a judge looks at what is left."""
+"""The crash harness: kills processes at every point of a call and checks the invariants on what is left."""

@@ -1,4 +1,4 @@
-"""`python -m tests.crash`: the long version. Random scenarios die at random points or moments, alone or in company."""
+"""`python -m tests.crash`: the long version. Kills random scenarios at random points or times, alone or with others."""
 
 from __future__ import annotations
 
@@ -14,103 +14,117 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tests.crash.outage import Kill, outage
-from tests.crash.run import Death, Files, Harness, Tally
-from tests.crash.scenarios import ALL
-from tests.crash.server import Server
-from tests.crash.zygote import Zygote
+from tests.crash.fork_server import ForkServer
+from tests.crash.harness import Harness, ProcessKill, SqliteStores, Tally
+from tests.crash.killable_postgres import KillablePostgres
+from tests.crash.scenarios import CRASH_SCENARIOS
+from tests.crash.server_outage import ServerKill, run_outage
 
-SETTLING = 11.0
-"""Seconds after its start from which on a server knows who is dead."""
-SERVER = "server killed"
+SERVER_SETTLING_SECONDS = 11.0
+"""Uptime from which the server reports dead clients reliably."""
+SERVER_KILLED = "server killed"
 
 
-class Share:
-    """One zygote's share of the runs. What a run does is drawn by its own number, whoever gets it."""
+class RunBatch:
+    """Runs some of the run numbers with one fork server. The seed and the number alone decide what a run does."""
 
-    def __init__(self, given: Namespace, zygote: Zygote, server: Server | None) -> None:
-        self._given, self._zygote, self._server = given, zygote, server
-        self._harness = Harness(zygote, server or Files(), keep=given.keep)
-        self._known: dict[str, tuple[int, float]] = {}
+    def __init__(self, options: Namespace, fork_server: ForkServer, server: KillablePostgres | None) -> None:
+        self._options = options
+        self._fork_server = fork_server
+        self._server = server
+        self._harness = Harness(fork_server, server or SqliteStores(), keep=options.keep)
+        self._measured: dict[str, tuple[int, float]] = {}
         self.results: dict[str, Tally] = defaultdict(Tally)
 
     def run(self, number: int) -> None:
-        """A process dies, and perhaps the one that recovers does too, or another one is at work beside it."""
-        chance = random.Random(f"{self._given.seed} {number}")
-        name = chance.choice(ALL).name
-        deaths = [self._death(name, chance) for _ in range(2 if chance.random() < 0.25 else 1)]
-        self._count(number, name, self._harness.run(name, *deaths, survivor=chance.random() < 0.25))
+        """Kill a process; sometimes kill the recovering process too, or let another process work at the same time."""
+        generator = random.Random(f"{self._options.seed} {number}")
+        name = generator.choice(CRASH_SCENARIOS).name
+        kills = [self._random_kill(name, generator) for _ in range(2 if generator.random() < 0.25 else 1)]
+        self._add_tally(number, name, self._harness.run(name, *kills, survivor=generator.random() < 0.25))
 
-    def outage(self, number: int) -> None:
-        """The server dies under a load."""
+    def run_outage(self, number: int) -> None:
+        """Kill the server under load."""
         assert self._server is not None
-        chance = random.Random(f"{self._given.seed} server {number}")
-        kill = Kill(after=chance.uniform(0, 0.5), away=chance.choice((0.0, 0.5, 2.0)))
-        if chance.random() < 0.6:
-            kill = replace(kill, point=chance.randint(50, 2000), both=chance.random() < 0.3)
-        self._count(number, SERVER, outage(self._server, self._zygote, kill, keep=self._given.keep))
+        generator = random.Random(f"{self._options.seed} server {number}")
+        kill = ServerKill(after_seconds=generator.uniform(0, 0.5), downtime_seconds=generator.choice((0.0, 0.5, 2.0)))
+        if generator.random() < 0.6:
+            kill = replace(kill, point=generator.randint(50, 2000), kill_caller=generator.random() < 0.3)
+        self._add_tally(
+            number, SERVER_KILLED, run_outage(self._server, self._fork_server, kill, keep=self._options.keep)
+        )
 
-    def _death(self, name: str, chance: random.Random) -> Death:
-        if name not in self._known:
-            self._harness.points(name)  # the first one also makes what the others share
-            began = time.perf_counter()
-            self._known[name] = len(self._harness.points(name)), time.perf_counter() - began
-        points, seconds = self._known[name]
-        return Death(chance.randint(1, points)) if chance.random() < 0.5 else Death(after=chance.uniform(0, seconds))
+    def _random_kill(self, name: str, generator: random.Random) -> ProcessKill:
+        if name not in self._measured:
+            self._harness.points(name)  # the first run also creates the store template, so time the second
+            started_at = time.perf_counter()
+            self._measured[name] = len(self._harness.points(name)), time.perf_counter() - started_at
+        points, seconds = self._measured[name]
+        return (
+            ProcessKill(generator.randint(1, points))
+            if generator.random() < 0.5
+            else ProcessKill(after_seconds=generator.uniform(0, seconds))
+        )
 
-    def _count(self, number: int, name: str, tally: Tally) -> None:
+    def _add_tally(self, number: int, name: str, tally: Tally) -> None:
         self.results[name] += tally
         for problem in tally.problems:
             print(f"run {number}: {problem}", file=sys.stderr, flush=True)
 
 
-def share(given: Namespace, numbers: list[int]) -> dict[str, Tally]:
-    """With a zygote, and if need be a server, of its own."""
+def run_batch(options: Namespace, numbers: list[int]) -> dict[str, Tally]:
+    """Run the numbers with a fork server and, if requested, a PostgreSQL server of their own."""
     with ExitStack() as stack:
-        zygote = stack.enter_context(Zygote())
-        server = stack.enter_context(Server()) if given.postgres else None
+        fork_server = stack.enter_context(ForkServer())
+        server = stack.enter_context(KillablePostgres()) if options.postgres else None
         if server is not None:
-            server.wait_until_settled(SETTLING)
-        mine = Share(given, zygote, server)
+            server.wait_until_settled(SERVER_SETTLING_SECONDS)
+        batch = RunBatch(options, fork_server, server)
         for number in numbers:
-            mine.run(number)
+            batch.run(number)
         for number in numbers[::10] if server is not None else ():
-            mine.outage(number)
-        return mine.results
+            batch.run_outage(number)
+        return batch.results
 
 
-def table(results: dict[str, Tally]) -> Iterator[str]:
-    """What came of each scenario."""
-    yield _line("scenario", "runs", "killed", "recovered", "effects", "unknown", "problems")
+def format_table(results: dict[str, Tally]) -> Iterator[str]:
+    """The lines of a table with the totals of each scenario."""
+    yield _format_line("scenario", "runs", "killed", "recovered", "effects", "unknown", "problems")
     for name, each in (*results.items(), ("all", sum(results.values(), Tally()))):
-        yield _line(name, each.runs, each.killed, each.recovered, each.effects, each.unknown, len(each.problems))
+        yield _format_line(name, each.runs, each.killed, each.recovered, each.effects, each.unknown, len(each.problems))
 
 
-def _line(name: str, *cells: object) -> str:
+def _format_line(name: str, *cells: object) -> str:
     return f"{name:<22}" + "".join(f"{cell!s:>11}" for cell in cells)
 
 
-def options() -> Namespace:
-    parser = ArgumentParser(prog="scripts/crash", description="Kill processes in the middle of calls, and see.")
+def parse_options() -> Namespace:
+    parser = ArgumentParser(
+        prog="scripts/crash", description="Kill processes in the middle of calls and check what is left."
+    )
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, metavar="RUN", help="this run alone, to see its problem again")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave there what is left of runs with problems")
+    parser.add_argument("--only", type=int, metavar="RUN", help="run only this number, to reproduce a problem")
     parser.add_argument(
-        "--postgres", action="store_true", help="on PostgreSQL, whose server is killed too: once in ten runs"
+        "--keep", type=Path, metavar="FOLDER", help="copy the files of runs with problems to this folder"
     )
+    parser.add_argument("--postgres", action="store_true", help="use PostgreSQL, and kill its server once in ten runs")
     return parser.parse_args()
 
 
 def main() -> int:
-    given = options()
-    numbers = [given.only] if given.only is not None else list(range(given.runs))
+    options = parse_options()
+    numbers = [options.only] if options.only is not None else list(range(options.runs))
     shares = min(2 * (os.cpu_count() or 1), len(numbers))
     with ThreadPoolExecutor(shares) as pool:
-        parts = list(pool.map(lambda first: share(given, numbers[first::shares]), range(shares)))
-    names = [name for name in (*(scenario.name for scenario in ALL), SERVER) if any(name in part for part in parts)]
+        parts = list(pool.map(lambda first: run_batch(options, numbers[first::shares]), range(shares)))
+    names = [
+        name
+        for name in (*(scenario.name for scenario in CRASH_SCENARIOS), SERVER_KILLED)
+        if any(name in part for part in parts)
+    ]
     results = {name: sum((part[name] for part in parts if name in part), Tally()) for name in names}
-    print("\n".join(table(results)))
+    print("\n".join(format_table(results)))
     return int(any(tally.problems for tally in results.values()))
 
 

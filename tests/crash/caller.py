@@ -1,4 +1,4 @@
-"""Caller: an agent and the people around it, who come back after every crash and finish what they began."""
+"""The caller: an agent and its people, who make the calls of a scenario and finish them after every crash."""
 
 from __future__ import annotations
 
@@ -7,114 +7,118 @@ import json
 from typing import Any
 
 from surehand import Done, Failed, Outcome, Runtime
-from tests.crash.scenarios import Asked, Scenario
-from tests.crash.tools import VERIFIED
-from tests.crash.world import World
+from tests.crash.run_log import RunLog
+from tests.crash.scenarios import RequestedCall, Scenario
+from tests.crash.tools import VERIFIED_TOOLS
 
 AGENT = "agnes"
-PATIENCE = 20.0
-"""Seconds after which a call that has not ended counts as stuck."""
-_OPEN = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
-NOT_HAPPENED = "Somebody has looked: it has not happened."
+STUCK_AFTER_SECONDS = 20.0
+"""Time after which a call that has not ended counts as stuck."""
+_SELECT_OPEN_CALLS = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
+NOT_HAPPENED = "A person has checked: it has not happened."
 
 
 class Caller:
-    """Comes in through the public door only, and has everything told that it is told itself."""
+    """Uses only the public API of the runtime, and records every reply in the run log."""
 
-    def __init__(self, scenario: Scenario, world: World, runtime: Runtime) -> None:
-        self.scenario, self.world, self.runtime = scenario, world, runtime
-        self.door = runtime.scope(agent=AGENT)
+    def __init__(self, scenario: Scenario, run_log: RunLog, runtime: Runtime) -> None:
+        self.scenario = scenario
+        self.run_log = run_log
+        self.runtime = runtime
+        self.scope = runtime.scope(agent=AGENT)
 
     async def begin(self) -> None:
-        """Everything, from the first call to the last answer."""
+        """Make all calls of the scenario, and answer until they have ended."""
         await asyncio.gather(*map(self.call, self.scenario.calls))
-        await self.see_through()
+        await self.answer_until_ended()
 
     async def finish(self) -> None:
-        """After a crash: ask again for what has an id, answer what waits, and answer again what was answered."""
-        await self.ask_again()
-        await self.see_through()
-        await self.answer_again()
+        """After a crash: repeat calls that have an id, answer pending calls, and repeat earlier answers."""
+        await self.repeat_calls()
+        await self.answer_until_ended()
+        await self.repeat_answers()
 
-    async def ask_again(self) -> None:
-        """The same ids, for the same calls."""
-        await asyncio.gather(*(self.call(asked) for asked in self.scenario.calls if asked.call_id))
+    async def repeat_calls(self) -> None:
+        """Request the calls that have an id again, under the same id."""
+        await asyncio.gather(*(self.call(requested) for requested in self.scenario.calls if requested.call_id))
 
-    async def see_through(self) -> None:
-        """Answer whatever waits, until every call has ended."""
+    async def answer_until_ended(self) -> None:
+        """Answer pending calls until every call has ended."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                while calls := await self._unended():
-                    await self._retry([call for call in calls if call["state"] == "idle"])
-                    for wait in await self.door.pending():
+            async with asyncio.timeout(STUCK_AFTER_SECONDS):
+                while calls := await self._open_calls():
+                    await self._retry_idle_calls([call for call in calls if call["state"] == "idle"])
+                    for wait in await self.scope.pending():
                         await self.answer(wait)
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            self.world.note("stuck", await self._unended())
-        await self.ask_again()
+            self.run_log.note("stuck", await self._open_calls())
+        await self.repeat_calls()
 
-    async def _retry(self, calls: list[dict[str, Any]]) -> None:
-        """What is known, and was never run or not written: whoever asked for it asks again."""
+    async def _retry_idle_calls(self, calls: list[dict[str, Any]]) -> None:
+        """Request calls again that are stored but have not run, or whose outcome was not written."""
         for call in calls:
-            await self.call(Asked(call["tool"], json.loads(call["arguments"]), call["call_id"]))
+            await self.call(RequestedCall(call["tool"], json.loads(call["arguments"]), call["call_id"]))
 
-    async def _unended(self) -> list[dict[str, Any]]:
+    async def _open_calls(self) -> list[dict[str, Any]]:
         assert self.runtime.store is not None
-        return await self.runtime.store.database.read(_OPEN)
+        return await self.runtime.store.database.read(_SELECT_OPEN_CALLS)
 
-    async def call(self, asked: Asked) -> Outcome:
-        self.world.points.reach("before the call")
-        outcome = await self.door.call(asked.tool, dict(asked.arguments), call_id=asked.call_id)
-        self.world.told("call", outcome, asked.call_id)
-        if (handle := _handle(outcome)) is not None:
-            read = await self.door.call("tool_output", {"handle": handle, "head": 1})
-            self.world.note("read", {"handle": handle, "ok": read.ok})
+    async def call(self, requested: RequestedCall) -> Outcome:
+        self.run_log.points.reach("before the call")
+        outcome = await self.scope.call(requested.tool, dict(requested.arguments), call_id=requested.call_id)
+        self.run_log.record_reply("call", outcome, requested.call_id)
+        if (handle := _output_handle(outcome)) is not None:
+            read = await self.scope.call("tool_output", {"handle": handle, "head": 1})
+            self.run_log.note("read", {"handle": handle, "ok": read.ok})
         return outcome
 
     async def answer(self, wait: Any) -> None:
-        """What a person says to a question."""
+        """Answer a pending call as a person would."""
         if wait.waiting_for == "approval":
             if self.scenario.decision != "nothing":
-                await self.say(self.scenario.decision, self._through(wait.call_id))
+                await self.reply(self.scenario.decision, self._call_to_answer(wait.call_id))
         elif wait.request == {"unknown_effect": True}:
-            if wait.tool not in VERIFIED:  # else the tool itself finds out
-                await self.say("find out", wait.call_id)
+            if wait.tool not in VERIFIED_TOOLS:  # otherwise the tool's own verify function answers
+                await self.reply("resolve", wait.call_id)
         else:
-            await self.say("settle", wait.call_id)
+            await self.reply("settle", wait.call_id)
 
-    async def say(self, verb: str, call_id: str) -> Outcome:
-        self.world.points.reach(f"before {verb}")
+    async def reply(self, verb: str, call_id: str) -> Outcome:
+        self.run_log.points.reach(f"before {verb}")
         match verb:
             case "approve":
-                outcome = await self.door.approve(call_id, arguments=self.scenario.edited, by="boss")
+                outcome = await self.scope.approve(call_id, arguments=self.scenario.edited_arguments, by="boss")
             case "reject":
-                outcome = await self.door.reject(call_id, "too expensive", by="boss")
+                outcome = await self.scope.reject(call_id, "too expensive", by="boss")
             case "settle":
-                outcome = await self.door.settle(call_id, self.scenario.answer)
+                outcome = await self.scope.settle(call_id, self.scenario.answer)
             case _:
-                happened = self.world.has_happened(call_id)
-                outcome = await self.door.settle(call_id, Done("seen") if happened else Failed("failed", NOT_HAPPENED))
-        return self.world.told(verb, outcome, call_id)
+                happened = self.run_log.has_happened(call_id)
+                outcome = await self.scope.settle(call_id, Done("seen") if happened else Failed("failed", NOT_HAPPENED))
+        return self.run_log.record_reply(verb, outcome, call_id)
 
-    def _through(self, inner: str) -> str:
-        """Whoever was told of the outer call answers that one; the answer finds its way."""
-        for nested in self.world.lines("nested"):
-            if nested["inner"] == inner and any(_waits(line, nested["outer"]) for line in self.world.lines("told")):
+    def _call_to_answer(self, inner: str) -> str:
+        """The outer call if its caller knows that it is pending, because an answer to it must reach the inner call."""
+        for nested in self.run_log.lines("nested"):
+            if nested["inner"] == inner and any(
+                _is_pending_approval(line, nested["outer"]) for line in self.run_log.lines("replies")
+            ):
                 return str(nested["outer"])
         return inner
 
-    async def answer_again(self) -> None:
-        """Somebody does not know that the answer came through: it must change nothing."""
-        for verb, call_id in {(line["verb"], line["call_id"]): None for line in self.world.lines("told")}:
+    async def repeat_answers(self) -> None:
+        """Repeat every answer, as a person does who does not know that it arrived. It must change nothing."""
+        for verb, call_id in {(line["verb"], line["call_id"]): None for line in self.run_log.lines("replies")}:
             if verb != "call":
-                await self.say(verb, call_id)
+                await self.reply(verb, call_id)
 
 
-def _waits(line: dict[str, Any], call_id: str) -> bool:
+def _is_pending_approval(line: dict[str, Any], call_id: str) -> bool:
     return line["call_id"] == call_id and line.get("waiting_for") == "approval"
 
 
-def _handle(outcome: Outcome) -> str | None:
+def _output_handle(outcome: Outcome) -> str | None:
     if not isinstance(outcome, Done) or not outcome.text.startswith('{"tool_output"'):
         return None
     return str(json.loads(outcome.text)["tool_output"]["handle"])

@@ -1,4 +1,4 @@
-"""One zygote for all runs of a worker, and a server for those who kill it."""
+"""Fixtures of the crash tests: one fork server per pytest worker, and a PostgreSQL server that can be killed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.run import Harness
-from tests.crash.server import Server
-from tests.crash.zygote import Zygote
-from tests.room import tmp_path as tmp_path
+from tests.crash.fork_server import ForkServer
+from tests.crash.harness import Harness
+from tests.crash.killable_postgres import KillablePostgres
+from tests.temp_folders import tmp_path as tmp_path
 
 
 @pytest.fixture(autouse=True)
-def patience() -> None:
-    """On a busy machine these take longer than a loop that hangs may: their own limit is what counts."""
+def disable_faulthandler_timeout() -> None:
+    """These tests may take longer than the faulthandler's limit on a busy machine; their own timeout applies."""
     faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer() as fork_server:
+        yield fork_server
 
 
 @pytest.fixture(scope="session")
-def harness(zygote: Zygote) -> Harness:
-    return Harness(zygote)
+def harness(fork_server: ForkServer) -> Harness:
+    return Harness(fork_server)
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with Server() as server:
+def server() -> Iterator[KillablePostgres]:
+    with KillablePostgres() as server:
         yield server

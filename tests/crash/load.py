@@ -1,4 +1,4 @@
-"""Load: many calls, approvals and answers at once, for as long as a server is killed and comes back under them."""
+"""Load for the server outage tests: many concurrent calls, approvals and answers, until the test stops them."""
 
 from __future__ import annotations
 
@@ -8,50 +8,57 @@ from itertools import count
 
 from surehand import Failed, Outcome, Pending
 from tests.crash.caller import Caller
-from tests.crash.scenarios import Asked
+from tests.crash.scenarios import RequestedCall
 
-WORKERS = 8
-LONGEST = 20.0
-"""Seconds of one and the same news after which a call counts as stuck: it should go on once the server is back."""
-_TOOLS = (("pay", "to"), ("wire", "to"), ("ask", ""), ("look_up", "what"), ("book", "what"), ("post", "to"))
+CONCURRENT_CALLERS = 8
+STUCK_AFTER_SECONDS = 20.0
+"""Time with the same reply after which a call counts as stuck: it should end once the server is back."""
+_TOOLS_AND_PARAMETERS = (
+    ("pay", "to"),
+    ("wire", "to"),
+    ("ask", ""),
+    ("look_up", "what"),
+    ("book", "what"),
+    ("post", "to"),
+)
 
 
-async def load(caller: Caller) -> None:
-    """Until somebody says stop; every call is seen through to its end."""
-    stop, numbers = caller.world.folder / "stop", count(1)
+async def run_load(caller: Caller) -> None:
+    """Make calls, and wait for each to end, until the file `stop` exists."""
+    stop, numbers = caller.run_log.folder / "stop", count(1)
 
-    async def work() -> None:
+    async def make_calls() -> None:
         while not stop.exists():
             number = next(numbers)
-            tool, name = _TOOLS[number % len(_TOOLS)]
-            given = None if number % 7 == 0 and tool == "pay" else f"{tool}-{number}"
-            await see_through(caller, Asked(tool, {name: f"n{number}"} if name else {}, given))
+            tool, name = _TOOLS_AND_PARAMETERS[number % len(_TOOLS_AND_PARAMETERS)]
+            call_id = None if number % 7 == 0 and tool == "pay" else f"{tool}-{number}"
+            await call_until_ended(caller, RequestedCall(tool, {name: f"n{number}"} if name else {}, call_id))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(WORKERS):
-            group.create_task(work())
+        for _ in range(CONCURRENT_CALLERS):
+            group.create_task(make_calls())
 
 
-async def see_through(caller: Caller, asked: Asked) -> None:
-    """What an agent does: ask again for what was not there, wait for what goes on, leave doubts to people."""
-    outcome, told, since = await caller.call(asked), "", 0.0
-    while asked.call_id is not None and _is_open(outcome):
-        if told != outcome.text:
-            told, since = outcome.text, time.monotonic()
-        if time.monotonic() > since + LONGEST:
-            caller.world.note("stuck", [{"call_id": asked.call_id, "told": told}])
+async def call_until_ended(caller: Caller, requested: RequestedCall) -> None:
+    """Call and answer like an agent: retry while the store is unavailable, and wait while the call is pending."""
+    outcome, last_reply, since = await caller.call(requested), "", 0.0
+    while requested.call_id is not None and _is_open(outcome):
+        if last_reply != outcome.text:
+            last_reply, since = outcome.text, time.monotonic()
+        if time.monotonic() > since + STUCK_AFTER_SECONDS:
+            caller.run_log.note("stuck", [{"call_id": requested.call_id, "reply": last_reply}])
             return
         await asyncio.sleep(0.02)
-        outcome = await go_on(caller, asked, outcome)
+        outcome = await continue_call(caller, requested, outcome)
 
 
-async def go_on(caller: Caller, asked: Asked, outcome: Outcome) -> Outcome:
-    assert asked.call_id is not None
+async def continue_call(caller: Caller, requested: RequestedCall, outcome: Outcome) -> Outcome:
+    assert requested.call_id is not None
     if isinstance(outcome, Pending) and outcome.waiting_for == "approval":
-        return await caller.say("approve", asked.call_id)
-    if isinstance(outcome, Pending) and asked.tool == "ask":
-        return await caller.say("settle", asked.call_id)
-    return await caller.call(asked)
+        return await caller.reply("approve", requested.call_id)
+    if isinstance(outcome, Pending) and requested.tool == "ask":
+        return await caller.reply("settle", requested.call_id)
+    return await caller.call(requested)
 
 
 def _is_open(outcome: Outcome) -> bool:

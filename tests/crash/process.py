@@ -1,4 +1,4 @@
-"""Process: one life of a program that uses a store, from its start to its end or to its death."""
+"""What a process of the crash harness does with a store, from its start to its end or to its kill."""
 
 from __future__ import annotations
 
@@ -13,105 +13,108 @@ from pathlib import Path
 from typing import Any
 
 from surehand import Runtime
-from tests.crash import broken
+from tests.crash import faulty_runtimes
 from tests.crash.caller import Caller
-from tests.crash.load import load
-from tests.crash.points import Points
+from tests.crash.kill_points import Points
+from tests.crash.load import run_load
+from tests.crash.run_log import RunLog
 from tests.crash.scenarios import SCENARIOS
-from tests.crash.tools import tools
-from tests.crash.world import World
+from tests.crash.tools import make_tools
 
-LONGEST = 60.0
-"""Seconds after which a process that hangs shows where, and ends."""
-WORLD = World()
-"""The tools are made and compiled once, before the processes part: each then puts its own folder here."""
-TOOLS = tools(WORLD)
+HANG_TIMEOUT_SECONDS = 60.0
+"""Time after which a process that hangs prints its stacks and exits."""
+RUN_LOG = RunLog()
+"""Shared by the tools, which are compiled once before the fork; each process then sets its own folder here."""
+TOOLS = make_tools(RUN_LOG)
 
 
 @dataclass(frozen=True)
-class Life:
-    """What a process is to do, and when it is to die: at a point, or after so many seconds."""
+class ProcessPlan:
+    """The part that a process runs, and when it is killed: at a point, or after some seconds."""
 
     part: str
-    """make, begin, finish, look, survive or load."""
+    """One of create, begin, finish, verify, survive and load."""
     scenario: str
     address: str
     folder: str
     point: int | str | None = None
-    """By its number among all, or by its name and its number among those of that name."""
-    after: float | None = None
+    """Its number among all points, or its name with its number among the points of that name."""
+    kill_after_seconds: float | None = None
     victims: tuple[int, ...] = ()
-    """Whom to kill at the point, if not itself; zero is itself."""
-    broken: str | None = None
-    """What is deliberately wrong with it: the judge has to notice."""
+    """Process ids to kill at the point instead of its own; zero is its own."""
+    fault: str | None = None
+    """Name of a deliberate fault, which the invariant checks must detect."""
 
 
-def live(life: Life) -> None:
-    """In a process of its own, which says on its error output what went wrong."""
-    folder = Path(life.folder)
+def run_plan(plan: ProcessPlan) -> None:
+    """Run a plan in this process, with its error output in the file `log`."""
+    folder = Path(plan.folder)
     log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 2)
     os.close(log)
-    faulthandler.dump_traceback_later(LONGEST, exit=True, file=2)
-    WORLD.folder, WORLD.part = folder, life.part
-    WORLD.points = Points(life.point, victims=tuple(life.victims), last_words=lambda name: WORLD.note("killed", name))
-    WORLD.points.watch()
-    if life.broken is not None:
-        broken.WAYS[life.broken]()
-    asyncio.run(_live(life))
-    WORLD.note(f"points-{life.part}", WORLD.points.names)
+    faulthandler.dump_traceback_later(HANG_TIMEOUT_SECONDS, exit=True, file=2)
+    RUN_LOG.folder = folder
+    RUN_LOG.part = plan.part
+    RUN_LOG.points = Points(
+        plan.point, victims=tuple(plan.victims), before_kill=lambda name: RUN_LOG.note("killed", name)
+    )
+    RUN_LOG.points.install()
+    if plan.fault is not None:
+        faulty_runtimes.FAULTS[plan.fault]()
+    asyncio.run(_run_part(plan))
+    RUN_LOG.note(f"points-{plan.part}", RUN_LOG.points.names)
 
 
-def warm() -> None:
-    """Import and compile what every life needs, without a thread that would be lost in a fork."""
+def warm_up() -> None:
+    """Import and compile what every process needs, without leaving a thread, because a fork would lose it."""
 
-    async def once() -> None:
+    async def call_tools() -> None:
         async with Runtime(*TOOLS, store=":memory:") as runtime:
             await runtime.call("ask", {}, call_id="warm")
             await runtime.settle("warm", "so")
             await runtime.call("wire", {"to": "nobody"}, call_id="asked")
             await runtime.reject("asked")
 
-    asyncio.run(once())
+    asyncio.run(call_tools())
     import_module("psycopg")
     assert threading.active_count() == 1
 
 
-async def _live(life: Life) -> None:
-    scenario = SCENARIOS[life.scenario]
-    async with Runtime(*TOOLS, store=life.address, defaults=scenario.defaults) as runtime:
-        caller = Caller(scenario, WORLD, runtime)
+async def _run_part(plan: ProcessPlan) -> None:
+    scenario = SCENARIOS[plan.scenario]
+    async with Runtime(*TOOLS, store=plan.address, defaults=scenario.defaults) as runtime:
+        caller = Caller(scenario, RUN_LOG, runtime)
         parts: dict[str, Callable[[], Awaitable[Any]]] = {
-            "make": _nothing,
+            "create": _create_tables,
             "begin": caller.begin,
             "finish": caller.finish,
-            "look": lambda: _look(caller),
+            "verify": lambda: _verify(caller),
             "survive": lambda: _survive(caller),
-            "load": lambda: load(caller),
+            "load": lambda: run_load(caller),
         }
-        await parts[life.part]()
+        await parts[plan.part]()
 
 
-async def _nothing() -> None:
-    """The tables are made when the store is opened."""
+async def _create_tables() -> None:
+    """Opening the store has created the tables."""
 
 
-async def _look(caller: Caller) -> None:
-    """Only what was there before is there; and nobody has tampered with it."""
-    await caller.ask_again()
+async def _verify(caller: Caller) -> None:
+    """Repeat the calls, and verify the audit chain."""
+    await caller.repeat_calls()
     assert caller.runtime.store is not None
     await caller.runtime.store.audit.seal()
     verification = await caller.runtime.store.audit.verify()
-    caller.world.note("audit", {"problem": verification.problem, "unsealed": verification.unsealed})
+    caller.run_log.note("audit", {"problem": verification.problem, "unsealed": verification.unsealed})
 
 
 async def _survive(caller: Caller) -> None:
-    """Work on the same calls while another process does, until that one is dead; then take over."""
-    folder = caller.world.folder
+    """Work on the same calls as another process until that one is dead, then finish them."""
+    folder = caller.run_log.folder
     (folder / "ready").touch()
     while not (folder / "dead").exists():
-        await caller.ask_again()
-        for wait in await caller.door.pending():
+        await caller.repeat_calls()
+        for wait in await caller.scope.pending():
             await caller.answer(wait)
         await asyncio.sleep(0.001)
     await caller.finish()

@@ -1,4 +1,4 @@
-"""Scenarios: what is called in a process that dies, and how people answer what waits."""
+"""The scenarios: the calls that a killed process makes, and how people answer them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One call. Without an id of its caller's own it cannot be asked for again."""
+class RequestedCall:
+    """One call. Without a `call_id` from the caller it cannot be repeated."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -18,47 +18,57 @@ class Asked:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Calls that are made at the same time, and what people say to them."""
+    """Calls that are made at the same time, and the answers of people."""
 
     name: str
-    calls: tuple[Asked, ...]
+    calls: tuple[RequestedCall, ...]
     decision: str = "approve"
-    """Of whoever is asked: approve, reject, or nothing, so that the wait expires."""
-    edited: Mapping[str, Any] | None = None
-    """The arguments that it is approved with, if not with its own."""
+    """Answer to an approval request: approve, reject, or nothing, so that it expires."""
+    edited_arguments: Mapping[str, Any] | None = None
+    """Arguments to approve with instead of the call's own."""
     answer: Any = None
-    """What a client tool is answered."""
+    """The answer to a client tool."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    empty: bool = False
-    """Whether the file has to be made first."""
+    creates_store: bool = False
+    """Whether the process itself must create the store."""
 
 
-def _together() -> tuple[Asked, ...]:
-    pays = [Asked("pay", {"to": f"p{number}"}, f"pay-{number}") for number in range(4)]
-    wires = [Asked("wire", {"to": f"w{number}"}, f"wire-{number}") for number in range(3)]
-    others = [Asked("post", {"to": "ann"}, "post"), Asked("look_up", {"what": "tea"}, "look"), Asked("ask", {}, "ask")]
-    return (*pays, *wires, *others, Asked("pay", {"to": "nobody knows"}), Asked("wire", {"to": "nobody knows"}))
+def _concurrent_calls() -> tuple[RequestedCall, ...]:
+    pays = [RequestedCall("pay", {"to": f"p{number}"}, f"pay-{number}") for number in range(4)]
+    wires = [RequestedCall("wire", {"to": f"w{number}"}, f"wire-{number}") for number in range(3)]
+    others = [
+        RequestedCall("post", {"to": "ann"}, "post"),
+        RequestedCall("look_up", {"what": "tea"}, "look"),
+        RequestedCall("ask", {}, "ask"),
+    ]
+    return (
+        *pays,
+        *wires,
+        *others,
+        RequestedCall("pay", {"to": "nobody knows"}),
+        RequestedCall("wire", {"to": "nobody knows"}),
+    )
 
 
-_WIRE = Asked("wire", {"to": "bob"}, "wired")
-ALL = (
-    Scenario("plain", (Asked("pay", {"to": "ann"}),)),
-    Scenario("given id", (Asked("pay", {"to": "ann"}, "paid"),)),
-    Scenario("repeatable", (Asked("look_up", {"what": "tea"}, "looked"),)),
-    Scenario("approved", (Asked("wire", {"to": "bob"}),)),
+_WIRE = RequestedCall("wire", {"to": "bob"}, "wired")
+CRASH_SCENARIOS = (
+    Scenario("plain", (RequestedCall("pay", {"to": "ann"}),)),
+    Scenario("given id", (RequestedCall("pay", {"to": "ann"}, "paid"),)),
+    Scenario("repeatable", (RequestedCall("look_up", {"what": "tea"}, "looked"),)),
+    Scenario("approved", (RequestedCall("wire", {"to": "bob"}),)),
     Scenario("approved, given id", (_WIRE,)),
-    Scenario("approved, edited", (_WIRE,), edited={"to": "eve"}),
+    Scenario("approved, edited", (_WIRE,), edited_arguments={"to": "eve"}),
     Scenario("rejected", (_WIRE,), decision="reject"),
-    Scenario("settled", (Asked("ask", {}, "asked"),), answer={"said": "yes"}),
-    Scenario("waits twice", (Asked("ask_first", {}, "asked"),), answer={"said": "no"}),
+    Scenario("settled", (RequestedCall("ask", {}, "asked"),), answer={"said": "yes"}),
+    Scenario("waits twice", (RequestedCall("ask_first", {}, "asked"),), answer={"said": "no"}),
     Scenario("expired", (_WIRE,), decision="nothing", defaults={"pending_ttl": 0.02}),
-    Scenario("verified", (Asked("book", {"what": "room"}, "booked"),)),
-    Scenario("verified approval", (Asked("book_confirmed", {"what": "room"}, "booked"),)),
-    Scenario("nested", (Asked("travel", {"to": "rome"}, "trip"),)),
-    Scenario("together", _together(), answer="yes"),
-    Scenario("large output", (Asked("report", {}, "reported"),)),
-    Scenario("new file", (Asked("pay", {"to": "ann"}, "paid"),), empty=True),
+    Scenario("verified", (RequestedCall("book", {"what": "room"}, "booked"),)),
+    Scenario("verified approval", (RequestedCall("book_confirmed", {"what": "room"}, "booked"),)),
+    Scenario("nested", (RequestedCall("travel", {"to": "rome"}, "trip"),)),
+    Scenario("together", _concurrent_calls(), answer="yes"),
+    Scenario("large output", (RequestedCall("report", {}, "reported"),)),
+    Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),
 )
 LOAD = Scenario("load", (), answer="yes")
-"""Its calls are made by the load itself, and what is left of them is finished like anything else."""
-SCENARIOS = {scenario.name: scenario for scenario in (*ALL, LOAD)}
+"""`run_load` makes its calls; open ones are finished as in the other scenarios."""
+SCENARIOS = {scenario.name: scenario for scenario in (*CRASH_SCENARIOS, LOAD)}

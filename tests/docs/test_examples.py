@@ -24,7 +24,7 @@ from types import ModuleType
 import mcp  # noqa: F401 - its stdio client keeps the sys.stderr of its import, which must not be that of one test
 import pytest
 
-from tests.needs import needs
+from tests.requirements import needs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

@@ -1,6 +1,6 @@
-"""Stories that outlive their process: each is told on a SQLite file and on PostgreSQL.
+"""Fixtures for tests of calls that outlive their process, each on a SQLite file and on PostgreSQL.
 
-There most of them are long: what a server keeps is tested in `tests/store`, and what several do to it at once here.
+Most tests on PostgreSQL are long: `tests/store` tests what a server stores, these test what several processes do.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import pytest
 
 from surehand.store.postgres import database as driver
 from surehand.store.postgres import pool
-from tests.postgres import Schemas
-from tests.room import tmp_path as tmp_path
+from tests.postgres_server import Schemas
+from tests.temp_folders import tmp_path as tmp_path
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.long)
-EVERYWHERE = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
-"""A mark for stories whose point is what several do at once: no two databases keep them apart in the same way."""
+ON_BOTH_DATABASES = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
+"""A mark for tests of concurrency, which every database handles in its own way."""
 
 
-def fresh(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
-    """The address of an empty database."""
+def new_address(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """The address of a new, empty database."""
     if kind == "memory":
         return ":memory:"
     if kind == "sqlite":
@@ -42,14 +42,14 @@ def fresh(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
 
 @pytest.fixture(params=["sqlite", POSTGRES])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database that can be opened again, and twice at once."""
-    return fresh(request.param, request, tmp_path)
+    """An empty database that can be opened several times, also at once."""
+    return new_address(request.param, request, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", POSTGRES, "memory"])
 def any_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database, for stories that open it once."""
-    return fresh(request.param, request, tmp_path)
+    """An empty database, for tests that open it once."""
+    return new_address(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -60,19 +60,19 @@ def file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], dict[str, str]]:
-    """An empty database of each kind, to compare what they say."""
-    return lambda: {kind: fresh(kind, request, tmp_path) for kind in ("sqlite", "postgres", "memory")}
+    """Creates an empty database of each kind, to compare them."""
+    return lambda: {kind: new_address(kind, request, tmp_path) for kind in ("sqlite", "postgres", "memory")}
 
 
 @pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of the tests has only just started, and yet everybody is back."""
+def no_recovery_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has just started, but the tests need not wait for clients to reconnect."""
     monkeypatch.setattr(driver, "RECOVERY_GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine the last of a thousand who ask at once waits for long."""
+def connection_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, the last of a thousand concurrent requests waits long for a connection."""
     monkeypatch.setattr(pool, "CONNECTION_TIMEOUT_SECONDS", 60.0)
 
 
@@ -82,16 +82,16 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def says(self) -> dict[str, Any]:
-        """The next thing that it tells."""
+    async def read_message(self) -> dict[str, Any]:
+        """The next message of the process."""
         assert self._process.stdout is not None
         async with asyncio.timeout(30):
             line = await self._process.stdout.readline()
         assert line, "the process has ended"
         return json.loads(line)
 
-    def tell(self) -> None:
-        """Let it go on."""
+    def resume(self) -> None:
+        """Send a line, for which the process waits."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
 
@@ -105,10 +105,10 @@ class Child:
 
 
 @asynccontextmanager
-async def started(module: str, *story: str) -> AsyncIterator[Child]:
-    """Another process that tells a story of a module."""
+async def start_child(module: str, *arguments: str) -> AsyncIterator[Child]:
+    """Start a module as another process, and kill it at the end."""
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-    process = Child(await asyncio.create_subprocess_exec(sys.executable, "-m", module, *story, **pipes))
+    process = Child(await asyncio.create_subprocess_exec(sys.executable, "-m", module, *arguments, **pipes))
     try:
         yield process
     finally:
@@ -118,4 +118,4 @@ async def started(module: str, *story: str) -> AsyncIterator[Child]:
 @pytest.fixture
 def child() -> Callable[..., Any]:
     """Start another process: `async with child("call", address, "pay", "c1", "5") as process`."""
-    return partial(started, "tests.durable.child")
+    return partial(start_child, "tests.durable.child_process")

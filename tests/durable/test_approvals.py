@@ -11,7 +11,19 @@ from uuid import UUID
 import pytest
 
 from surehand import Context, Done, Failed, Runtime, Tool, tool
-from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, state, until, write
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    execute,
+    ledger_state,
+    make_ask_tool,
+    pending_call_id,
+    read_rows,
+    simulate_dead_owner,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -19,7 +31,7 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def asked(address: str, *sources: Any, name: str = "transfer", **arguments: Any) -> str:
     """A call that waits, made by a process that is gone."""
     async with Runtime(*sources, store=address) as runtime:
-        return id_of(await runtime.call(name, arguments))
+        return pending_call_id(await runtime.call(name, arguments))
 
 
 # After a restart
@@ -47,10 +59,10 @@ async def test_a_no_after_a_restart_ends_the_call_and_nothing_runs(address: str)
     call_id = await asked(address, bank, amount=5)
 
     async with Runtime(bank, store=address) as runtime:
-        rejected = failed(await runtime.reject(call_id, "too expensive"), "rejected")
+        rejected = assert_failed(await runtime.reject(call_id, "too expensive"), "rejected")
     async with Runtime(bank, store=address) as runtime:
         again = await runtime.reject(call_id)
-        failed(await runtime.approve(call_id), "conflict")
+        assert_failed(await runtime.approve(call_id), "conflict")
 
     assert "too expensive" in rejected.text
     assert again == rejected
@@ -58,37 +70,37 @@ async def test_a_no_after_a_restart_ends_the_call_and_nothing_runs(address: str)
 
 
 async def test_an_answer_after_a_restart_is_the_outcome(address: str) -> None:
-    call_id = await asked(address, ask(), name="ask")
+    call_id = await asked(address, make_ask_tool(), name="ask")
 
-    async with Runtime(ask(), store=address) as runtime:
+    async with Runtime(make_ask_tool(), store=address) as runtime:
         assert await runtime.settle(call_id, {"size": "large"}) == Done({"size": "large"})
-    async with Runtime(ask(), store=address) as runtime:
+    async with Runtime(make_ask_tool(), store=address) as runtime:
         assert await runtime.settle(call_id, {"size": "large"}) == Done({"size": "large"})
-        failed(await runtime.settle(call_id, "small"), "conflict")
+        assert_failed(await runtime.settle(call_id, "small"), "conflict")
 
 
 async def test_an_approved_client_tool_waits_for_its_answer_across_restarts(address: str) -> None:
-    tools = ask(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
+    tools = make_ask_tool(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
     call_id = await asked(address, tools, name="ask", of="ann")
 
     async with Runtime(tools, store=address) as runtime:
-        pending(await runtime.approve(call_id), "result")
+        assert_pending(await runtime.approve(call_id), "result")
     async with Runtime(tools, store=address) as runtime:
         (wait,) = await runtime.pending()
-        assert done(await runtime.settle(call_id, "blue")) == "blue"
+        assert assert_done(await runtime.settle(call_id, "blue")) == "blue"
 
     assert (wait.waiting_for, wait.round, wait.arguments) == ("result", 2, {"of": "ann"})
 
 
 async def test_a_client_tool_that_was_approved_with_other_arguments_is_asked_with_those(address: str) -> None:
-    tools = ask(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
+    tools = make_ask_tool(confirm=True, parameters={"type": "object", "properties": {"of": {"type": "string"}}})
     async with Runtime(tools, store=address) as runtime:
-        pending(await runtime.call("ask", {"of": "ann"}, call_id="c1"), "approval")
-        unnamed = id_of(await runtime.call("ask", {"of": "ann"}))
+        assert_pending(await runtime.call("ask", {"of": "ann"}, call_id="c1"), "approval")
+        unnamed = pending_call_id(await runtime.call("ask", {"of": "ann"}))
 
     async with Runtime(tools, store=address) as runtime:
         for call_id in ("c1", unnamed):
-            pending(await runtime.approve(call_id, arguments={"of": "bob"}), "result")
+            assert_pending(await runtime.approve(call_id, arguments={"of": "bob"}), "result")
         waits = await runtime.pending()
         answers = [await runtime.settle(call_id, "blue") for call_id in ("c1", unnamed)]
         recalled = await runtime.call("ask", {"of": "ann"}, call_id="c1")
@@ -108,14 +120,14 @@ async def test_nested_waits_end_together_after_a_restart(address: str) -> None:
         """Shop by ordering."""
         return await ctx.call("order")
 
-    async with Runtime(shop, order, ask(), store=address) as runtime:
-        outer = id_of(await runtime.call("shop"))
+    async with Runtime(shop, order, make_ask_tool(), store=address) as runtime:
+        outer = pending_call_id(await runtime.call("shop"))
         (wait,) = await runtime.pending()
 
-    async with Runtime(shop, order, ask(), store=address) as runtime:
+    async with Runtime(shop, order, make_ask_tool(), store=address) as runtime:
         answered = await runtime.settle(wait.call_id, "the blue one")
         told = await runtime.settle(outer, "the blue one")
-        rows = await read(runtime, "SELECT tool, state FROM ledger ORDER BY tool")
+        rows = await read_rows(runtime, "SELECT tool, state FROM ledger ORDER BY tool")
 
     assert wait.tool == "ask"
     assert answered == told == Done("the blue one")
@@ -128,9 +140,9 @@ async def test_an_answer_to_the_outer_call_after_a_restart_goes_to_the_inner_one
         """Order, once the person has said which."""
         return await ctx.call("ask")
 
-    async with Runtime(order, ask(), store=address) as runtime:
-        outer = id_of(await runtime.call("order", call_id="outer"))
-    async with Runtime(order, ask(), store=address) as runtime:
+    async with Runtime(order, make_ask_tool(), store=address) as runtime:
+        outer = pending_call_id(await runtime.call("order", call_id="outer"))
+    async with Runtime(order, make_ask_tool(), store=address) as runtime:
         answered = await runtime.settle(outer, "blue")
         recalled = await runtime.call("order", call_id="outer")
 
@@ -148,7 +160,7 @@ async def test_a_call_that_would_wait_for_one_that_has_ended_ends_like_it(any_ad
         await answered.wait()
         return inner
 
-    async with Runtime(order, ask(), store=any_address) as runtime:
+    async with Runtime(order, make_ask_tool(), store=any_address) as runtime:
         ordering = asyncio.create_task(runtime.call("order", call_id="c1"))
         await asked_about.wait()
         (wait,) = await runtime.pending()
@@ -157,7 +169,7 @@ async def test_a_call_that_would_wait_for_one_that_has_ended_ends_like_it(any_ad
 
         assert await ordering == Done("blue")
         assert await runtime.call("order", call_id="c1") == Done("blue")
-        assert await state(runtime, "c1") == "ended"
+        assert await ledger_state(runtime, "c1") == "ended"
 
 
 # Elsewhere
@@ -166,9 +178,9 @@ async def test_a_call_that_would_wait_for_one_that_has_ended_ends_like_it(any_ad
 async def test_an_approval_in_a_runtime_without_the_tool_lets_another_one_run_the_call_once(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as here, Runtime(store=address) as elsewhere:
-        call_id = id_of(await here.call("transfer", {"amount": 5}, call_id="c1"))
-        told = pending(await elsewhere.approve(call_id, by="bob"), "result")
-        outcome = await until(lambda: _ended(elsewhere, call_id))
+        call_id = pending_call_id(await here.call("transfer", {"amount": 5}, call_id="c1"))
+        told = assert_pending(await elsewhere.approve(call_id, by="bob"), "result")
+        outcome = await wait_until(lambda: _ended(elsewhere, call_id))
         again = await elsewhere.approve(call_id)
         recalled = await here.call("transfer", {"amount": 5}, call_id="c1")
 
@@ -179,7 +191,7 @@ async def test_an_approval_in_a_runtime_without_the_tool_lets_another_one_run_th
 
 async def _ended(runtime: Runtime, call_id: str) -> Any:
     """The outcome, once it is there; approving again is how somebody without the tool asks for it."""
-    if await state(runtime, call_id) != "ended":
+    if await ledger_state(runtime, call_id) != "ended":
         return None
     return await runtime.approve(call_id)
 
@@ -188,29 +200,29 @@ async def test_many_runtimes_that_have_the_tool_run_an_approved_call_once(addres
     bank = Bank()
     async with Runtime(store=address) as asking:
         await asking.add(bank)
-        calls = [id_of(await asking.call("transfer", {"amount": number})) for number in range(10)]
+        calls = [pending_call_id(await asking.call("transfer", {"amount": number})) for number in range(10)]
         asking.catalogue.remove("transfer")
         for call_id in calls:
-            pending(await asking.approve(call_id), "result")
+            assert_pending(await asking.approve(call_id), "result")
         async with Runtime(bank, store=address), Runtime(bank, store=address), Runtime(bank, store=address):
-            await until(lambda: _all_ended(asking, calls))
+            await wait_until(lambda: _all_ended(asking, calls))
 
     assert sorted(amount for amount, _ in bank.ran) == list(range(10))
 
 
 async def _all_ended(runtime: Runtime, calls: list[str]) -> bool:
-    return [await state(runtime, call_id) for call_id in calls] == ["ended"] * len(calls)
+    return [await ledger_state(runtime, call_id) for call_id in calls] == ["ended"] * len(calls)
 
 
 async def test_an_approved_call_whose_process_ended_before_it_ran_is_run_by_the_next(address: str) -> None:
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id, arguments=None, by="bob"), "result")
+        assert_pending(await without_the_tool.approve(call_id, arguments=None, by="bob"), "result")
     assert bank.ran == []
 
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: _ended(runtime, call_id))
+        await wait_until(lambda: _ended(runtime, call_id))
         (item,) = await runtime.store.inbox.drain("")  # type: ignore[union-attr]
 
     assert bank.ran == [(5, "ann")]
@@ -221,14 +233,14 @@ async def test_an_approved_call_that_no_runtime_resumes_is_listed_and_can_be_can
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id), "result")
+        assert_pending(await without_the_tool.approve(call_id), "result")
         assert await without_the_tool.pending() == []  # somebody may take it up any moment
-        await write(without_the_tool, "UPDATE pending SET answered_at = answered_at - 60")
+        await execute(without_the_tool, "UPDATE pending SET answered_at = answered_at - 60")
         (wait,) = await without_the_tool.pending()
         cancelled = await without_the_tool.cancel(call_id)
         after = await without_the_tool.pending()
     async with Runtime(bank, store=address) as runtime:
-        failed(await runtime.approve(call_id), "cancelled")
+        assert_failed(await runtime.approve(call_id), "cancelled")
         (item,) = await runtime.store.inbox.drain("")  # type: ignore[union-attr]
 
     assert (wait.call_id, wait.waiting_for, wait.arguments) == (call_id, "result", {"amount": 5})
@@ -243,12 +255,12 @@ async def test_approving_again_in_a_runtime_that_has_the_tool_runs_it_there_at_o
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id), "result")
+        assert_pending(await without_the_tool.approve(call_id), "result")
         await without_the_tool.add(bank)
         again = await without_the_tool.approve(call_id)
         if not again.ok:  # it was taken up in that very moment, by itself
-            pending(again, "result")
-        assert done(await until(lambda: _ended(without_the_tool, call_id))) == "sent 5 to ann"
+            assert_pending(again, "result")
+        assert assert_done(await wait_until(lambda: _ended(without_the_tool, call_id))) == "sent 5 to ann"
     assert bank.ran == [(5, "ann")]
 
 
@@ -256,17 +268,17 @@ async def test_edited_arguments_cannot_be_checked_where_the_tool_is_not_and_the_
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
-        failed(await without_the_tool.approve(call_id, arguments={"amount": "much"}), "unavailable")
+        assert_failed(await without_the_tool.approve(call_id, arguments={"amount": "much"}), "unavailable")
         assert len(await without_the_tool.pending()) == 1
 
 
 async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(address: str) -> None:
     async with (
-        Runtime(ask(reply="wait"), store=address) as here,
-        Runtime(ask(reply="wait"), store=address) as elsewhere,
+        Runtime(make_ask_tool(reply="wait"), store=address) as here,
+        Runtime(make_ask_tool(reply="wait"), store=address) as elsewhere,
     ):
         calling = asyncio.create_task(here.call("ask", call_id="c1"))
-        (wait,) = await until(elsewhere.pending)
+        (wait,) = await wait_until(elsewhere.pending)
         answered = await elsewhere.settle(wait.call_id, "blue")
 
         assert await calling == answered == Done("blue")
@@ -276,18 +288,18 @@ async def test_a_live_caller_gets_the_answer_that_was_given_in_another_runtime(a
 
 async def test_an_answer_to_a_waiting_caller_is_not_put_into_its_inbox(address: str) -> None:
     async with (
-        Runtime(ask(reply="wait"), store=address) as here,
-        Runtime(ask(reply="wait"), store=address) as elsewhere,
+        Runtime(make_ask_tool(reply="wait"), store=address) as here,
+        Runtime(make_ask_tool(reply="wait"), store=address) as elsewhere,
     ):
         for runtime in (here, elsewhere):
             calling = asyncio.create_task(here.scope(agent="a1").call("ask"))
-            (wait,) = await until(here.pending)
+            (wait,) = await wait_until(here.pending)
             await runtime.settle(wait.call_id, "blue")
 
             assert await calling == Done("blue")
-            await until(lambda: _is_empty(here, "a1"))
+            await wait_until(lambda: _is_empty(here, "a1"))
             if runtime is here:
-                assert await read(here, "SELECT id FROM inbox") == []
+                assert await read_rows(here, "SELECT id FROM inbox") == []
 
 
 async def _is_empty(runtime: Runtime, agent: str) -> bool:
@@ -327,27 +339,27 @@ async def test_a_definition_that_changed_over_a_restart_is_a_conflict(address: s
 
     async with Runtime(a_tool(**changed), store=address) as runtime:
         runtime.listen(lambda event: ran.append(event) if type(event).__name__ == "CallResumed" else None)
-        outcome = failed(await runtime.approve(call_id), "conflict")
+        outcome = assert_failed(await runtime.approve(call_id), "conflict")
     async with Runtime(a_tool(), store=address) as runtime:
         again = await runtime.approve(call_id)
         asks_again = await runtime.call("transfer", {"amount": 5})
 
     assert "has changed" in outcome.message
     assert not outcome.executed
-    failed(again, "conflict")
-    pending(asks_again, "approval")
+    assert_failed(again, "conflict")
+    assert_pending(asks_again, "approval")
 
 
 async def test_an_approved_call_never_runs_in_a_runtime_with_another_definition(address: str) -> None:
     call_id = await asked(address, a_tool(), amount=5)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id), "result")
+        assert_pending(await without_the_tool.approve(call_id), "result")
 
     async with Runtime(a_tool(maximum=10), store=address) as changed:
-        pending(await changed.approve(call_id), "result")
-        assert await state(changed, call_id) == "ready"
+        assert_pending(await changed.approve(call_id), "result")
+        assert await ledger_state(changed, call_id) == "ready"
         async with Runtime(a_tool(), store=address) as unchanged:
-            assert done(await until(lambda: _ended(unchanged, call_id))) == "sent 5"
+            assert assert_done(await wait_until(lambda: _ended(unchanged, call_id))) == "sent 5"
 
 
 # What runs
@@ -366,12 +378,12 @@ async def test_edited_arguments_are_stored_and_run_after_a_restart(address: str)
         other = await runtime.approve(call_id, arguments={"amount": 4})
         plain = await runtime.approve(call_id)
 
-    assert not failed(invalid, "invalid_arguments").executed
-    failed(unknown, "invalid_arguments")
+    assert not assert_failed(invalid, "invalid_arguments").executed
+    assert_failed(unknown, "invalid_arguments")
     assert wait.arguments == {"amount": 5}
     assert outcome == same == Done("sent 3 to bob")
-    failed(other, "conflict")
-    failed(plain, "conflict")
+    assert_failed(other, "conflict")
+    assert_failed(plain, "conflict")
     assert bank.ran == [(3, "bob")]
 
 
@@ -380,11 +392,11 @@ async def test_edited_arguments_may_be_json_text_and_are_stored_as_values(addres
     bank.gate.clear()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(bank, store=address) as runtime:
-        failed(await runtime.approve(call_id, arguments='{"amount": '), "invalid_arguments")  # type: ignore[arg-type]
+        assert_failed(await runtime.approve(call_id, arguments='{"amount": '), "invalid_arguments")  # type: ignore[arg-type]
         edited = '{"amount": "3", "to": "bob"}'
         approving = asyncio.create_task(runtime.approve(call_id, arguments=edited))  # type: ignore[arg-type]
         await bank.started.wait()
-        await died(runtime, call_id)
+        await simulate_dead_owner(runtime, call_id)
         bank.gate.set()
         await approving
     async with Runtime(bank, store=address) as runtime:
@@ -399,7 +411,7 @@ async def test_edited_arguments_obey_a_deny_rule_after_a_restart(address: str) -
     call_id = await asked(address, bank, amount=5)
     rules = [{"tools": "transfer", "arguments": {"to": "eve"}, "decision": "deny"}]
     async with Runtime(bank, store=address, policy=rules) as runtime:
-        failed(await runtime.approve(call_id, arguments={"amount": 5, "to": "eve"}), "denied")
+        assert_failed(await runtime.approve(call_id, arguments={"amount": 5, "to": "eve"}), "denied")
     assert bank.ran == []
 
 
@@ -433,7 +445,7 @@ async def test_arguments_survive_a_restart_exactly(address: str) -> None:
         seen.append(value)
 
     async with Runtime(keep, store=address) as runtime:
-        ids = [id_of(await runtime.call("keep", {"value": value})) for value in EXACT.values()]
+        ids = [pending_call_id(await runtime.call("keep", {"value": value})) for value in EXACT.values()]
     async with Runtime(keep, store=address) as runtime:
         assert len(await runtime.pending()) == len(EXACT)
         for name, call_id in zip(EXACT, ids, strict=True):
@@ -483,7 +495,7 @@ async def test_dates_numbers_and_bytes_of_a_type_survive_a_restart_exactly(addre
 async def test_a_standing_approval_survives_a_restart_for_its_user_and_never_over_a_deny(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        waiting = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+        waiting = pending_call_id(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
     async with Runtime(bank, store=address) as runtime:
         assert (await runtime.approve(waiting, always=True, by="boss")).ok
     async with Runtime(bank, store=address) as runtime:
@@ -497,10 +509,10 @@ async def test_a_standing_approval_survives_a_restart_for_its_user_and_never_ove
         after_a_change = await runtime.scope(user="ann").call("transfer", {"amount": 6})
 
     assert hers.ok
-    pending(bobs, "approval")
-    pending(nobodys, "approval")
-    failed(denied, "denied")
-    pending(after_a_change, "approval")
+    assert_pending(bobs, "approval")
+    assert_pending(nobodys, "approval")
+    assert_failed(denied, "denied")
+    assert_pending(after_a_change, "approval")
     assert [amount for amount, _ in bank.ran] == [1, 2]
 
 
@@ -508,9 +520,9 @@ async def test_a_standing_approval_given_where_the_tool_is_not_counts_once_the_c
     bank = Bank()
     call_id = await asked(address, bank, amount=1)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id, always=True), "result")
+        assert_pending(await without_the_tool.approve(call_id, always=True), "result")
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: _ended(runtime, call_id))
+        await wait_until(lambda: _ended(runtime, call_id))
 
         assert (await runtime.call("transfer", {"amount": 2})).ok
 
@@ -519,13 +531,13 @@ async def test_a_deny_rule_that_came_with_the_restart_wins_over_the_yes(address:
     bank = Bank()
     call_id = await asked(address, bank, amount=5)
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id, always=True), "result")
+        assert_pending(await without_the_tool.approve(call_id, always=True), "result")
     async with Runtime(bank, store=address, policy=[{"decision": "deny"}]) as runtime:
-        outcome = await until(lambda: _ended(runtime, call_id))
+        outcome = await wait_until(lambda: _ended(runtime, call_id))
         runtime.policy = []
-        pending(await runtime.call("transfer", {"amount": 5}), "approval")
+        assert_pending(await runtime.call("transfer", {"amount": 5}), "approval")
 
-    assert not failed(outcome, "denied").executed
+    assert not assert_failed(outcome, "denied").executed
     assert bank.ran == []
 
 
@@ -536,7 +548,7 @@ async def test_a_deny_rule_that_came_with_the_restart_wins_over_the_yes(address:
 async def test_a_hundred_yeses_at_once_are_one_run(address: str, runtimes: int) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
-        call_id = id_of(await one.call("transfer", {"amount": 5}))
+        call_id = pending_call_id(await one.call("transfer", {"amount": 5}))
         bank.gate.clear()
         both = [one, other][:runtimes]
         approvals = [asyncio.create_task(both[n % runtimes].approve(call_id)) for n in range(100)]
@@ -551,26 +563,26 @@ async def test_a_hundred_yeses_at_once_are_one_run(address: str, runtimes: int) 
     if runtimes == 1:
         assert outcomes == [Done("sent 5 to ann")] * 100
     else:  # whoever was second in the other runtime is told that it goes on
-        assert all(each == Done("sent 5 to ann") or pending(each, "result") for each in outcomes)
+        assert all(each == Done("sent 5 to ann") or assert_pending(each, "result") for each in outcomes)
 
 
 async def test_of_concurrent_approval_and_rejection_one_counts_and_the_others_conflict(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
         for number in range(10):
-            call_id = id_of(await one.call("transfer", {"amount": number}))
+            call_id = pending_call_id(await one.call("transfer", {"amount": number}))
             yes, no = await asyncio.gather(one.approve(call_id), other.reject(call_id))
             ran = (number, "ann") in bank.ran
 
-            assert (ran and yes.ok and failed(no, "conflict")) or (
-                not ran and failed(no, "rejected") and failed(yes, "conflict")
+            assert (ran and yes.ok and assert_failed(no, "conflict")) or (
+                not ran and assert_failed(no, "rejected") and assert_failed(yes, "conflict")
             )
 
 
 async def test_an_answer_that_says_failed_is_how_the_call_ends(address: str) -> None:
     nobody = Failed("unavailable", "nobody home", data={"why": 1})
-    call_id = await asked(address, ask(), name="ask")
-    async with Runtime(ask(), store=address) as runtime:
-        outcome = failed(await runtime.settle(call_id, nobody), "unavailable")
-    async with Runtime(ask(), store=address) as runtime:
+    call_id = await asked(address, make_ask_tool(), name="ask")
+    async with Runtime(make_ask_tool(), store=address) as runtime:
+        outcome = assert_failed(await runtime.settle(call_id, nobody), "unavailable")
+    async with Runtime(make_ask_tool(), store=address) as runtime:
         assert await runtime.settle(call_id, nobody) == outcome

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from surehand import Call, Context, Done, Runtime, Tool, tool
-from tests.durable.bank import Bank, done, failed, pending, read, state, until, write
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    execute,
+    ledger_state,
+    read_rows,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -37,27 +46,27 @@ async def test_a_call_that_differs_in_one_field_does_not_run_under_the_approval(
     ran: list[Any] = []
     other = {**ASKED, field: CHANGED[field]}
     async with Runtime(tools(ran), store=address) as runtime:
-        pending(await call(runtime, ASKED), "approval")
+        assert_pending(await call(runtime, ASKED), "approval")
         before = await call(runtime, other)
     async with Runtime(store=address) as without_the_tools:
-        pending(await without_the_tools.approve("c1"), "result")
+        assert_pending(await without_the_tools.approve("c1"), "result")
     async with Runtime(tools(ran), store=address) as runtime:
         while_approved = await call(runtime, other)
-        await until(lambda: ran)
-        await until(lambda: _ended(runtime, "c1"))
+        await wait_until(lambda: ran)
+        await wait_until(lambda: _ended(runtime, "c1"))
         after = await call(runtime, other)
 
     assert ran == [(5, "ann", "s1")]
     for outcome in (before, while_approved, after):
         if field == "call_id":
-            assert pending(outcome, "approval").call_id == "c2"
+            assert assert_pending(outcome, "approval").call_id == "c2"
         else:
-            assert not failed(outcome, "conflict").executed
+            assert not assert_failed(outcome, "conflict").executed
             assert not any(word in outcome.text for word in ("moved", "ann", "s1", "transfer"))
 
 
 async def _ended(runtime: Runtime, call_id: str) -> bool:
-    return await state(runtime, call_id) == "ended"
+    return await ledger_state(runtime, call_id) == "ended"
 
 
 STORED = [
@@ -80,15 +89,15 @@ async def test_a_row_that_was_changed_in_one_column_does_not_run_under_the_appro
     async with Runtime(tools(ran), store=address) as runtime:
         await call(runtime, ASKED)
     async with Runtime(store=address) as without_the_tools:
-        pending(await without_the_tools.approve("c1"), "result")
-        await write(without_the_tools, f"UPDATE ledger SET {column} = :value", value=value)
+        assert_pending(await without_the_tools.approve("c1"), "result")
+        await execute(without_the_tools, f"UPDATE ledger SET {column} = :value", value=value)
     async with Runtime(tools(ran), store=address) as runtime:
         await runtime.approve("c1")
         if column == "call_id":  # whose answer is now nobody's
-            failed(await runtime.approve("c9"), "not_found")
+            assert_failed(await runtime.approve("c9"), "not_found")
         else:
-            await until(lambda: _ended(runtime, "c1"))
-            failed(await runtime.approve("c1"), "conflict")
+            await wait_until(lambda: _ended(runtime, "c1"))
+            assert_failed(await runtime.approve("c1"), "conflict")
 
     assert ran == []
 
@@ -100,9 +109,9 @@ async def test_a_row_that_was_changed_while_it_waited_cannot_be_approved(
     ran: list[Any] = []
     async with Runtime(tools(ran), store=address) as runtime:
         await call(runtime, ASKED)
-        await write(runtime, f"UPDATE ledger SET {column} = :value", value=value)
+        await execute(runtime, f"UPDATE ledger SET {column} = :value", value=value)
     async with Runtime(tools(ran), store=address) as runtime:
-        failed(await runtime.approve("c1"), "conflict")
+        assert_failed(await runtime.approve("c1"), "conflict")
 
     assert ran == []
 
@@ -111,8 +120,8 @@ async def test_a_row_that_was_changed_under_edited_arguments_does_not_run_either
     ran: list[Any] = []
     async with Runtime(tools(ran), store=address) as runtime:
         await call(runtime, ASKED)
-        await write(runtime, "UPDATE ledger SET user_id = 'eve'")
-        failed(await runtime.approve("c1", arguments={"amount": 7}), "conflict")
+        await execute(runtime, "UPDATE ledger SET user_id = 'eve'")
+        assert_failed(await runtime.approve("c1", arguments={"amount": 7}), "conflict")
 
     assert ran == []
 
@@ -124,7 +133,7 @@ async def test_a_stranger_cannot_answer_before_during_or_after(address: str, str
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
         asked = await runtime.scope(user="ann", session="s1").call("transfer", {"amount": 5})
-        call_id = pending(asked).call_id
+        call_id = assert_pending(asked).call_id
     outcomes: list[Any] = []
     async with Runtime(bank, store=address) as runtime:
         eve = runtime.scope(**stranger)
@@ -144,9 +153,11 @@ async def test_a_stranger_cannot_answer_before_during_or_after(address: str, str
         bank.gate.set()
         await approving
         outcomes += await answers()
-        audit = await read(runtime, "SELECT user_id FROM audit WHERE kind = 'refused'")
+        audit = await read_rows(runtime, "SELECT user_id FROM audit WHERE kind = 'refused'")
 
-    assert [failed(each, "not_found").text.replace(call_id, "0" * 36) for each in outcomes] == [outcomes[-1].text] * 15
+    assert [assert_failed(each, "not_found").text.replace(call_id, "0" * 36) for each in outcomes] == [
+        outcomes[-1].text
+    ] * 15
     assert [row["user_id"] for row in audit] == [stranger["user"]] * 15
     assert bank.ran == [(5, "ann")]
 
@@ -163,7 +174,7 @@ async def test_an_approval_is_used_once_even_under_the_same_id_and_arguments(add
         next_one = await runtime.call("transfer", {"amount": 5}, call_id="c2")
 
     assert again == as_value == approved == Done("sent 5 to ann")
-    pending(next_one, "approval")
+    assert_pending(next_one, "approval")
     assert bank.ran == [(5, "ann")]
 
 
@@ -175,7 +186,7 @@ async def test_an_approval_that_expired_is_used_no_more(file: str) -> None:
         await runtime.call("transfer", {"amount": 5}, call_id="c1")
     clock = ManualClock(1_000_000.0 + 8 * 86_400)
     async with Runtime(bank, store=file, clock=clock) as runtime:
-        failed(await runtime.approve("c1"), "expired")
+        assert_failed(await runtime.approve("c1"), "expired")
     assert bank.ran == []
 
 
@@ -189,13 +200,13 @@ async def test_an_approval_that_no_runtime_applies_is_valid_as_long_again_as_the
         assert wait.expires_at is not None
         patience = wait.expires_at - wait.created_at
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + patience - day)) as without_the_tool:
-        pending(await without_the_tool.approve("c1"), "result")
+        assert_pending(await without_the_tool.approve("c1"), "result")
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience - 1.5 * day)) as without_the_tool:
         (approved,) = await without_the_tool.pending()
     async with Runtime(store=file, clock=ManualClock(1_000_000.0 + 2 * patience)) as without_the_tool:
-        await until(lambda: _ended(without_the_tool, "c1"))
+        await wait_until(lambda: _ended(without_the_tool, "c1"))
         await without_the_tool.add(bank)
-        failed(await without_the_tool.approve("c1"), "expired")
+        assert_failed(await without_the_tool.approve("c1"), "expired")
 
     assert approved.expires_at == pytest.approx(1_000_000.0 + 2 * patience - day, abs=1.0)
     assert bank.ran == []
@@ -220,7 +231,7 @@ async def test_the_approved_arguments_run_whatever_the_caller_changes_later(addr
 
     assert seen == [["kept"]]
     assert same.ok
-    failed(other, "conflict")
+    assert_failed(other, "conflict")
 
 
 async def test_a_handler_that_changes_its_arguments_can_still_wait_for_an_answer(any_address: str) -> None:
@@ -235,7 +246,7 @@ async def test_a_handler_that_changes_its_arguments_can_still_wait_for_an_answer
 
     async with Runtime(book, store=any_address) as runtime:
         seats = [1, 2]
-        first = pending(await runtime.call("book", {"seats": seats}, call_id="c1"), "result")
+        first = assert_pending(await runtime.call("book", {"seats": seats}, call_id="c1"), "result")
         (wait,) = await runtime.pending()
         again = await runtime.call("book", {"seats": [1, 2]}, call_id="c1")
         answered = await runtime.settle("c1", "booked")
@@ -262,7 +273,7 @@ async def test_a_handler_that_waits_under_its_own_id_can_be_answered(any_address
     async with Runtime(book, look, store=any_address) as runtime:
         for name in ("book", "look"):
             for given in (None, f"{name}-1"):
-                call_id = pending(await runtime.call(name, call_id=given), "result").call_id
+                call_id = assert_pending(await runtime.call(name, call_id=given), "result").call_id
 
                 assert [wait.call_id for wait in await runtime.pending()] == [call_id]
-                assert done(await runtime.settle(call_id, "yes")) == "yes"
+                assert assert_done(await runtime.settle(call_id, "yes")) == "yes"

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Queue, Runtime, tool
-from tests.durable.bank import Bank, ask, died, done, id_of, read, state, until
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    ledger_state,
+    make_ask_tool,
+    pending_call_id,
+    read_rows,
+    simulate_dead_owner,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 
@@ -87,7 +96,7 @@ async def leave(task: asyncio.Task[Any], choice: random.Random) -> None:
 
 
 async def nobody_is_left(runtime: Runtime) -> bool:
-    return not await read(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken', 'ready')")
+    return not await read_rows(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken', 'ready')")
 
 
 def everybody_is_out(runtime: Runtime) -> bool:
@@ -100,7 +109,7 @@ async def test_callers_that_leave_at_any_moment_leave_nothing_behind(address: st
     choice = random.Random(seed)
     post = Post(random.Random(seed + 1))
     before = asyncio.all_tasks()
-    async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
+    async with Runtime(post, make_ask_tool(), store=address, queues=QUEUES) as runtime:
         for batch in range(8):
             tasks = [asyncio.create_task(one(runtime, batch * 30 + n, choice)) for n in range(30)]
             leaving = [asyncio.create_task(leave(task, choice)) for task in tasks if choice.random() < 0.6]
@@ -108,12 +117,14 @@ async def test_callers_that_leave_at_any_moment_leave_nothing_behind(address: st
             await asyncio.wait(tasks)
             for task in tasks:
                 assert task.cancelled() or isinstance(task.result(), (Done, Failed, Pending)), task
-        await until(lambda: nobody_is_left(runtime))
-        await until(lambda: everybody_is_out(runtime))  # what has ended in the store is still on its way out here
-        ended = await read(runtime, "SELECT call_id, outcome FROM ledger WHERE state = 'ended'")
-        told = await read(runtime, "SELECT call_id, count(*) AS n FROM audit WHERE kind = 'outcome' GROUP BY call_id")
+        await wait_until(lambda: nobody_is_left(runtime))
+        await wait_until(lambda: everybody_is_out(runtime))  # what has ended in the store is still on its way out here
+        ended = await read_rows(runtime, "SELECT call_id, outcome FROM ledger WHERE state = 'ended'")
+        told = await read_rows(
+            runtime, "SELECT call_id, count(*) AS n FROM audit WHERE kind = 'outcome' GROUP BY call_id"
+        )
         waits = {wait.call_id for wait in await runtime.pending()}
-        open_rows = await read(runtime, "SELECT call_id FROM ledger WHERE state = 'waiting'")
+        open_rows = await read_rows(runtime, "SELECT call_id FROM ledger WHERE state = 'waiting'")
     assert len(post.sent) == len(set(post.sent))
     assert all(row["outcome"] for row in ended)
     assert all(row["n"] == 1 for row in told)
@@ -133,13 +144,13 @@ async def test_a_runtime_that_closes_at_any_moment_leaves_everything_to_the_next
             acknowledged[outcome.meta.call_id] = outcome.data
 
     for life in range(4):
-        async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
+        async with Runtime(post, make_ask_tool(), store=address, queues=QUEUES) as runtime:
             tasks = [asyncio.create_task(call(runtime, life * 30 + n)) for n in range(30)]
             await asyncio.sleep(choice.random() * 0.05)
         await asyncio.wait(tasks)
-    async with Runtime(post, ask(), store=address, queues=QUEUES) as runtime:
-        await until(lambda: nobody_is_left(runtime))
-        rows = await read(runtime, "SELECT call_id, state, outcome FROM ledger")
+    async with Runtime(post, make_ask_tool(), store=address, queues=QUEUES) as runtime:
+        await wait_until(lambda: nobody_is_left(runtime))
+        rows = await read_rows(runtime, "SELECT call_id, state, outcome FROM ledger")
         waits = {wait.call_id for wait in await runtime.pending()}
 
     states = {row["call_id"]: row["state"] for row in rows}
@@ -152,7 +163,7 @@ async def test_a_caller_cancelled_during_the_claim_leaves_the_call_to_its_runtim
     for steps in range(0, 12, 2):
         post = Post(random.Random(steps))
         async with Runtime(post, store=address, queues=QUEUES) as runtime:
-            call_id = id_of(await runtime.call("sign", call_id=f"c{steps}"))
+            call_id = pending_call_id(await runtime.call("sign", call_id=f"c{steps}"))
         async with Runtime(store=address) as without_the_tool:
             await without_the_tool.approve(call_id)
         async with Runtime(post, store=address, queues=QUEUES) as runtime:
@@ -161,7 +172,7 @@ async def test_a_caller_cancelled_during_the_claim_leaves_the_call_to_its_runtim
                 await asyncio.sleep(0.0005)
             approving.cancel()
             await asyncio.wait({approving})
-            await until(lambda: nobody_is_left(runtime))
+            await wait_until(lambda: nobody_is_left(runtime))
 
             assert (await runtime.approve(call_id)).ok
         assert post.sent == [call_id]
@@ -195,26 +206,26 @@ async def test_a_call_that_may_have_happened_is_not_ended_by_cancelling(address)
     async with Runtime(bank, store=address) as runtime:
         calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await died(runtime, "c1")
+        await simulate_dead_owner(runtime, "c1")
         async with Runtime(store=address) as other:
-            await until(lambda: _is_unknown(other))
+            await wait_until(lambda: _is_unknown(other))
 
             assert not await other.cancel("c1")
             await other.cancel()
-            assert await state(other, "c1") == "unknown"
-            assert done(await other.settle("c1", "it was paid")) == "it was paid"
+            assert await ledger_state(other, "c1") == "unknown"
+            assert assert_done(await other.settle("c1", "it was paid")) == "it was paid"
         bank.gate.set()
         await calling
 
 
 async def _is_unknown(runtime):
-    return await state(runtime, "c1") == "unknown"
+    return await ledger_state(runtime, "c1") == "unknown"
 
 
 async def test_the_audit_names_the_person_who_cancelled(address):
     async with Runtime(Bank(), store=address) as runtime:
-        call_id = id_of(await runtime.call("transfer", {"amount": 5}))
+        call_id = pending_call_id(await runtime.call("transfer", {"amount": 5}))
         assert await runtime.cancel(call_id, by="grace")
-        rows = await read(runtime, "SELECT by_whom FROM audit WHERE kind = 'answer'")
+        rows = await read_rows(runtime, "SELECT by_whom FROM audit WHERE kind = 'answer'")
 
     assert [row["by_whom"] for row in rows] == ["grace"]

@@ -10,20 +10,30 @@ import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
 from surehand.runtime.durability.maintenance import StoreMaintenance
-from tests.durable.bank import Bank, died, done, failed, pending, read, seen_dead, state, until
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    ledger_state,
+    read_rows,
+    simulate_dead_owner,
+    wait_until,
+    wait_until_owners_are_dead,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
 
 async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_once(address: str, child: Any) -> None:
     async with child("call", address, "pay", "c1", "5") as process:
-        started = await process.says()
+        started = await process.read_message()
         await process.kill()
-    await seen_dead(address)
+    await wait_until_owners_are_dead(address)
 
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        unknown = failed(await runtime.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
+        unknown = assert_failed(await runtime.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
         (wait,) = await runtime.pending()
         settled = await runtime.settle("c1", "the bank says it was sent", by="ann")
         again = await runtime.settle("c1", "the bank says it was sent")
@@ -36,7 +46,7 @@ async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_o
     assert (wait.call_id, wait.waiting_for, wait.request) == ("c1", "result", {"unknown_effect": True})
     assert "not known whether pay has happened" in wait.message
     assert settled == again == recalled == Done("the bank says it was sent")
-    failed(other, "conflict")
+    assert_failed(other, "conflict")
     assert bank.ran == []
 
 
@@ -44,37 +54,37 @@ async def test_an_approved_call_of_a_killed_process_is_unknown_and_never_runs_ag
     address: str, child: Any
 ) -> None:
     async with child("call", address, "transfer", "c1", "5") as process:
-        await process.says()
+        await process.read_message()
         await process.kill()
-    await seen_dead(address)
+    await wait_until_owners_are_dead(address)
 
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
         assert [wait.request for wait in await runtime.pending()] == [{"unknown_effect": True}]
-        failed(await runtime.approve("c1"), "unknown_effect")
-        failed(await runtime.reject("c1"), "conflict")
+        assert_failed(await runtime.approve("c1"), "unknown_effect")
+        assert_failed(await runtime.reject("c1"), "conflict")
         await asyncio.sleep(0.3)  # longer than a beat
         ended = await runtime.settle("c1", Failed("failed", "it was not sent"))
 
-    assert failed(ended, "failed").executed
+    assert assert_failed(ended, "failed").executed
     assert bank.ran == []
 
 
 async def test_a_call_approved_by_a_process_that_has_ended_since_runs_in_the_next(address: str, child: Any) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
+        assert_pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
         async with child("approve", address, "c1") as process:
-            assert await process.says() == {"pending": "result"}
-        await until(lambda: bank.ran)
-        await until(lambda: _ended(runtime, "c1"))
+            assert await process.read_message() == {"pending": "result"}
+        await wait_until(lambda: bank.ran)
+        await wait_until(lambda: _ended(runtime, "c1"))
 
-        assert done(await runtime.approve("c1")) == "sent 5 to ann"
+        assert assert_done(await runtime.approve("c1")) == "sent 5 to ann"
     assert bank.ran == [(5, "ann")]
 
 
 async def _ended(runtime: Runtime, call_id: str) -> bool:
-    return await state(runtime, call_id) == "ended"
+    return await ledger_state(runtime, call_id) == "ended"
 
 
 async def test_a_repeatable_call_of_a_dead_process_is_simply_run_again(address: str) -> None:
@@ -91,7 +101,7 @@ async def test_a_repeatable_call_of_a_dead_process_is_simply_run_again(address: 
 
     async with Runtime(look, store=address) as dying:
         calling = asyncio.create_task(dying.call("look", call_id="c1"))
-        await until(lambda: looks)
+        await wait_until(lambda: looks)
         async with Runtime(look, store=address) as runtime:
             assert await runtime.call("look", call_id="c1") == Done(2)
         gate.set()
@@ -106,8 +116,8 @@ async def test_an_owner_that_was_declared_dead_cannot_overwrite_the_outcome(addr
     async with Runtime(bank, store=address) as paused, Runtime(bank, store=address) as other:
         calling = asyncio.create_task(paused.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await died(paused, "c1")
-        await until(lambda: _is_unknown(other, "c1"))
+        await simulate_dead_owner(paused, "c1")
+        await wait_until(lambda: _is_unknown(other, "c1"))
         settled = await other.settle("c1", "settled by hand")
         bank.gate.set()
         late = await calling
@@ -122,17 +132,17 @@ async def test_a_late_outcome_of_an_unknown_call_is_not_acknowledged(address: st
     async with Runtime(bank, store=address) as paused, Runtime(bank, store=address) as other:
         calling = asyncio.create_task(paused.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await died(paused, "c1")
-        await until(lambda: _is_unknown(other, "c1"))
+        await simulate_dead_owner(paused, "c1")
+        await wait_until(lambda: _is_unknown(other, "c1"))
         bank.gate.set()
 
-        failed(await calling, "unknown_effect")
+        assert_failed(await calling, "unknown_effect")
         assert await _is_unknown(other, "c1")
-        assert done(await other.settle("c1", "by hand")) == "by hand"
+        assert assert_done(await other.settle("c1", "by hand")) == "by hand"
 
 
 async def _is_unknown(runtime: Runtime, call_id: str) -> bool:
-    return await state(runtime, call_id) == "unknown"
+    return await ledger_state(runtime, call_id) == "unknown"
 
 
 async def test_a_claim_of_an_unknown_owner_is_found_too(address: str) -> None:
@@ -141,12 +151,12 @@ async def test_a_claim_of_an_unknown_owner_is_found_too(address: str) -> None:
     async with Runtime(bank, store=address) as paused:
         calling = asyncio.create_task(paused.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await died(paused, "c1", known=False)
+        await simulate_dead_owner(paused, "c1", registered=False)
         async with Runtime(bank, store=address) as other:
-            failed(await other.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
-            audit = await read(other, "SELECT kind FROM audit WHERE call_id = 'c1' AND kind = 'recovered'")
+            assert_failed(await other.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
+            audit = await read_rows(other, "SELECT kind FROM audit WHERE call_id = 'c1' AND kind = 'recovered'")
         bank.gate.set()
-        failed(await calling, "unknown_effect")
+        assert_failed(await calling, "unknown_effect")
 
     assert len(audit) == 1
 
@@ -154,12 +164,12 @@ async def test_a_claim_of_an_unknown_owner_is_found_too(address: str) -> None:
 async def test_a_call_that_was_taken_and_not_run_is_for_the_next(address: str) -> None:
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
+        assert_pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve("c1"), "result")
-        await died(without_the_tool, "c1", state="taken")
+        assert_pending(await without_the_tool.approve("c1"), "result")
+        await simulate_dead_owner(without_the_tool, "c1", state="taken")
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: _ended(runtime, "c1"))
+        await wait_until(lambda: _ended(runtime, "c1"))
 
     assert bank.ran == [(5, "ann")]
 
@@ -182,24 +192,24 @@ async def test_an_approved_call_that_a_closing_runtime_had_not_run_is_for_the_ne
 
     bank.gate.clear()
     async with Runtime(send, block, store=address, queues={"one": Queue(1)}) as runtime:
-        pending(await runtime.call("send", call_id="c1"))
+        assert_pending(await runtime.call("send", call_id="c1"))
         if reason == "queue":
             blocking = asyncio.create_task(runtime.call("block"))
             await bank.started.wait()
         approving = asyncio.create_task(runtime.approve("c1"))
-        await (until(lambda: runtime.queues()["one"].waiting) if reason == "queue" else bank.started.wait())
+        await (wait_until(lambda: runtime.queues()["one"].waiting) if reason == "queue" else bank.started.wait())
     told = await approving
     bank.gate.set()
     async with Runtime(send, block, store=address, queues={"one": Queue(1)}) as runtime:
         if reason == "queue":
-            failed(await blocking, "cancelled")
-            await until(lambda: _ended(runtime, "c1"))
-            assert done(await runtime.approve("c1")) == "sent 1 to bob"
+            assert_failed(await blocking, "cancelled")
+            await wait_until(lambda: _ended(runtime, "c1"))
+            assert assert_done(await runtime.approve("c1")) == "sent 1 to bob"
             assert bank.ran == [(0, "nobody"), (1, "bob")]
-            pending(told, "result")
+            assert_pending(told, "result")
         else:  # it had begun: how it ended is stored
-            assert failed(await runtime.approve("c1"), "cancelled").executed
-            assert failed(told, "cancelled").executed
+            assert assert_failed(await runtime.approve("c1"), "cancelled").executed
+            assert assert_failed(told, "cancelled").executed
             assert bank.ran == [(1, "bob")]
 
 
@@ -212,16 +222,16 @@ async def test_a_stored_outcome_is_returned_even_if_policy_would_deny_the_call_n
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, book, store=address) as runtime:
-        pending(await runtime.call("book", call_id="booked"))
+        assert_pending(await runtime.call("book", call_id="booked"))
         calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="paid"))
         await bank.started.wait()
-        await died(runtime, "paid")
+        await simulate_dead_owner(runtime, "paid")
         bank.gate.set()
         await calling
     async with Runtime(bank, book, store=address, policy=[{"decision": "deny"}]) as runtime:
         assert await runtime.settle("paid", "the bank says it was sent") == Done("the bank says it was sent")
         assert await runtime.settle("booked", "row 5") == Done("row 5")
-        failed(await runtime.call("pay", {"amount": 6}), "denied")
+        assert_failed(await runtime.call("pay", {"amount": 6}), "denied")
 
 
 # Verify
@@ -264,10 +274,10 @@ async def _abandoned(address: str, books: Ledger) -> None:
         ann = runtime.scope(user="ann")
         calling = asyncio.create_task(ann.call("book", {"amount": 5}, call_id="c1"))
         if books.book.safety.confirm:
-            pending(await calling)
+            assert_pending(await calling)
             calling = asyncio.create_task(ann.approve("c1"))
         await books.started.wait()
-        await died(runtime, "c1")
+        await simulate_dead_owner(runtime, "c1")
         books.gate.set()
         await calling
 
@@ -289,7 +299,7 @@ async def test_the_result_of_verify_is_the_outcome(address: str, says: Any, told
     async with Runtime(books.book, store=address) as runtime:
         outcome = await runtime.scope(user="ann").call("book", {"amount": 5}, call_id="c1")
         assert await runtime.pending() == []
-        audit = await read(runtime, "SELECT by_whom FROM audit WHERE kind = 'answer'")
+        audit = await read_rows(runtime, "SELECT by_whom FROM audit WHERE kind = 'answer'")
 
     assert outcome == told
     assert books.asked == [({"amount": 5, "note": "none"}, "c1", "ann")]
@@ -304,8 +314,8 @@ async def test_where_verify_cannot_tell_a_person_decides(address: str, says: Any
 
     async with Runtime(books.book, store=address) as runtime:
         ann = runtime.scope(user="ann")
-        failed(await ann.call("book", {"amount": 5}, call_id="c1"), "unknown_effect")
-        assert done(await ann.settle("c1", "it did")) == "it did"
+        assert_failed(await ann.call("book", {"amount": 5}, call_id="c1"), "unknown_effect")
+        assert assert_done(await ann.settle("c1", "it did")) == "it did"
     assert books.ran == ["c1"]
 
 
@@ -329,7 +339,7 @@ async def test_an_approved_call_that_has_not_happened_runs_again_exactly_once(ad
     await abandoned(address, books)
 
     async with Runtime(books.book, store=address), Runtime(books.book, store=address) as runtime:
-        await until(lambda: _ended(runtime, "c1"))
+        await wait_until(lambda: _ended(runtime, "c1"))
         outcome = await runtime.approve("c1")
 
     assert outcome == Done("booked 5")
@@ -351,10 +361,10 @@ async def test_a_slow_verify_does_not_delay_the_start(address: str, monkeypatch:
 
     async with Runtime(books.book, store=address) as runtime:
         ann = runtime.scope(user="ann")
-        failed(await ann.call("book", {"amount": 5}, call_id="c1"), "unknown_effect")
+        assert_failed(await ann.call("book", {"amount": 5}, call_id="c1"), "unknown_effect")
         answer.set()
-        await until(lambda: _ended(runtime, "c1"))
-        assert done(await ann.call("book", {"amount": 5}, call_id="c1")) == "found it"
+        await wait_until(lambda: _ended(runtime, "c1"))
+        assert assert_done(await ann.call("book", {"amount": 5}, call_id="c1")) == "found it"
 
 
 async def test_two_concurrent_verifications_let_the_call_run_once(address: str) -> None:
@@ -373,7 +383,7 @@ async def test_two_concurrent_verifications_let_the_call_run_once(address: str) 
     one, other = Runtime(books.book, store=address), Runtime(books.book, store=address)
     await asyncio.gather(one.__aenter__(), other.__aenter__())
     try:
-        await until(lambda: _ended(one, "c1"))
+        await wait_until(lambda: _ended(one, "c1"))
     finally:
         await asyncio.gather(one.close(), other.close())
 

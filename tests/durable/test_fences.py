@@ -13,7 +13,15 @@ from surehand.runtime.durability import maintenance
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.testing import ManualClock
-from tests.durable.bank import Bank, done, failed, pending, read, state, until
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    ledger_state,
+    read_rows,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -24,23 +32,23 @@ async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
     monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     async with child("pause", address, "c1", "5") as process, Runtime(bank, store=address) as runtime:
-        await process.says()
+        await process.read_message()
         process.signal(signal.SIGSTOP)
-        running = await state(runtime, "c1")
+        running = await ledger_state(runtime, "c1")
         monkeypatch.setattr(
             owners, "LEASE_SECONDS", 0.4
         )  # until now it would have been waited for much longer than its lease
-        await until(lambda: _is(runtime, "c1", "unknown"))
+        await wait_until(lambda: _is(runtime, "c1", "unknown"))
         unknown = await runtime.call("pay", {"amount": 5}, call_id="c1")
         settled = await runtime.settle("c1", "settled by hand")
         process.signal(signal.SIGCONT)
-        process.tell()
-        late = await process.says()
+        process.resume()
+        late = await process.read_message()
         recalled = await runtime.call("pay", {"amount": 5}, call_id="c1")
-        outcomes = await read(runtime, "SELECT detail FROM audit WHERE call_id = 'c1' AND kind = 'outcome'")
+        outcomes = await read_rows(runtime, "SELECT detail FROM audit WHERE call_id = 'c1' AND kind = 'outcome'")
 
     assert running == "running"
-    failed(unknown, "unknown_effect")
+    assert_failed(unknown, "unknown_effect")
     assert settled == recalled == Done("settled by hand")
     assert late == {"done": "settled by hand"}
     assert len(outcomes) == 1
@@ -48,7 +56,7 @@ async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
 
 
 async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
-    return await state(runtime, call_id) == expected
+    return await ledger_state(runtime, call_id) == expected
 
 
 async def test_an_owner_that_renews_its_lease_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,10 +69,10 @@ async def test_an_owner_that_renews_its_lease_keeps_its_calls(address: str, monk
         calling = asyncio.create_task(here.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
         await asyncio.sleep(3)  # one who gave none would be given up after one and a half leases
-        assert await state(other, "c1") == "running"
+        assert await ledger_state(other, "c1") == "running"
         bank.gate.set()
 
-        assert done(await calling) == "sent 5 to ann"
+        assert assert_done(await calling) == "sent 5 to ann"
 
 
 async def test_an_owner_that_holds_its_lock_is_declared_dead_only_after_its_lease(
@@ -98,20 +106,20 @@ async def test_a_clock_that_jumps_releases_no_call(file: str, days: int, monkeyp
     bank.gate.clear()
     options: dict[str, Any] = {"store": file, "clock": clock, "defaults": {"pending_ttl": 3600.0, "tool_timeout": None}}
     async with Runtime(bank, **options) as here, Runtime(bank, **options) as other:
-        pending(await here.call("transfer", {"amount": 1}, call_id="waits"))
+        assert_pending(await here.call("transfer", {"amount": 1}, call_id="waits"))
         calling = asyncio.create_task(here.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
         clock._now += days * 86_400  # nobody's timers ring: the machine was set to another day
         await asyncio.sleep(0.5)
-        assert await state(other, "c1") == "running"
+        assert await ledger_state(other, "c1") == "running"
         bank.gate.set()
-        assert done(await calling) == "sent 5 to ann"
-        assert done(await other.call("pay", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
+        assert assert_done(await calling) == "sent 5 to ann"
+        assert assert_done(await other.call("pay", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
         if days > 0:
-            await until(lambda: _is(here, "waits", "ended"))
-            failed(await other.approve("waits"), "expired")
+            await wait_until(lambda: _is(here, "waits", "ended"))
+            assert_failed(await other.approve("waits"), "expired")
         else:
-            assert done(await other.approve("waits")) == "sent 1 to ann"
+            assert assert_done(await other.approve("waits")) == "sent 1 to ann"
         after = await here.call("pay", {"amount": 6})
 
-    assert done(after) == "sent 6 to ann"
+    assert assert_done(after) == "sent 6 to ann"

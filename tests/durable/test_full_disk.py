@@ -10,7 +10,17 @@ import pytest
 from surehand import Context, Pending, Queue, Runtime, tool
 from surehand.runtime.durability import maintenance, write_retry
 from surehand.store.database import Statement, StoreUnavailable
-from tests.durable.bank import Bank, ask, done, failed, id_of, read, seen_dead, state, until
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    ledger_state,
+    make_ask_tool,
+    pending_call_id,
+    read_rows,
+    wait_until,
+    wait_until_owners_are_dead,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -18,9 +28,9 @@ pytestmark = pytest.mark.timeout(30)
 async def test_with_a_full_disk_only_stored_outcomes_are_returned(file: str, child: Any) -> None:
     async with child("full", file) as process:
         for name in ("quick", "slow"):
-            before, during = await process.says(), await process.says()
-            process.tell()  # room came back, and what was left is written
-            after = await process.says()
+            before, during = await process.read_message(), await process.read_message()
+            process.resume()  # room came back, and what was left is written
+            after = await process.read_message()
 
             for refused in (before["refused"], before["unnamed"], before["approved"]):
                 assert (refused["failed"], refused.get("executed", False)) == ("unavailable", False)
@@ -39,7 +49,7 @@ async def test_with_a_full_disk_only_stored_outcomes_are_returned(file: str, chi
 
     bank = Bank()
     async with Runtime(bank, store=file) as runtime:
-        rows = await read(runtime, "SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
+        rows = await read_rows(runtime, "SELECT state, count(*) AS number FROM ledger GROUP BY state ORDER BY state")
         checked = await runtime.store.audit.verify()  # type: ignore[union-attr]
 
     assert "running" not in {row["state"] for row in rows}
@@ -87,18 +97,18 @@ async def test_an_outcome_that_could_not_be_written_is_unknown_until_it_is(addre
             broken.after = kept
             bank.gate.set()
             told = await calling
-        await until(lambda: _is(runtime, "c1", "ended"))
-        outcomes = await read(runtime, "SELECT 1 AS found FROM audit WHERE call_id = 'c1' AND kind = 'outcome'")
+        await wait_until(lambda: _is(runtime, "c1", "ended"))
+        outcomes = await read_rows(runtime, "SELECT 1 AS found FROM audit WHERE call_id = 'c1' AND kind = 'outcome'")
 
-        assert done(await runtime.call("pay", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
+        assert assert_done(await runtime.call("pay", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
     # Where it was kept after all, the second try finds it there, and then it can be acknowledged.
-    assert done(told) == "sent 5 to ann" if kept else failed(told, "unknown_effect").executed
+    assert assert_done(told) == "sent 5 to ann" if kept else assert_failed(told, "unknown_effect").executed
     assert len(outcomes) == 1
     assert bank.ran == [(5, "ann")]
 
 
 async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
-    return await state(runtime, call_id) == expected
+    return await ledger_state(runtime, call_id) == expected
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
@@ -114,19 +124,19 @@ async def test_a_claim_in_doubt_is_taken_back_because_nothing_has_run(address: s
                 await runtime.approve("c2"),
             ]
         ran = list(bank.ran)
-        await until(lambda: _nobody_runs(runtime))
+        await wait_until(lambda: _nobody_runs(runtime))
         again = await runtime.call("pay", {"amount": 5}, call_id="c1")
-        approved = await until(lambda: _outcome(runtime, "c2"))
+        approved = await wait_until(lambda: _outcome(runtime, "c2"))
 
-    assert all(not failed(outcome, "unavailable").executed for outcome in outcomes)
+    assert all(not assert_failed(outcome, "unavailable").executed for outcome in outcomes)
     assert ran == []
-    assert done(again) == "sent 5 to ann"
-    assert done(approved) == "sent 7 to ann"
+    assert assert_done(again) == "sent 5 to ann"
+    assert assert_done(approved) == "sent 7 to ann"
     assert sorted(bank.ran) == [(5, "ann"), (7, "ann")]
 
 
 async def _nobody_runs(runtime: Runtime) -> bool:
-    return not await read(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken')")
+    return not await read_rows(runtime, "SELECT call_id FROM ledger WHERE state IN ('running', 'taken')")
 
 
 async def _outcome(runtime: Runtime, call_id: str) -> Any:
@@ -135,15 +145,15 @@ async def _outcome(runtime: Runtime, call_id: str) -> Any:
 
 
 async def test_an_answer_that_could_not_be_written_leaves_the_wait_open(address: str) -> None:
-    async with Runtime(ask(), store=address) as runtime:
-        call_id = id_of(await runtime.call("ask"))
+    async with Runtime(make_ask_tool(), store=address) as runtime:
+        call_id = pending_call_id(await runtime.call("ask"))
         with Broken(runtime):
-            failed(await runtime.settle(call_id, "lost"), "unavailable")
-            failed(await runtime.settle("nothing", "x"), "not_found")
-            failed(await runtime.call("ask"), "unavailable")
+            assert_failed(await runtime.settle(call_id, "lost"), "unavailable")
+            assert_failed(await runtime.settle("nothing", "x"), "not_found")
+            assert_failed(await runtime.call("ask"), "unavailable")
         await asyncio.sleep(0.2)  # longer than a beat: nothing of it comes later
         assert [wait.call_id for wait in await runtime.pending()] == [call_id]
-        assert done(await runtime.settle(call_id, "another")) == "another"
+        assert assert_done(await runtime.settle(call_id, "another")) == "another"
 
 
 async def test_a_wait_that_could_not_be_written_is_there_when_the_store_is(address: str) -> None:
@@ -161,11 +171,11 @@ async def test_a_wait_that_could_not_be_written_is_there_when_the_store_is(addre
         await started.wait()
         with Broken(runtime):
             gate.set()
-            assert failed(await calling, "unavailable").executed
-        (wait,) = await until(runtime.pending)
+            assert assert_failed(await calling, "unavailable").executed
+        (wait,) = await wait_until(runtime.pending)
 
         assert wait.call_id == "c1"
-        assert done(await runtime.settle("c1", "row 5")) == "row 5"
+        assert assert_done(await runtime.settle("c1", "row 5")) == "row 5"
 
 
 async def test_a_runtime_can_be_closed_while_its_store_is_away(address: str) -> None:
@@ -176,11 +186,11 @@ async def test_a_runtime_can_be_closed_while_its_store_is_away(address: str) -> 
     await bank.started.wait()
     with Broken(runtime):
         await runtime.close()
-    assert failed(await calling, "cancelled").executed
-    await seen_dead(address)
+    assert assert_failed(await calling, "cancelled").executed
+    await wait_until_owners_are_dead(address)
 
     async with Runtime(bank, store=address) as next_one:
-        failed(await next_one.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
+        assert_failed(await next_one.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
 
 
 async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_written(address: str) -> None:
@@ -192,8 +202,8 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
         await bank.started.wait()
         with Broken(runtime):
             bank.gate.set()
-            failed(await calling, "unknown_effect")
-        await until(lambda: _is(runtime, "c1", "ended"))
+            assert_failed(await calling, "unknown_effect")
+        await wait_until(lambda: _is(runtime, "c1", "ended"))
         runtime.services.ledger.write_retry.clear()
 
 
@@ -213,12 +223,12 @@ async def test_a_repeated_approval_is_not_undone_by_the_queued_writes_of_the_fir
         for call_id in ("c1", "c2"):
             await runtime.call("send", call_id=call_id)
         with Broken(runtime):
-            failed(await runtime.approve("c2"), "unavailable")
+            assert_failed(await runtime.approve("c2"), "unavailable")
         first = asyncio.create_task(runtime.approve("c1"))
         await bank.started.wait()
         second = asyncio.create_task(runtime.approve("c2"))
-        await until(lambda: runtime.queues()["one"].waiting)
+        await wait_until(lambda: runtime.queues()["one"].waiting)
         await runtime.services.ledger.write_retry.retry_all()
         bank.gate.set()
 
-        assert [done(await first), done(await second)] == ["sent 1 to bob"] * 2
+        assert [assert_done(await first), assert_done(await second)] == ["sent 1 to bob"] * 2

@@ -10,8 +10,8 @@ import pytest
 
 from surehand import Policy, Runtime, tool
 from surehand.core.events import CallSettled
-from tests.durable.bank import Bank, done, id_of, pending, read, state
-from tests.durable.conftest import EVERYWHERE
+from tests.durable.bank_tools import Bank, assert_done, assert_pending, ledger_state, pending_call_id, read_rows
+from tests.durable.conftest import ON_BOTH_DATABASES
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -20,7 +20,9 @@ async def granted(runtime: Runtime, *users: str | None, name: str = "transfer") 
     """Each of these users may call it without being asked."""
     for user in users:
         scope = runtime.scope(user=user)
-        done(await scope.approve(id_of(await scope.call(name, {"amount": 1})), always=True, by="grace"))
+        assert_done(
+            await scope.approve(pending_call_id(await scope.call(name, {"amount": 1})), always=True, by="grace")
+        )
 
 
 async def holders(runtime: Runtime) -> list[tuple[str, str | None]]:
@@ -50,11 +52,11 @@ async def test_a_revoked_grant_asks_again_from_the_next_call_on_in_every_process
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
         await granted(one, "ann")
         ann = other.scope(user="ann")
-        done(await ann.call("transfer", {"amount": 2}))
+        assert_done(await ann.call("transfer", {"amount": 2}))
 
         assert await one.scope(user="ann").revoke("transfer")
 
-        pending(await ann.call("transfer", {"amount": 3}), "approval")
+        assert_pending(await ann.call("transfer", {"amount": 3}), "approval")
         assert await one.grants() == []
         assert not await other.revoke("transfer")
     assert [amount for amount, _ in bank.ran] == [1, 2]
@@ -102,7 +104,7 @@ async def test_a_runtime_without_a_store_of_its_own_lists_and_revokes_as_well():
         await granted(runtime, "ann")
         assert await holders(runtime) == [("transfer", "ann")]
         assert await runtime.revoke("transfer")
-        pending(await runtime.scope(user="ann").call("transfer", {"amount": 3}))
+        assert_pending(await runtime.scope(user="ann").call("transfer", {"amount": 3}))
 
 
 async def test_grants_of_older_definitions_are_listed_and_revoked_too(address):
@@ -124,19 +126,19 @@ async def test_grants_of_older_definitions_are_listed_and_revoked_too(address):
 async def test_a_yes_for_good_to_a_call_that_has_not_run_yet_is_revoked_with_the_rest(address):
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        call_id = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+        call_id = pending_call_id(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id, always=True), "result")
-        assert await state(without_the_tool, call_id) == "ready"
+        assert_pending(await without_the_tool.approve(call_id, always=True), "result")
+        assert await ledger_state(without_the_tool, call_id) == "ready"
         assert not await without_the_tool.scope(user="eve").revoke("transfer")
         assert await without_the_tool.scope(user="ann").revoke("transfer")
     async with Runtime(bank, store=address) as runtime:
-        assert done(await runtime.approve(call_id)) == "sent 1 to ann"  # this one yes still counts
+        assert assert_done(await runtime.approve(call_id)) == "sent 1 to ann"  # this one yes still counts
         assert await runtime.grants() == []
-        pending(await runtime.scope(user="ann").call("transfer", {"amount": 2}))
+        assert_pending(await runtime.scope(user="ann").call("transfer", {"amount": 2}))
 
 
-@EVERYWHERE
+@ON_BOTH_DATABASES
 async def test_a_grant_that_is_revoked_while_its_call_is_resumed_is_not_stored_afterwards(address):
     written, revoked = asyncio.Event(), asyncio.Event()
     revoked.set()
@@ -154,7 +156,7 @@ async def test_a_grant_that_is_revoked_while_its_call_is_resumed_is_not_stored_a
 
     async with Runtime(transfer, store=address) as one, Runtime(store=address) as other:
         ann = one.scope(user="ann")
-        call_id = id_of(await ann.call("transfer", {"amount": 1}))
+        call_id = pending_call_id(await ann.call("transfer", {"amount": 1}))
         other.catalogue.add(transfer)  # after the start: its lifespan begins when the approved call goes on
         written.clear()
         revoked.clear()
@@ -164,13 +166,13 @@ async def test_a_grant_that_is_revoked_while_its_call_is_resumed_is_not_stored_a
         assert await ann.revoke("transfer", by="heidi")
         revoked.set()
 
-        assert done(await going) == "sent 1"  # this one yes still counts
+        assert assert_done(await going) == "sent 1"  # this one yes still counts
         assert await one.grants() == []
-        pending(await ann.call("transfer", {"amount": 2}), "approval")
+        assert_pending(await ann.call("transfer", {"amount": 2}), "approval")
         assert await told(one) == [("revoked", "ann", "heidi")]
 
 
-@EVERYWHERE
+@ON_BOTH_DATABASES
 async def test_of_several_concurrent_revocations_one_succeeds_and_no_grant_is_left(address):
     bank, written = Bank(), asyncio.Event()
 
@@ -182,10 +184,10 @@ async def test_of_several_concurrent_revocations_one_succeeds_and_no_grant_is_le
         other.listen(lambda event: written.set() if isinstance(event, CallSettled) else None)
         for user in map(str, range(20)):
             written.clear()
-            call_id = id_of(await one.scope(user=user).call("transfer", {"amount": 1}))
+            call_id = pending_call_id(await one.scope(user=user).call("transfer", {"amount": 1}))
             revoking = [revoke(runtime, user) for runtime in (one, other, one)]
             outcome, *revoked = await asyncio.gather(other.approve(call_id, always=True), *revoking)
-            done(outcome)
+            assert_done(outcome)
             assert sorted(revoked) == [False, False, True]
         assert await one.grants() == []
         assert sorted(user for kind, user, _ in await told(one) if kind == "revoked") == sorted(map(str, range(20)))
@@ -195,13 +197,13 @@ async def test_a_grant_is_revoked_once_though_its_call_still_runs(address):
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as runtime:
-        call_id = id_of(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
+        call_id = pending_call_id(await runtime.scope(user="ann").call("transfer", {"amount": 1}))
         going = asyncio.create_task(runtime.approve(call_id, always=True, by="grace"))
         await bank.started.wait()
         assert runtime.store is not None
         assert await runtime.store.grants.revoke("transfer", by="heidi") == 1
         bank.gate.set()
-        done(await going)
+        assert_done(await going)
         assert await told(runtime) == [("granted", "ann", "grace"), ("revoked", "ann", "heidi")]
 
 
@@ -211,15 +213,15 @@ async def test_a_yes_that_is_taken_back_before_its_call_ran_is_in_the_audit(addr
         await granted(runtime, "ann")
     async with Runtime(store=address) as without_the_tool:
         for call in calls:
-            await without_the_tool.approve(id_of(call), always=True, by="grace")
+            await without_the_tool.approve(pending_call_id(call), always=True, by="grace")
         assert await without_the_tool.scope(user="bob").revoke("transfer", by="bob")
         assert await without_the_tool.revoke("transfer", by="heidi")
         assert not await without_the_tool.revoke("transfer", by="ivan")
         entries = await told(without_the_tool)
-        details = await read(
+        details = await read_rows(
             without_the_tool, "SELECT DISTINCT detail, tool, call_id FROM audit WHERE kind = 'revoked'"
         )
-        [row] = await read(without_the_tool, "SELECT DISTINCT definition FROM ledger")
+        [row] = await read_rows(without_the_tool, "SELECT DISTINCT definition FROM ledger")
         await without_the_tool.store.audit.seal()
         verified = await without_the_tool.store.audit.verify()
 
@@ -232,14 +234,14 @@ async def test_a_yes_that_is_taken_back_before_its_call_ran_is_in_the_audit(addr
 async def told(runtime: Runtime) -> list[tuple[str, str, str | None]]:
     """What the audit says of standing approvals: which, whose, by whom."""
     about = "SELECT kind, user_id, by_whom FROM audit WHERE kind IN ('granted', 'revoked') ORDER BY id"
-    return [(row["kind"], row["user_id"] or "", row["by_whom"]) for row in await read(runtime, about)]
+    return [(row["kind"], row["user_id"] or "", row["by_whom"]) for row in await read_rows(runtime, about)]
 
 
 async def test_giving_and_revoking_are_in_the_audit(address):
     async with Runtime(Bank(), store=address) as runtime:
         await granted(runtime, "ann", None)
         await runtime.revoke("transfer", by="heidi")
-        rows = await read(
+        rows = await read_rows(
             runtime, "SELECT kind, tool, user_id, by_whom FROM audit WHERE kind IN ('granted', 'revoked') ORDER BY id"
         )
         await runtime.store.audit.seal()

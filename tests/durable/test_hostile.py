@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from surehand import Call, Context, Done, Failed, Pending, Runtime, ToolError, tool
-from tests.durable.bank import ask, read, until
+from tests.durable.bank_tools import make_ask_tool, read_rows, wait_until
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 
@@ -231,7 +231,7 @@ def brief(value: Any) -> str:
 
 async def remains(runtime: Runtime) -> list[Any]:
     """What the store holds: nothing half written, and nothing that nobody looks after."""
-    rows = await read(
+    rows = await read_rows(
         runtime,
         """SELECT ledger.state, outcome IS NOT NULL AS told, owner IS NOT NULL AS owned, count(pending.call_id) AS waits
         FROM ledger LEFT JOIN pending ON pending.call_id = ledger.call_id AND pending.state = 'open'
@@ -249,7 +249,9 @@ async def goes_on(runtime: Runtime) -> None:
     seen = await runtime.call("look")
     assert seen == Done("seen")
     await runtime.pending()
-    await until(lambda: read(runtime, "SELECT 1 AS found FROM journal WHERE call_id = :id", id=seen.meta.call_id))
+    await wait_until(
+        lambda: read_rows(runtime, "SELECT 1 AS found FROM journal WHERE call_id = :id", id=seen.meta.call_id)
+    )
 
 
 async def compare(addresses: dict[str, str], story: Story, values: dict[str, Any]) -> dict[str, list[Any]]:
@@ -257,12 +259,12 @@ async def compare(addresses: dict[str, str], story: Story, values: dict[str, Any
     found: dict[str, dict[str, list[Any]]] = {name: {} for name in values}
     made, left = [each() for each in TOOLS], []
     for kind, address in addresses.items():
-        async with Runtime(*made, ask(), store=address) as runtime:
+        async with Runtime(*made, make_ask_tool(), store=address) as runtime:
             for name, value in values.items():
                 found[name][kind] = [verdict(each) for each in await story(runtime, f"call: {name}", value)]
             await goes_on(runtime)
             left.append(await remains(runtime))
-        async with Runtime(*made, ask(), store=address) as runtime:  # and what was written can be read
+        async with Runtime(*made, make_ask_tool(), store=address) as runtime:  # and what was written can be read
             await runtime.pending()
     for name, told in found.items():
         assert told["sqlite"] == told["postgres"] == told["memory"], name
@@ -308,7 +310,7 @@ async def test_hostile_fields_of_a_call_get_the_same_verdict_from_every_database
 )
 async def test_ten_megabytes_are_stored_like_any_other_value(address: str, story: Story, expected: list[str]) -> None:
     made = [each() for each in TOOLS]
-    async with Runtime(*made, ask(), store=address) as runtime:
+    async with Runtime(*made, make_ask_tool(), store=address) as runtime:
         told = await story(runtime, "call: huge", "x" * 10_000_000)
 
         assert [type(each).__name__ for each in told] == expected

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
-from tests.durable.bank import read
+from tests.durable.bank_tools import read_rows
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 CIRCLE: dict[str, Any] = {}
@@ -89,7 +89,9 @@ async def test_odd_outcomes_get_the_same_verdict_from_every_database(addresses: 
         async with Runtime(act, look, store=address) as runtime:
             for name in ODD:
                 found[name][kind] = await story(runtime, tool_name, name)
-            left = await read(runtime, "SELECT tool, arguments, state FROM ledger WHERE state NOT IN ('ended', 'idle')")
+            left = await read_rows(
+                runtime, "SELECT tool, arguments, state FROM ledger WHERE state NOT IN ('ended', 'idle')"
+            )
             waits = await runtime.pending()
         assert left == [], left
         assert waits == []

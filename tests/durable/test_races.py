@@ -10,28 +10,28 @@ import pytest
 
 from surehand import Done, Runtime, Store
 from surehand.core.events import CallResumed, CallSettled
-from tests.durable.bank import Bank, ask, died, failed, id_of, read
-from tests.durable.conftest import EVERYWHERE
-from tests.durable.submitters import SUBMITTERS, submitted
+from tests.durable.bank_tools import Bank, assert_failed, make_ask_tool, pending_call_id, read_rows, simulate_dead_owner
+from tests.durable.concurrent_answers import ANSWERS_PER_CALL, answer_concurrently
+from tests.durable.conftest import ON_BOTH_DATABASES
 
-pytestmark = [EVERYWHERE, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
+pytestmark = [ON_BOTH_DATABASES, pytest.mark.timeout(30)]  # the first test on PostgreSQL starts the server
 
 
 @pytest.mark.parametrize("calls", [10, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(85)])])
 async def test_fifty_submitters_of_each_call_have_one_winner(address: str, calls: int) -> None:
-    """`python -m tests.durable.submitters` does it for ten thousand calls."""
-    counts = await submitted(address, calls)
+    """`python -m tests.durable.concurrent_answers` does it for ten thousand calls."""
+    counts = await answer_concurrently(address, calls)
 
-    assert (counts["ended"], counts["told"], counts["answered"], counts["outcomes"]) == (calls,) * 4
-    assert counts["refused"] >= calls * (SUBMITTERS // 2 - 1)
+    assert (counts["ended"], counts["inbox_items"], counts["answers"], counts["outcomes"]) == (calls,) * 4
+    assert counts["refused"] >= calls * (ANSWERS_PER_CALL // 2 - 1)
 
 
 async def test_only_the_stored_answer_emits_events(address: str) -> None:
     events: list[Any] = []
-    async with Runtime(ask(), store=address) as one, Runtime(ask(), store=address) as other:
+    async with Runtime(make_ask_tool(), store=address) as one, Runtime(make_ask_tool(), store=address) as other:
         for runtime in (one, other):
             runtime.listen(events.append)
-        ids = [id_of(await one.call("ask")) for _ in range(10)]
+        ids = [pending_call_id(await one.call("ask")) for _ in range(10)]
         events.clear()
         for each in ids:
             await asyncio.gather(*(runtime.settle(each, number) for number, runtime in enumerate((one, other))))
@@ -43,9 +43,9 @@ async def test_only_the_stored_answer_emits_events(address: str) -> None:
 
 async def test_a_thousand_answers_of_strangers_are_all_refused_and_all_in_the_audit(address: str) -> None:
     bank, choice = Bank(), random.Random(7)
-    async with Runtime(bank, ask(), store=address) as runtime:
+    async with Runtime(bank, make_ask_tool(), store=address) as runtime:
         ann = runtime.scope(user="ann", session="s1")
-        ids = [id_of(await ann.call("transfer", {"amount": 1})), id_of(await ann.call("ask"))]
+        ids = [pending_call_id(await ann.call("transfer", {"amount": 1})), pending_call_id(await ann.call("ask"))]
         strangers: list[Any] = [
             runtime.scope(user="eve"),
             runtime.scope(user="eve", session="s1"),
@@ -60,9 +60,9 @@ async def test_a_thousand_answers_of_strangers_are_all_refused_and_all_in_the_au
 
         outcomes = await asyncio.gather(*(attempt() for _ in range(1_000)))
         waits = await runtime.pending()
-        [audit] = await read(runtime, "SELECT count(*) AS refused FROM audit WHERE kind = 'refused'")
+        [audit] = await read_rows(runtime, "SELECT count(*) AS refused FROM audit WHERE kind = 'refused'")
 
-    assert all(failed(outcome, "not_found") for outcome in outcomes)
+    assert all(assert_failed(outcome, "not_found") for outcome in outcomes)
     assert audit["refused"] == 1_000
     assert sorted(wait.call_id for wait in waits) == sorted(ids)
     assert bank.ran == []
@@ -86,7 +86,7 @@ async def test_calls_without_an_id_all_run_however_many_there_are(address: str) 
     bank = Bank()
     async with Runtime(bank, store=address) as one, Runtime(bank, store=address) as other:
         outcomes = await asyncio.gather(*([one, other][n % 2].call("pay", {"amount": n}) for n in range(200)))
-        rows = await read(one, "SELECT state, count(*) AS number FROM ledger GROUP BY state")
+        rows = await read_rows(one, "SELECT state, count(*) AS number FROM ledger GROUP BY state")
 
     assert [outcome.data for outcome in outcomes if outcome.ok] == [f"sent {n} to ann" for n in range(200)]
     assert [(row["state"], row["number"]) for row in rows] == [("ended", 200)]
@@ -96,8 +96,8 @@ async def test_of_many_runtimes_that_detect_a_dead_one_only_one_reports_it(addre
     async with Runtime(Bank(), store=address) as runtime, Store.open(address) as one, Store.open(address) as other:
         for number in range(5):
             await runtime.call("transfer", {"amount": 5}, call_id=f"c{number}")
-            await died(runtime, f"c{number}", known=False, state="running")
+            await simulate_dead_owner(runtime, f"c{number}", registered=False, state="running")
             await asyncio.gather(*(store.owners.release_dead_owners("") for store in (one, other, one, other)))
-        rows = await read(runtime, "SELECT call_id FROM audit WHERE kind = 'recovered' ORDER BY call_id")
+        rows = await read_rows(runtime, "SELECT call_id FROM audit WHERE kind = 'recovered' ORDER BY call_id")
 
     assert [row["call_id"] for row in rows] == [f"c{number}" for number in range(5)]

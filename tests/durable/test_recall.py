@@ -10,7 +10,15 @@ import pytest
 
 from surehand import Context, Done, Failed, Runtime, ToolError, tool
 from surehand.testing import ManualClock
-from tests.durable.bank import Bank, ask, done, failed, pending, read, state
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    ledger_state,
+    make_ask_tool,
+    read_rows,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -25,8 +33,8 @@ async def test_an_id_gives_the_stored_outcome_after_a_restart(address: str) -> N
         other_tool = await runtime.call("transfer", {"amount": 5}, call_id="c1")
 
     assert first == again == Done("sent 5 to ann")
-    failed(other, "conflict")
-    failed(other_tool, "conflict")
+    assert_failed(other, "conflict")
+    assert_failed(other_tool, "conflict")
     assert bank.ran == [(5, "ann")]
 
 
@@ -42,9 +50,9 @@ async def test_a_failure_that_happened_is_stored_and_one_that_did_not_may_be_tri
         raise refusal
 
     async with Runtime(pay, store=address) as runtime:
-        first = failed(await runtime.call("pay", call_id="c1"), "failed")
+        first = assert_failed(await runtime.call("pay", call_id="c1"), "failed")
     async with Runtime(pay, store=address) as runtime:
-        second = failed(await runtime.call("pay", call_id="c1"), "failed")
+        second = assert_failed(await runtime.call("pay", call_id="c1"), "failed")
         third = await runtime.call("pay", call_id="c1")
 
     assert (first.executed, second.executed) == (False, True)
@@ -54,12 +62,12 @@ async def test_a_failure_that_happened_is_stored_and_one_that_did_not_may_be_tri
 
 async def test_an_id_gives_the_same_open_wait_after_a_restart(address: str) -> None:
     bank = Bank()
-    async with Runtime(bank, ask(), store=address) as runtime:
+    async with Runtime(bank, make_ask_tool(), store=address) as runtime:
         first = [
             await runtime.call("transfer", {"amount": 5}, call_id="c1"),
             await runtime.call("ask", call_id="c2"),
         ]
-    async with Runtime(bank, ask(), store=address) as runtime:
+    async with Runtime(bank, make_ask_tool(), store=address) as runtime:
         again = [
             await runtime.call("transfer", {"amount": 5}, call_id="c1"),
             await runtime.call("ask", call_id="c2"),
@@ -67,7 +75,7 @@ async def test_an_id_gives_the_same_open_wait_after_a_restart(address: str) -> N
         waits = await runtime.pending()
 
     assert again == first
-    assert [pending(each).call_id for each in again] == [wait.call_id for wait in waits] == ["c1", "c2"]
+    assert [assert_pending(each).call_id for each in again] == [wait.call_id for wait in waits] == ["c1", "c2"]
 
 
 async def test_everything_a_model_was_shown_is_shown_again_after_a_restart(address: str) -> None:
@@ -101,8 +109,8 @@ async def test_everything_a_model_was_shown_is_shown_again_after_a_restart(addre
     assert again == first
     assert [each.text for each in again] == [each.text for each in first]
     assert [each.content for each in again] == [each.content for each in first]
-    assert done(again[1]) == "line\n" * 10_000
-    assert "line" in done(page)
+    assert assert_done(again[1]) == "line\n" * 10_000
+    assert "line" in assert_done(page)
 
 
 @pytest.mark.parametrize("stranger", [{"user": "eve"}, {"session": "s2"}, {}])
@@ -122,7 +130,7 @@ async def test_the_id_of_another_user_or_session_reveals_nothing_after_a_restart
             for call_id in ("c1", "c2")
         ]
 
-    assert [failed(each, "conflict") for each in outcomes] == [outcomes[0]] * 8
+    assert [assert_failed(each, "conflict") for each in outcomes] == [outcomes[0]] * 8
     assert not any(word in outcomes[0].text for word in ("4711", "ann", "s1", "pay", "transfer", "sent"))
     assert bank.ran == [(4711, "ann")]
 
@@ -157,7 +165,7 @@ async def test_every_database_gives_the_same_verdict_on_an_id(addresses: Any, to
                 cancelled = await runtime.cancel(call_id)
                 told = [_short(each) for each in (first, again, answered, settled)]
                 verdicts.setdefault(name, []).append(f"{told} {cancelled}")
-            rows = await read(runtime, "SELECT state, count(*) AS number FROM ledger GROUP BY state")
+            rows = await read_rows(runtime, "SELECT state, count(*) AS number FROM ledger GROUP BY state")
         assert {row["state"] for row in rows} == {"ended"}, kind
         assert len(bank.ran) == 8, kind
 
@@ -180,8 +188,8 @@ async def test_an_id_that_is_not_a_string_is_rejected_or_ignored(any_address: st
 
     assert (outcome.ok, len(bank.ran)) == ((True, 1) if call_id is None else (False, 0))
     if call_id is not None:
-        assert not failed(outcome, "invalid_arguments").executed
-    failed(answered, "not_found")
+        assert not assert_failed(outcome, "invalid_arguments").executed
+    assert_failed(answered, "not_found")
 
 
 async def test_a_timed_out_outcome_is_stored_as_it_was_returned(address: str) -> None:
@@ -200,9 +208,9 @@ async def test_a_timed_out_outcome_is_stored_as_it_was_returned(address: str) ->
         by_id = await calling
         by_id_again = await runtime.call("pay", {"amount": 6}, call_id="c2")
 
-    assert failed(by_caller, "timed_out").executed
+    assert assert_failed(by_caller, "timed_out").executed
     assert again == by_caller
-    assert failed(by_id, "cancelled").executed
+    assert assert_failed(by_id, "cancelled").executed
     assert by_id_again == by_id
 
 
@@ -237,7 +245,7 @@ async def test_a_call_that_runs_elsewhere_is_pending_and_then_has_its_outcome(ad
         bank.gate.set()
 
         assert await calling == await elsewhere.call("pay", {"amount": 5}, call_id="c1") == Done("sent 5 to ann")
-        assert await state(here, "c1") == "ended"
-    pending(meanwhile, "result")
-    failed(answered, "not_found")
+        assert await ledger_state(here, "c1") == "ended"
+    assert_pending(meanwhile, "result")
+    assert_failed(answered, "not_found")
     assert bank.ran == [(5, "ann")]

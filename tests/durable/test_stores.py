@@ -12,7 +12,16 @@ from surehand import Runtime, Store, tool
 from surehand.runtime.durability import maintenance
 from surehand.store.database import StoreError, StoreUnavailable
 from surehand.store.tables import owners
-from tests.durable.bank import Bank, ask, done, failed, id_of, pending, read, until
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    make_ask_tool,
+    pending_call_id,
+    read_rows,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -20,15 +29,15 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def test_two_runtimes_share_a_store_and_one_may_leave(any_address: str) -> None:
     bank = Bank()
     async with Store.open(any_address) as store:
-        async with Runtime(bank, ask(), store=store) as stays:
-            async with Runtime(bank, ask(), store=store) as leaves:
-                asked = id_of(await leaves.call("transfer", {"amount": 5}))
-                assert done(await leaves.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
-            failed(await leaves.call("pay", {"amount": 2}), "unavailable")
-            failed(await leaves.approve(asked), "unavailable")
+        async with Runtime(bank, make_ask_tool(), store=store) as stays:
+            async with Runtime(bank, make_ask_tool(), store=store) as leaves:
+                asked = pending_call_id(await leaves.call("transfer", {"amount": 5}))
+                assert assert_done(await leaves.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
+            assert_failed(await leaves.call("pay", {"amount": 2}), "unavailable")
+            assert_failed(await leaves.approve(asked), "unavailable")
 
-            assert done(await stays.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
-            assert done(await stays.approve(asked)) == "sent 5 to ann"
+            assert assert_done(await stays.call("pay", {"amount": 1}, call_id="c1")) == "sent 1 to ann"
+            assert assert_done(await stays.approve(asked)) == "sent 5 to ann"
             assert len(await store.database.read("SELECT owner FROM owners")) == 1
         assert await store.database.read("SELECT owner FROM owners") == []
         assert (await store.info())["calls"] == {"ended": 2}
@@ -39,12 +48,12 @@ async def test_a_runtime_may_be_opened_again_on_its_store(address: str) -> None:
     bank = Bank()
     runtime = Runtime(bank, store=address)
     async with runtime:
-        pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
-    failed(await runtime.approve("c1"), "unavailable")
+        assert_pending(await runtime.call("transfer", {"amount": 5}, call_id="c1"))
+    assert_failed(await runtime.approve("c1"), "unavailable")
     async with runtime:
-        assert done(await runtime.approve("c1")) == "sent 5 to ann"
+        assert assert_done(await runtime.approve("c1")) == "sent 5 to ann"
     async with runtime:
-        assert done(await runtime.call("transfer", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
+        assert assert_done(await runtime.call("transfer", {"amount": 5}, call_id="c1")) == "sent 5 to ann"
     assert bank.ran == [(5, "ann")]
 
 
@@ -134,7 +143,7 @@ async def test_many_runtimes_may_come_at_once_to_an_empty_store(address: str) ->
 
     async def one(number: int) -> str:
         async with Runtime(bank, store=address) as runtime:
-            return str(done(await runtime.call("pay", {"amount": number})))
+            return str(assert_done(await runtime.call("pay", {"amount": number})))
 
     assert sorted(await asyncio.gather(*(one(n) for n in range(8)))) == [f"sent {n} to ann" for n in range(8)]
     async with Store.open(address) as store:
@@ -149,17 +158,17 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
         """Look."""
         return "seen"
 
-    async with Runtime(bank, look, ask(), store=address) as runtime:
+    async with Runtime(bank, look, make_ask_tool(), store=address) as runtime:
         ids = [
             (await runtime.call("pay", {"amount": 1})).meta.call_id,
             (await runtime.call("look")).meta.call_id,
             (await runtime.call("pay", {"amount": 1}, call_id="c1")).meta.call_id,
-            id_of(await runtime.call("ask")),
+            pending_call_id(await runtime.call("ask")),
         ]
         await runtime.call("pay", {"amount": 1}, call_id="c1")
         await runtime.settle(ids[-1], "yes")
-    async with Runtime(bank, look, ask(), store=address) as runtime:
-        rows = await read(runtime, "SELECT call_id, kind, status FROM journal ORDER BY tx, id")
+    async with Runtime(bank, look, make_ask_tool(), store=address) as runtime:
+        rows = await read_rows(runtime, "SELECT call_id, kind, status FROM journal ORDER BY tx, id")
 
     told = {call_id: [(row["kind"], row["status"]) for row in rows if row["call_id"] == call_id] for call_id in ids}
     assert [told[call_id] for call_id in ids[:3]] == [[("ended", "ok")]] * 3
@@ -170,14 +179,14 @@ async def test_calls_that_other_processes_answered_are_dropped_from_memory(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "CLEANUP_INTERVAL_SECONDS", 0.05)
-    async with Runtime(ask(), store=address) as here, Runtime(store=address) as elsewhere:
-        ids = [id_of(await here.call("ask")) for _ in range(5)]
+    async with Runtime(make_ask_tool(), store=address) as here, Runtime(store=address) as elsewhere:
+        ids = [pending_call_id(await here.call("ask")) for _ in range(5)]
         for call_id in ids[1:]:
             await elsewhere.settle(call_id, "yes")
-        await until(lambda: here.stats().pending == 1)
+        await wait_until(lambda: here.stats().pending == 1)
 
         assert list(here.services.pending_calls.invocations) == ids[:1]
-        assert done(await here.settle(ids[0], "yes")) == "yes"
+        assert assert_done(await here.settle(ids[0], "yes")) == "yes"
         assert here.stats().pending == 0
 
 

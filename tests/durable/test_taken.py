@@ -12,7 +12,17 @@ from surehand.core.events import CallEnded, CallSettled
 from surehand.runtime.pending.resumption import claim_ready_call
 from surehand.store.database import StoreUnavailable
 from surehand.store.store import Store
-from tests.durable.bank import Bank, done, failed, id_of, pending, read, state, until, write
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    execute,
+    ledger_state,
+    pending_call_id,
+    read_rows,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 TO = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
@@ -47,13 +57,13 @@ class Wire(Provider):
 async def approved(address: str, bank: Bank, call_id: str = "c1", **who: str) -> None:
     """Approved where its tool is not, so that it is for others to go on with."""
     async with Runtime(bank, store=address) as runtime:
-        pending(await runtime.scope(**who).call("transfer", {"amount": 5}, call_id=call_id))
+        assert_pending(await runtime.scope(**who).call("transfer", {"amount": 5}, call_id=call_id))
     async with Runtime(store=address) as without_the_tool:
-        pending(await without_the_tool.approve(call_id), "result")
+        assert_pending(await without_the_tool.approve(call_id), "result")
 
 
 async def ended(runtime: Runtime, call_id: str = "c1") -> bool:
-    return await state(runtime, call_id) == "ended"
+    return await ledger_state(runtime, call_id) == "ended"
 
 
 @pytest.mark.parametrize("start", [0.0, 0.05])
@@ -62,10 +72,10 @@ async def test_an_answer_that_no_runtime_applied_in_time_runs_nothing(address: s
     await approved(address, bank)
     async with Runtime(store=address) as runtime:
         ago = "created_at = created_at - 9e5, expires_at = expires_at - 9e5, answered_at = answered_at - 9e5"
-        await write(runtime, f"UPDATE pending SET {ago}")
+        await execute(runtime, f"UPDATE pending SET {ago}")
     async with Runtime(bank, Wire(start=start), store=address) as runtime:
-        await until(lambda: ended(runtime))
-        failed(await runtime.approve("c1"), "expired")
+        await wait_until(lambda: ended(runtime))
+        assert_failed(await runtime.approve("c1"), "expired")
 
     assert bank.ran == []
 
@@ -74,11 +84,11 @@ async def test_an_answer_that_no_runtime_applied_in_time_runs_nothing(address: s
 async def test_an_answer_to_a_question_is_for_the_call_that_asked_it(address: str, change: str) -> None:
     wire = Wire()
     async with Runtime(wire, store=address, policy=ASKS) as runtime:
-        call_id = id_of(await runtime.scope(user="ann").call("wire__send", {"to": "ann"}))
-        pending(await runtime.approve(call_id), "input")
-        await write(runtime, f"UPDATE ledger SET {change}")
+        call_id = pending_call_id(await runtime.scope(user="ann").call("wire__send", {"to": "ann"}))
+        assert_pending(await runtime.approve(call_id), "input")
+        await execute(runtime, f"UPDATE ledger SET {change}")
     async with Runtime(again := Wire(), store=address, policy=ASKS) as runtime:
-        failed(await runtime.settle(call_id, "1234"), "conflict")
+        assert_failed(await runtime.settle(call_id, "1234"), "conflict")
 
     assert wire.log == [("invoked", "ann", "ann")]
     assert again.log == []
@@ -87,24 +97,24 @@ async def test_an_answer_to_a_question_is_for_the_call_that_asked_it(address: st
 async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has_gone_on(address: str) -> None:
     wire = Wire()
     async with Runtime(wire, store=address, policy=ASKS) as runtime:
-        call_id = id_of(await runtime.call("wire__send", {"to": "ann"}))
+        call_id = pending_call_id(await runtime.call("wire__send", {"to": "ann"}))
     async with Runtime(store=address, policy=ASKS) as without_it:
-        pending(await without_it.approve(call_id), "result")
+        assert_pending(await without_it.approve(call_id), "result")
         stale = await without_it.store.pending.find(call_id)
         async with Runtime(wire, store=address, policy=ASKS):
-            await until(lambda: wire.log)
-            await until(lambda: _waits(without_it, call_id))
-        pending(await without_it.settle(call_id, "1234"), "result")
+            await wait_until(lambda: wire.log)
+            await wait_until(lambda: _waits(without_it, call_id))
+        assert_pending(await without_it.settle(call_id, "1234"), "result")
         await without_it.add(wire)
         taken = await claim_ready_call(without_it, stale)
-        await until(lambda: ended(without_it, call_id))
+        await wait_until(lambda: ended(without_it, call_id))
 
     assert taken is None
     assert wire.log == [("invoked", "ann", None), ("resumed", "ann", None, "1234")]
 
 
 async def _waits(runtime: Runtime, call_id: str) -> bool:
-    return await state(runtime, call_id) == "waiting"
+    return await ledger_state(runtime, call_id) == "waiting"
 
 
 async def test_a_claim_that_may_have_been_committed_is_returned(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +131,7 @@ async def test_a_claim_that_may_have_been_committed_is_returned(address: str, mo
 
     monkeypatch.setattr(Store, "write", losing)
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: ended(runtime))
+        await wait_until(lambda: ended(runtime))
 
     assert lost
     assert bank.ran == [(5, "ann")]
@@ -132,11 +142,11 @@ async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogC
     for call_id in ("c1", "c2", "c3"):
         await approved(address, bank, call_id)
     async with Runtime(store=address) as runtime:
-        await write(runtime, "UPDATE pending SET answer = 'settle', value = '{}' WHERE call_id = 'c2'")
+        await execute(runtime, "UPDATE pending SET answer = 'settle', value = '{}' WHERE call_id = 'c2'")
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: ended(runtime, "c1"))
-        await until(lambda: ended(runtime, "c3"))
-        await until(lambda: _all_sealed(runtime))
+        await wait_until(lambda: ended(runtime, "c1"))
+        await wait_until(lambda: ended(runtime, "c3"))
+        await wait_until(lambda: _all_sealed(runtime))
 
     assert len(bank.ran) == 2
     assert caplog.text.count("is unreadable") == 1
@@ -153,7 +163,7 @@ async def test_cancelling_all_calls_ends_calls_that_were_just_answered(address: 
         assert not await runtime.scope(user="eve").cancel()
         assert await runtime.scope(user="ann").cancel()
     async with Runtime(bank, store=address) as runtime:
-        failed(await runtime.approve("c1"), "cancelled")
+        assert_failed(await runtime.approve("c1"), "cancelled")
 
     assert bank.ran == []
 
@@ -167,13 +177,13 @@ async def test_cancelling_a_call_ends_the_one_that_it_waits_for(address: str) ->
         return await ctx.call("transfer", {"amount": 5})
 
     async with Runtime(bank, outer, store=address) as runtime:
-        call_id = id_of(await runtime.call("outer", call_id="o1"))
+        call_id = pending_call_id(await runtime.call("outer", call_id="o1"))
     async with Runtime(store=address) as without_the_tools:
         await without_the_tools.approve(call_id)
         assert await without_the_tools.cancel(call_id)
-        states = await read(without_the_tools, "SELECT state FROM ledger")
+        states = await read_rows(without_the_tools, "SELECT state FROM ledger")
     async with Runtime(bank, outer, store=address) as runtime:
-        failed(await runtime.call("outer", call_id="o1"), "cancelled")
+        assert_failed(await runtime.call("outer", call_id="o1"), "cancelled")
 
     assert [row["state"] for row in states] == ["ended", "ended"]
     assert bank.ran == []
@@ -196,15 +206,15 @@ async def test_edited_bytes_run_after_a_restart(address: str) -> None:
 
     queues = {"one": Queue(1)}
     async with Runtime(keep, block, store=address, queues=queues) as runtime:
-        pending(await runtime.call("keep", {"data": b"old"}, call_id="c1"))
+        assert_pending(await runtime.call("keep", {"data": b"old"}, call_id="c1"))
         blocking = asyncio.create_task(runtime.call("block"))
         await held.wait()
         approving = asyncio.create_task(runtime.approve("c1", arguments={"data": b"new"}))
-        await until(lambda: runtime.queues()["one"].waiting)
-    pending(await approving, "result")
+        await wait_until(lambda: runtime.queues()["one"].waiting)
+    assert_pending(await approving, "result")
     await blocking
     async with Runtime(keep, block, store=address, queues=queues) as runtime:
-        await until(lambda: ended(runtime))
+        await wait_until(lambda: ended(runtime))
 
     assert put == [b"new"]
 
@@ -214,11 +224,11 @@ async def test_a_waiting_caller_never_gets_unknown_effect(address: str) -> None:
         for number in range(5):
             call_id = f"c{number}"
             calling = asyncio.create_task(other.call("wire__send", {"to": "ann"}, call_id=call_id))
-            await until(lambda call_id=call_id: _waits(other, call_id))
+            await wait_until(lambda call_id=call_id: _waits(other, call_id))
             refused = Failed("failed", "no pin")
             await asyncio.gather(one.settle(call_id, "1234"), other.settle(call_id, refused))
             outcome = await asyncio.wait_for(calling, 25)
-            await until(lambda call_id=call_id: ended(one, call_id))
+            await wait_until(lambda call_id=call_id: ended(one, call_id))
 
             assert isinstance(outcome, Pending) or outcome.text in ("sent to ann", refused.text)
 
@@ -233,7 +243,9 @@ async def test_of_two_equal_answers_one_counts(address: str) -> None:
             await one.call("transfer", {"amount": 5}, call_id=call_id)
             events.clear()
             await asyncio.gather(one.reject(call_id, by="ann"), other.reject(call_id, by="bob"))
-            [answer] = await read(one, f"SELECT by_whom FROM audit WHERE kind = 'answer' AND call_id = '{call_id}'")
+            [answer] = await read_rows(
+                one, f"SELECT by_whom FROM audit WHERE kind = 'answer' AND call_id = '{call_id}'"
+            )
 
             assert [event.by for event in events if isinstance(event, CallSettled)] == [answer["by_whom"]]
             assert len([event for event in events if isinstance(event, CallEnded)]) == 1
@@ -243,7 +255,7 @@ async def test_the_settled_event_comes_before_the_outcome_that_it_led_to(address
     async with Runtime(Bank(), store=address) as runtime:
         await runtime.call("transfer", {"amount": 5}, call_id="c1")
         await runtime.reject("c1")
-        rows = await read(runtime, "SELECT kind FROM audit WHERE call_id = 'c1' ORDER BY tx, id")
+        rows = await read_rows(runtime, "SELECT kind FROM audit WHERE call_id = 'c1' ORDER BY tx, id")
 
     assert [row["kind"] for row in rows] == ["wait", "answer", "outcome"]
 
@@ -252,6 +264,6 @@ async def test_a_call_that_was_approved_and_ends_well_is_done(address: str) -> N
     bank = Bank()
     await approved(address, bank)
     async with Runtime(bank, store=address) as runtime:
-        await until(lambda: ended(runtime))
+        await wait_until(lambda: ended(runtime))
 
-        assert done(await runtime.approve("c1")) == "sent 5 to ann"
+        assert assert_done(await runtime.approve("c1")) == "sent 5 to ann"

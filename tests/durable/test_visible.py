@@ -12,8 +12,18 @@ import pytest
 from surehand import Runtime, Store, tool
 from surehand.store.tables.messages import Message
 from surehand.store.tables.streams import run_stream, space_stream
-from tests.durable.bank import Bank, ask, died, done, failed, id_of, pending, read, until
-from tests.durable.child import refund
+from tests.durable.bank_tools import (
+    Bank,
+    assert_done,
+    assert_failed,
+    assert_pending,
+    make_ask_tool,
+    pending_call_id,
+    read_rows,
+    simulate_dead_owner,
+    wait_until,
+)
+from tests.durable.child_process import refund
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -45,10 +55,10 @@ async def test_approved_with_edited_arguments_in_another_process_and_failed_it_i
     await team(address)
     async with Runtime(refund, store=address) as runtime:
         scope = runtime.scope(space="team", agent="helper", turn="run-1")
-        call_id = id_of(await scope.call("refund", {"amount": 5}))
+        call_id = pending_call_id(await scope.call("refund", {"amount": 5}))
         waiting = await shown(runtime)
         async with child("approve_edited", address, call_id, "500") as process:
-            told = await process.says()
+            told = await process.read_message()
         ended = await shown(runtime)
         stream = await streamed(runtime)
         woken = await runtime.store.inbox.count("critic")
@@ -77,7 +87,7 @@ async def test_a_call_that_simply_runs_is_shown_from_running_to_complete(address
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
         scope = runtime.scope(space="team", agent="helper", turn="run-1")
-        done(await scope.call("pay", {"amount": 5}))
+        assert_done(await scope.call("pay", {"amount": 5}))
         message, stream, run = (
             await shown(runtime),
             await streamed(runtime),
@@ -98,9 +108,9 @@ async def test_a_call_that_only_reads_is_shown_as_well(address):
     await team(address)
     async with Runtime(look, store=address) as runtime:
         scope = runtime.scope(space="team", turn="run-1")
-        done(await scope.call("look", {"at": "home"}))
+        assert_done(await scope.call("look", {"at": "home"}))
         message, stream = await shown(runtime), await streamed(runtime)
-        run = await until(lambda: streamed(runtime, run_stream("run-1")))
+        run = await wait_until(lambda: streamed(runtime, run_stream("run-1")))
 
     assert stream == [("tool-call.start", "running"), ("tool-call.complete", "complete")]
     assert message.content["result"] == "seen home"
@@ -109,10 +119,10 @@ async def test_a_call_that_only_reads_is_shown_as_well(address):
 
 async def test_an_answer_and_its_message_are_committed_together(address):
     await team(address)
-    async with Runtime(ask(), store=address) as runtime:
-        call_id = id_of(await runtime.scope(space="team", agent="helper", turn="run-1").call("ask"))
+    async with Runtime(make_ask_tool(), store=address) as runtime:
+        call_id = pending_call_id(await runtime.scope(space="team", agent="helper", turn="run-1").call("ask"))
     async with Runtime(store=address) as without_the_tool:
-        done(await without_the_tool.settle(call_id, "blue"))
+        assert_done(await without_the_tool.settle(call_id, "blue"))
         message, stream = await shown(without_the_tool), await streamed(without_the_tool)
         run = await streamed(without_the_tool, run_stream("run-1"))
         (item,) = await without_the_tool.store.inbox.drain("helper")
@@ -132,7 +142,7 @@ async def test_a_rejected_call_is_shown_as_an_error(address, verb):
     await team(address)
     bank = Bank()
     async with Runtime(bank, store=address) as runtime:
-        call_id = id_of(await runtime.scope(space="team").call("transfer", {"amount": 5}))
+        call_id = pending_call_id(await runtime.scope(space="team").call("transfer", {"amount": 5}))
         await (runtime.reject(call_id, "no money") if verb == "reject" else runtime.cancel(call_id))
         message, stream = await shown(runtime), await streamed(runtime)
 
@@ -148,13 +158,13 @@ async def test_a_call_whose_process_died_asks_for_a_person(address):
     async with Runtime(bank, store=address) as runtime:
         calling = asyncio.create_task(runtime.scope(space="team").call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
-        await died(runtime, "c1")
+        await simulate_dead_owner(runtime, "c1")
         async with Runtime(store=address) as other:
-            await until(lambda: _has_status(other, "requires_action"))
-            done(await other.settle("c1", "it was paid"))
+            await wait_until(lambda: _has_status(other, "requires_action"))
+            assert_done(await other.settle("c1", "it was paid"))
             message = await shown(other)
         bank.gate.set()
-        assert done(await calling) == "it was paid"  # what is kept is what counts
+        assert assert_done(await calling) == "it was paid"  # what is kept is what counts
         after = await shown(runtime)
 
     assert (message.content["status"], message.content["result"]) == ("complete", "it was paid")
@@ -165,14 +175,14 @@ async def test_a_call_whose_process_died_asks_for_a_person(address):
 async def test_a_call_that_only_reads_is_shown_as_interrupted_when_its_process_dies(address, child, given):
     await team(address)
     async with child("show", address, *given) as process:
-        call_id = (await process.says())["started"]
+        call_id = (await process.read_message())["started"]
         async with Runtime(store=address) as other:
             assert await statuses(other) == ["running"]
             await process.kill()
-            await until(lambda: _has_status(other, "error"))
+            await wait_until(lambda: _has_status(other, "error"))
             message, stream, run = await shown(other), await streamed(other), await streamed(other, run_stream("run-1"))
             journal = await other.store.journal.of_call(call_id)
-            left = await read(other, "SELECT owner FROM messages WHERE owner IS NOT NULL")
+            left = await read_rows(other, "SELECT owner FROM messages WHERE owner IS NOT NULL")
 
     assert message.content["result"] == "(tool failed: look was interrupted: its process died. It may be called again.)"
     assert stream == [("tool-call.start", "running"), ("tool-call.error", "error")]
@@ -184,10 +194,10 @@ async def test_a_call_that_only_reads_is_shown_as_interrupted_when_its_process_d
 async def test_it_is_found_by_the_next_runtime_even_if_another_one_released_the_dead_owner(address, child):
     await team(address)
     async with child("show", address) as process:
-        await process.says()
+        await process.read_message()
         await process.kill()
     async with Store.open(address) as store:
-        await until(lambda: _nobody_at_work(store))
+        await wait_until(lambda: _nobody_at_work(store))
     async with Runtime(store=address) as runtime:
         assert await statuses(runtime) == ["error"]
 
@@ -200,19 +210,19 @@ async def _nobody_at_work(store: Store) -> bool:
 async def test_one_that_still_runs_is_not_taken_for_interrupted(address, child):
     await team(address)
     async with child("show", address) as process:
-        await process.says()
+        await process.read_message()
         async with Runtime(store=address) as other:
             await other.services.recover_dead_runtimes()
             assert await statuses(other) == ["running"]
-            process.tell()
-            assert await process.says() == {"done": "seen"}
+            process.resume()
+            assert await process.read_message() == {"done": "seen"}
             assert await statuses(other) == ["complete"]
 
 
 async def test_repeated_under_its_id_an_interrupted_call_is_the_same_message(address, child):
     await team(address)
     async with child("show", address, "c1") as process:
-        await process.says()
+        await process.read_message()
         await process.kill()
 
     @tool(effects={"read"})
@@ -221,8 +231,8 @@ async def test_repeated_under_its_id_an_interrupted_call_is_the_same_message(add
         return "seen at last"
 
     async with Runtime(look, store=address) as runtime:
-        await until(lambda: _has_status(runtime, "error"))
-        done(await runtime.scope(space="team", agent="helper", turn="run-1").call("look", call_id="c1"))
+        await wait_until(lambda: _has_status(runtime, "error"))
+        assert_done(await runtime.scope(space="team", agent="helper", turn="run-1").call("look", call_id="c1"))
         message = await shown(runtime)
 
     assert (message.number, message.content["status"], message.content["result"]) == (1, "complete", "seen at last")
@@ -236,8 +246,8 @@ async def test_without_an_active_space_nothing_is_posted_and_it_is_logged(addres
     await team(address)
     with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(Bank(), store=address) as runtime:
-            done(await runtime.call("pay", {"amount": 5}))
-            assert await read(runtime, "SELECT number FROM messages") == []
+            assert_done(await runtime.call("pay", {"amount": 5}))
+            assert await read_rows(runtime, "SELECT number FROM messages") == []
             assert await runtime.store.streams.last(space_stream("team")) == 0
 
     assert "no space is active" in caplog.text
@@ -247,8 +257,8 @@ async def test_a_space_that_is_not_there_stops_no_call(address, caplog):
     bank = Bank()
     with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(bank, store=address) as runtime:
-            done(await runtime.scope(space="nowhere").call("pay", {"amount": 5}))
-            pending(await runtime.scope(space="nowhere").call("transfer", {"amount": 5}))
+            assert_done(await runtime.scope(space="nowhere").call("pay", {"amount": 5}))
+            assert_pending(await runtime.scope(space="nowhere").call("transfer", {"amount": 5}))
 
     assert "no space nowhere" in caplog.text
     assert bank.ran == [(5, "ann")]
@@ -256,10 +266,10 @@ async def test_a_space_that_is_not_there_stops_no_call(address, caplog):
 
 async def test_a_message_that_is_gone_stops_no_outcome(address):
     await team(address)
-    async with Runtime(ask(), store=address) as runtime:
-        call_id = id_of(await runtime.scope(space="team").call("ask"))
+    async with Runtime(make_ask_tool(), store=address) as runtime:
+        call_id = pending_call_id(await runtime.scope(space="team").call("ask"))
         await runtime.store.write([_gone()])
-        assert done(await runtime.settle(call_id, "blue")) == "blue"
+        assert assert_done(await runtime.settle(call_id, "blue")) == "blue"
         assert await streamed(runtime) == [("tool-call.start", "running"), ("message.amended", "requires_action")]
         assert await runtime.store.streams.last(space_stream("team")) == 2
 
@@ -274,7 +284,7 @@ async def test_tools_that_are_not_visible_show_nothing(address):
     hidden = tool(effects={"write"}, visible=False, name="hidden")(_nothing)
     await team(address)
     async with Runtime(hidden, store=address) as runtime:
-        done(await runtime.scope(space="team").call("hidden"))
+        assert_done(await runtime.scope(space="team").call("hidden"))
         assert await runtime.store.spaces.history("team") == []
 
 
@@ -296,8 +306,8 @@ async def test_a_second_runtime_sees_the_changes_of_the_first(address):
                         return
 
         following = asyncio.create_task(follow())
-        call_id = id_of(await first.scope(space="team").call("transfer", {"amount": 5}))
-        done(await first.approve(call_id))
+        call_id = pending_call_id(await first.scope(space="team").call("transfer", {"amount": 5}))
+        assert_done(await first.approve(call_id))
         await asyncio.wait_for(following, 25)
 
     assert kinds == ["tool-call.start", "message.amended", "message.amended", "tool-call.complete"]
@@ -306,8 +316,8 @@ async def test_a_second_runtime_sees_the_changes_of_the_first(address):
 async def test_a_refused_answer_does_not_change_the_message(address):
     await team(address)
     async with Runtime(Bank(), store=address) as runtime:
-        call_id = id_of(await runtime.scope(space="team", user="ann").call("transfer", {"amount": 5}))
-        failed(await runtime.scope(user="eve").reject(call_id), "not_found")
+        call_id = pending_call_id(await runtime.scope(space="team", user="ann").call("transfer", {"amount": 5}))
+        assert_failed(await runtime.scope(user="eve").reject(call_id), "not_found")
         message = await shown(runtime)
 
     assert message.content["status"] == "requires_action"
@@ -375,14 +385,14 @@ async def test_a_second_answer_does_not_change_the_message(address):
 
 async def test_a_cancelled_caller_does_not_end_the_message(address):
     await team(address)
-    async with Runtime(ask(reply="wait"), store=address) as runtime:
+    async with Runtime(make_ask_tool(reply="wait"), store=address) as runtime:
         calling = asyncio.create_task(runtime.scope(space="team").call("ask", call_id="c1"))
-        await until(lambda: _has_status(runtime, "requires_action"))
+        await wait_until(lambda: _has_status(runtime, "requires_action"))
         calling.cancel()
         await asyncio.wait([calling])
 
         assert await statuses(runtime) == ["requires_action"]
-        done(await runtime.settle("c1", "blue"))
+        assert_done(await runtime.settle("c1", "blue"))
         assert await statuses(runtime) == ["complete"]
         assert "tool-call.error" not in [kind for kind, _ in await streamed(runtime)]
 
@@ -395,5 +405,5 @@ async def test_arguments_that_cannot_be_shown_stop_no_call(address):
 
     await team(address)
     async with Runtime(look, store=address) as runtime:
-        assert done(await runtime.scope(space="team").call("look", {"at": object()})) == "seen"
+        assert assert_done(await runtime.scope(space="team").call("look", {"at": object()})) == "seen"
         assert await statuses(runtime) == []

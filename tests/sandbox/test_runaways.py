@@ -3,7 +3,7 @@
 import pytest
 
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.runaways import cancelled, timed_out
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time

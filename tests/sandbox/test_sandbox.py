@@ -16,7 +16,7 @@ from surehand.sandbox.bubblewrap import PathMount, build_command_line, start_san
 from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.inside import run_in_sandbox
 
 pytestmark = [needs("bubblewrap"), pytest.mark.timeout(30)]  # a busy machine takes its time

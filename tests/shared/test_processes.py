@@ -18,8 +18,8 @@ from surehand import Context, Done, Queue, Runtime, Store, tool
 from surehand.runtime.durability import maintenance
 from surehand.store.postgres import pool as postgres_pool
 from surehand.store.tables import owners
-from tests.durable.bank import failed, read, state, until
-from tests.durable.conftest import fresh
+from tests.durable.bank_tools import assert_failed, ledger_state, read_rows, wait_until
+from tests.durable.conftest import new_address
 
 pytestmark = pytest.mark.timeout(60)  # processes start, and the first test on PostgreSQL starts the server
 CALLS, LIMIT = 800, 4
@@ -52,11 +52,11 @@ def running(notes: list[Note], pid: int) -> set[int]:
 def most_at_once(notes: list[Note], dead: int, died_at: int) -> int:
     """Calls of the process that was killed end there."""
     cut = [Note("end", dead, number, died_at) for number in running(notes, dead)]
-    inside = most = 0
+    inside = peak = 0
     for note in sorted([*notes, *cut], key=lambda note: (note.at, note.what != "end")):
         inside += 1 if note.what == "start" else -1
-        most = max(most, inside)
-    return most
+        peak = max(peak, inside)
+    return peak
 
 
 def shares(processes: int) -> list[list[int]]:
@@ -65,9 +65,11 @@ def shares(processes: int) -> list[list[int]]:
 
 async def kill_in_the_middle(process: Any, pid: int, log: Path) -> int:
     """Stop it in the middle of its calls, of which one never ends, then kill it; gives when its calls ended."""
-    await until(lambda: ENDLESS in running(notes := notes_in(log), pid) and sum(note.pid == pid for note in notes) > 60)
+    await wait_until(
+        lambda: ENDLESS in running(notes := notes_in(log), pid) and sum(note.pid == pid for note in notes) > 60
+    )
     process.signal(signal.SIGSTOP)
-    await until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    await wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     at = time.monotonic_ns()
     await process.kill()
     return at
@@ -85,18 +87,18 @@ async def test_a_shared_limit_holds_over_processes_and_survives_a_kill(
     async with AsyncExitStack() as stack:
         starts = [start(parts[0], str(ENDLESS)), *map(start, parts[1:])]
         processes = [await stack.enter_async_context(each) for each in starts]
-        pids = [(await process.says())["pid"] for process in processes]
+        pids = [(await process.read_message())["pid"] for process in processes]
         for process in processes:
-            process.tell()
+            process.resume()
         died_at = await kill_in_the_middle(processes[0], pids[0], log)
         ended = {note.number for note in notes_in(log) if note.what == "end"}
         left = [number for number in parts[0] if number not in ended]
         replacement = await stack.enter_async_context(start(left))
-        await replacement.says()
-        replacement.tell()
-        told = [await process.says() for process in (*processes[1:], replacement)]
+        await replacement.read_message()
+        replacement.resume()
+        told = [await process.read_message() for process in (*processes[1:], replacement)]
         async with Store.open(address) as store:
-            await until(lambda: _is_empty(store))
+            await wait_until(lambda: _is_empty(store))
 
     notes = notes_in(log)
     assert running(notes, pids[0])
@@ -122,34 +124,34 @@ async def test_a_process_that_is_stopped_beyond_its_lease_loses_its_slot_and_can
 
     queues = {"narrow": Queue(concurrent=1, shared=True)}
     async with child("pause", address, "c1") as process, Runtime(pay, store=address, queues=queues) as runtime:
-        await process.says()
+        await process.read_message()
         process.signal(signal.SIGSTOP)
-        taken = await read(runtime, "SELECT owner FROM slots")
+        taken = await read_rows(runtime, "SELECT owner FROM slots")
         monkeypatch.setattr(
             owners, "LEASE_SECONDS", 0.4
         )  # until now it would have been waited for much longer than its lease
         came_back = await runtime.call("pay", {"amount": 6}, call_id="c2")
-        await until(lambda: _is(runtime, "c1", "unknown"))
+        await wait_until(lambda: _is(runtime, "c1", "unknown"))
         unknown = await runtime.call("pay", {"amount": 5}, call_id="c1")
         settled = await runtime.settle("c1", "settled by hand")
         process.signal(signal.SIGCONT)
-        process.tell()
-        late = await process.says()
+        process.resume()
+        late = await process.read_message()
         recalled = await runtime.call("pay", {"amount": 5}, call_id="c1")
         async with Store.open(address) as store:
-            await until(lambda: _is_empty(store))
+            await wait_until(lambda: _is_empty(store))
         again = await runtime.call("pay", {"amount": 7})
 
     assert len(taken) == 1
     assert came_back == Done("paid 6")
-    failed(unknown, "unknown_effect")
+    assert_failed(unknown, "unknown_effect")
     assert settled == recalled == Done("settled by hand")
     assert late == {"outcome": "settled by hand", "in_use": 0}
     assert again == Done("paid 7")
 
 
 async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
-    return await state(runtime, call_id) == expected
+    return await ledger_state(runtime, call_id) == expected
 
 
 async def test_a_call_that_runs_longer_than_a_lease_keeps_its_slot(
@@ -174,7 +176,7 @@ async def test_a_call_that_runs_longer_than_a_lease_keeps_its_slot(
         await started.wait()
         waiting = asyncio.create_task(other.call("work"))
         await asyncio.sleep(3)  # one who gave no sign of life would be given up after one and a half leases
-        assert len(await read(here, "SELECT * FROM slots")) == 1
+        assert len(await read_rows(here, "SELECT * FROM slots")) == 1
         assert not waiting.done()
         assert other.queues()["narrow"].in_use == other.queues()["narrow"].waiting == 1
         gate.set()
@@ -185,7 +187,7 @@ async def test_a_call_that_runs_longer_than_a_lease_keeps_its_slot(
 async def test_a_process_that_is_cut_off_during_a_write_does_not_block_others_for_long(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = fresh("postgres", request, tmp_path)
+    address = new_address("postgres", request, tmp_path)
 
     @tool(queue="narrow", effects={"read"})
     async def work() -> str:

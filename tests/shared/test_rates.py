@@ -9,8 +9,8 @@ import pytest
 
 from surehand import Runtime, tool
 from surehand.store.tables import slots
-from tests.durable.bank import read, until
-from tests.shared.narrow import Gate, free, narrow
+from tests.durable.bank_tools import read_rows, wait_until
+from tests.shared.limited_queue import Gate, is_queue_free, limited_queue_options
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 _KEPT_FOR_LONG = "DELETE FROM starts WHERE queue = :queue AND at <= {now} - 100 * :period"
@@ -26,12 +26,12 @@ async def test_no_window_contains_more_starts_than_the_rate_in_all_runtimes_toge
     address: str, concurrent: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(slots._SQL, "delete_old_starts", _KEPT_FOR_LONG)
-    options = narrow(address, concurrent, "20/300ms")
+    options = limited_queue_options(address, concurrent, "20/300ms")
     async with Runtime(work, **options) as one, Runtime(work, **options) as two, Runtime(work, **options) as three:
         calls = [runtime.call("work") for _ in range(20) for runtime in (one, two, three)]
         outcomes = await asyncio.gather(*calls)
-        starts = [row["at"] for row in await read(one, "SELECT at FROM starts ORDER BY at")]
-        await until(lambda: free(one))
+        starts = [row["at"] for row in await read_rows(one, "SELECT at FROM starts ORDER BY at")]
+        await wait_until(lambda: is_queue_free(one))
 
     assert all(outcome.ok for outcome in outcomes)
     assert len(starts) == 60
@@ -40,24 +40,24 @@ async def test_no_window_contains_more_starts_than_the_rate_in_all_runtimes_toge
 
 
 async def test_starts_are_forgotten_when_they_count_no_more(address: str) -> None:
-    async with Runtime(work, **narrow(address, None, "5/50ms")) as runtime:
+    async with Runtime(work, **limited_queue_options(address, None, "5/50ms")) as runtime:
         for _ in range(12):
             await runtime.call("work")
         await asyncio.sleep(0.06)
         await runtime.call("work")
 
-        assert len(await read(runtime, "SELECT * FROM starts")) == 1
+        assert len(await read_rows(runtime, "SELECT * FROM starts")) == 1
 
 
 async def test_a_clock_that_was_set_back_blocks_no_call(address: str) -> None:
-    async with Runtime(work, **narrow(address, None, "1/100ms")) as runtime:
+    async with Runtime(work, **limited_queue_options(address, None, "1/100ms")) as runtime:
         await _write(runtime, "INSERT INTO starts (queue, at) VALUES ('narrow', {now} + 86400)")
         await _write(
             runtime, "INSERT INTO queues (queue, turns, wanted_by, wanted_until) VALUES ('narrow', 1, 'x', 9e12)"
         )
 
         assert (await runtime.call("work")).ok
-        assert len(await read(runtime, "SELECT * FROM starts")) == 1
+        assert len(await read_rows(runtime, "SELECT * FROM starts")) == 1
 
 
 async def _write(runtime: Runtime, sql: str) -> None:
@@ -70,14 +70,14 @@ async def _write(runtime: Runtime, sql: str) -> None:
 async def test_a_call_that_waits_for_the_rate_holds_no_slot(address: str) -> None:
     gate = Gate()
     gate.open.set()
-    options: dict[str, Any] = narrow(address, 2, "1/h")
+    options: dict[str, Any] = limited_queue_options(address, 2, "1/h")
     async with Runtime(gate.tool, **options) as runtime:
         assert (await runtime.call("work")).ok
         waiting = asyncio.create_task(runtime.call("work"))
-        await until(lambda: runtime.queues()["narrow"].waiting == 1)
-        await until(lambda: free(runtime))
+        await wait_until(lambda: runtime.queues()["narrow"].waiting == 1)
+        await wait_until(lambda: is_queue_free(runtime))
         waiting.cancel()
         await asyncio.wait([waiting])
 
         assert runtime.queues()["narrow"].waiting == 0
-        assert len(await read(runtime, "SELECT * FROM starts")) == 1
+        assert len(await read_rows(runtime, "SELECT * FROM starts")) == 1

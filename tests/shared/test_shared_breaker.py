@@ -9,8 +9,8 @@ import pytest
 
 from surehand import Done, Provider, Runtime, ToolError, tool
 from surehand.runtime.durability import maintenance
-from tests.durable.bank import failed, read, until, write
-from tests.shared.narrow import Broken
+from tests.durable.bank_tools import assert_failed, execute, read_rows, wait_until
+from tests.shared.limited_queue import FailingStore
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 
@@ -45,7 +45,7 @@ def on(address: str, pause: float = 60.0) -> dict[str, Any]:
 
 
 async def rows(runtime: Runtime) -> list[dict[str, Any]]:
-    return await read(runtime, "SELECT provider, failures, probed_by FROM breakers")
+    return await read_rows(runtime, "SELECT provider, failures, probed_by FROM breakers")
 
 
 def is_open(runtime: Runtime) -> bool:
@@ -56,15 +56,15 @@ async def opened(server: Server, *runtimes: Runtime) -> None:
     """Let the first fail until all of them know."""
     server.up = False
     for _ in range(3):
-        failed(await runtimes[0].call("server__ask"), "unavailable")
-    await until(lambda: all(is_open(runtime) for runtime in runtimes))
+        assert_failed(await runtimes[0].call("server__ask"), "unavailable")
+    await wait_until(lambda: all(is_open(runtime) for runtime in runtimes))
     server.calls = 0
 
 
-async def over(*runtimes: Runtime) -> None:
+async def has_no_running_writes(*runtimes: Runtime) -> None:
     """Let the pause be over, for all of them."""
-    await write(runtimes[0], "UPDATE breakers SET open_until = {now} - 1")
-    await until(lambda: all(runtime.services.shared_breakers["server"].is_probe_due() for runtime in runtimes))
+    await execute(runtimes[0], "UPDATE breakers SET open_until = {now} - 1")
+    await wait_until(lambda: all(runtime.services.shared_breakers["server"].is_probe_due() for runtime in runtimes))
 
 
 async def test_a_provider_that_is_down_for_one_runtime_is_down_for_all(address: str) -> None:
@@ -72,7 +72,7 @@ async def test_a_provider_that_is_down_for_one_runtime_is_down_for_all(address: 
     async with Runtime(server, **on(address)) as here, Runtime(same, **on(address)) as other:
         await other.call("server__ask")
         await opened(server, here, other)
-        refused = failed(await other.call("server__ask"), "unavailable")
+        refused = assert_failed(await other.call("server__ask"), "unavailable")
 
     assert refused.message.startswith("server is down. It is tried again in ")
     assert refused.retry_after is not None
@@ -86,9 +86,9 @@ async def test_failures_in_a_row_are_counted_over_all_runtimes(address: str) -> 
     async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         for runtime in (here, other, here):
             await runtime.call("server__ask")
-        await until(lambda: is_open(here) and is_open(other))
+        await wait_until(lambda: is_open(here) and is_open(other))
         [row] = await rows(here)
-        failed(await other.call("server__ask"), "unavailable")
+        assert_failed(await other.call("server__ask"), "unavailable")
 
     assert row["failures"] == 3
     assert server.calls == 3
@@ -100,11 +100,11 @@ async def test_an_answer_in_one_runtime_starts_the_count_again_in_all(address: s
         server.up = False
         await here.call("server__ask")
         await here.call("server__ask")
-        await until(lambda: other.services.shared_breakers["server"]._failure_count == 2)
+        await wait_until(lambda: other.services.shared_breakers["server"]._failure_count == 2)
         server.up = True
         assert await other.call("server__ask") == Done("answer")
-        await until(lambda: _forgotten(here))
-        await until(lambda: here.services.shared_breakers["server"]._failure_count == 0)
+        await wait_until(lambda: _forgotten(here))
+        await wait_until(lambda: here.services.shared_breakers["server"]._failure_count == 0)
         server.up = False
         await here.call("server__ask")
 
@@ -121,13 +121,13 @@ async def test_one_call_tries_in_all_runtimes_and_its_answer_closes_the_breaker_
         await opened(server, here, other)
         server.up = True
         server.gate.clear()
-        await over(here, other)
+        await has_no_running_writes(here, other)
         calls = [asyncio.create_task(runtime.call("server__ask")) for _ in range(5) for runtime in (here, other)]
-        await until(lambda: server.calls and sum(call.done() for call in calls) == 9)
+        await wait_until(lambda: server.calls and sum(call.done() for call in calls) == 9)
         tried = server.calls
         server.gate.set()
         outcomes = await asyncio.gather(*calls)
-        await until(lambda: not is_open(here) and not is_open(other))
+        await wait_until(lambda: not is_open(here) and not is_open(other))
         after = [await here.call("server__ask"), await other.call("server__ask")]
 
     assert tried == 1
@@ -140,8 +140,8 @@ async def test_the_pause_ends_by_itself(address: str) -> None:
     async with Runtime(server, **on(address, 0.2)) as here, Runtime(server, **on(address, 0.2)) as other:
         await opened(server, here, other)
         server.up = True
-        await until(lambda: _answers(other))
-        await until(lambda: not is_open(here))
+        await wait_until(lambda: _answers(other))
+        await wait_until(lambda: not is_open(here))
 
     assert server.calls == 1
 
@@ -150,11 +150,11 @@ async def test_a_try_that_fails_keeps_the_provider_down_for_all(address: str) ->
     server = Server()
     async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         await opened(server, here, other)
-        await over(here, other)
-        failed(await other.call("server__ask"), "unavailable")
-        await until(lambda: here.services.shared_breakers["server"]._failure_count == 4)
+        await has_no_running_writes(here, other)
+        assert_failed(await other.call("server__ask"), "unavailable")
+        await wait_until(lambda: here.services.shared_breakers["server"]._failure_count == 4)
         [row] = await rows(here)
-        failed(await here.call("server__ask"), "unavailable")
+        assert_failed(await here.call("server__ask"), "unavailable")
 
     assert (row["failures"], row["probed_by"]) == (4, None)
     assert server.calls == 1
@@ -166,14 +166,14 @@ async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) ->
         await opened(server, here, other)
         server.up = True
         server.gate.clear()
-        await over(here, other)
+        await has_no_running_writes(here, other)
         trying = asyncio.create_task(here.call("server__ask"))
-        await until(lambda: server.calls)
+        await wait_until(lambda: server.calls)
         [row] = await rows(other)
         trying.cancel()
         await asyncio.wait([trying])
         server.gate.set()
-        await until(lambda: _answers(other))
+        await wait_until(lambda: _answers(other))
 
     assert row["probed_by"] == here.services.owner_id
 
@@ -186,19 +186,19 @@ async def _answers(runtime: Runtime) -> bool:
 async def test_the_probe_of_a_dead_process_is_released(address: str, lease: int) -> None:
     server = Server()
     async with Runtime(server, **on(address)) as runtime:
-        await write(
+        await execute(
             runtime,
             """INSERT INTO breakers (provider, failures, open_until, probed_by, probe_until)
             VALUES ('server', 9, {now} - 1, 'deadbeef', {now} + :lease)""",
             lease=lease,
         )
-        await until(lambda: is_open(runtime))
+        await wait_until(lambda: is_open(runtime))
         if lease > 0:
             started = "INSERT INTO owners (owner, lease_until, started_at) VALUES ('deadbeef', {now} + 30, {now})"
-            failed(await runtime.call("server__ask"), "unavailable")
-            await write(runtime, started)
-        await until(lambda: _answers(runtime))
-        await until(lambda: _forgotten(runtime))
+            assert_failed(await runtime.call("server__ask"), "unavailable")
+            await execute(runtime, started)
+        await wait_until(lambda: _answers(runtime))
+        await wait_until(lambda: _forgotten(runtime))
 
     assert server.calls == 1
 
@@ -222,7 +222,7 @@ async def test_a_provider_without_a_namespace_stays_local(address: str) -> None:
     server.up = False
     async with Runtime(server, **on(address)) as runtime:
         for _ in range(4):
-            failed(await runtime.call("ask"), "unavailable")
+            assert_failed(await runtime.call("ask"), "unavailable")
 
         assert server.calls == 3
         assert await rows(runtime) == []
@@ -232,10 +232,10 @@ async def test_while_the_store_is_unavailable_each_runtime_uses_its_own_breaker_
     server = Server()
     async with Runtime(server, **on(address)) as here, Runtime(server, **on(address)) as other:
         server.up = False
-        with Broken(here):
+        with FailingStore(here):
             for _ in range(4):
-                failed(await here.call("server__ask"), "unavailable")
+                assert_failed(await here.call("server__ask"), "unavailable")
             assert is_open(here)
-        await until(lambda: is_open(other))
+        await wait_until(lambda: is_open(other))
 
     assert server.calls == 3

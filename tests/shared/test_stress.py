@@ -11,8 +11,8 @@ import pytest
 from surehand import Context, Done, Runtime, Store, tool
 from surehand.runtime.limits import shared_queue
 from surehand.store.database import Statement, StoreUnavailable
-from tests.durable.bank import until
-from tests.shared.narrow import free, narrow
+from tests.durable.bank_tools import wait_until
+from tests.shared.limited_queue import is_queue_free, limited_queue_options
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
 
@@ -21,13 +21,13 @@ class Inside:
     """How many calls run at once, in all runtimes together."""
 
     def __init__(self, chance: random.Random) -> None:
-        self._chance, self.now, self.most = chance, 0, 0
+        self._chance, self.now, self.peak = chance, 0, 0
 
     @tool(queue="narrow", effects={"read"})
     async def work(self) -> str:
         """Take a moment."""
         self.now += 1
-        self.most = max(self.most, self.now)
+        self.peak = max(self.peak, self.now)
         try:
             await asyncio.sleep(self._chance.choice([0, 0, 0.001, 0.01]))
         finally:
@@ -60,13 +60,13 @@ async def test_calls_that_come_and_leave_at_any_moment_keep_the_limit(
     chance = random.Random(seed)
     limit, inside = chance.choice([1, 2, 4]), Inside(chance)
     monkeypatch.setattr(shared_queue, "MAX_HANDOVER_SECONDS", chance.choice([0.0, 0.01, 0.25]))
-    options = narrow(address, limit, chance.choice([None, "100/100ms"]))
+    options = limited_queue_options(address, limit, chance.choice([None, "100/100ms"]))
     async with Runtime(inside, **options) as a, Runtime(inside, **options) as b, Runtime(inside, **options) as c:
         outcomes = await asyncio.gather(*(one(chance.choice([a, b, c]), chance) for _ in range(200)))
-        await until(lambda: free(a))
+        await wait_until(lambda: is_queue_free(a))
         waiting = [runtime.queues()["narrow"].waiting for runtime in (a, b, c)]
 
-    assert inside.most == limit
+    assert inside.peak == limit
     assert all(outcome == Done("done") for outcome in outcomes if outcome is not None)
     assert waiting == [0, 0, 0]
 
@@ -80,7 +80,7 @@ class Flaky:
         self._database.write = self.write
         self._failing = 0
 
-    async def over(self) -> bool:
+    async def has_no_running_writes(self) -> bool:
         """Whether no write is left that has been made, and has yet to fail."""
         return self._failing == 0
 
@@ -100,7 +100,7 @@ class Flaky:
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_store_that_fails_now_and_then_costs_calls_but_no_slots(address: str, seed: int) -> None:
     chance = random.Random(seed)
-    inside, options = Inside(chance), narrow(address, 2)
+    inside, options = Inside(chance), limited_queue_options(address, 2)
     async with Runtime(inside, **options) as a, Runtime(inside, **options) as b:
         assert a.store is not None
         assert b.store is not None
@@ -108,21 +108,21 @@ async def test_a_store_that_fails_now_and_then_costs_calls_but_no_slots(address:
         outcomes = await asyncio.gather(*(one(chance.choice([a, b]), chance) for _ in range(200)))
         for each in flaky:
             each.on = False
-            await until(each.over)
-        await until(lambda: free(a))
+            await wait_until(each.has_no_running_writes)
+        await wait_until(lambda: is_queue_free(a))
         after = await asyncio.gather(*(runtime.call("work") for runtime in (a, b) for _ in range(5)))
 
-    assert inside.most == 2
+    assert inside.peak == 2
     assert {getattr(outcome, "code", "done") for outcome in outcomes if outcome is not None} <= {"done", "unavailable"}
     assert all(outcome.ok for outcome in after)
 
 
 async def test_connections_that_are_cut_cost_calls_but_no_slots(request: pytest.FixtureRequest, tmp_path: Any) -> None:
-    from tests.durable.conftest import fresh
+    from tests.durable.conftest import new_address
 
-    address, chance = fresh("postgres", request, tmp_path), random.Random(7)
+    address, chance = new_address("postgres", request, tmp_path), random.Random(7)
     server: Any = request.getfixturevalue("postgres")
-    inside, options = Inside(chance), narrow(address, 2)
+    inside, options = Inside(chance), limited_queue_options(address, 2)
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query <> ''"
     async with Runtime(inside, **options) as a, Runtime(inside, **options) as b:
         calls = asyncio.gather(*(one(chance.choice([a, b]), chance) for _ in range(200)))
@@ -130,11 +130,11 @@ async def test_connections_that_are_cut_cost_calls_but_no_slots(request: pytest.
             await asyncio.sleep(0.05)
             await asyncio.to_thread(server.psql, cut)
         outcomes = await calls
-        await until(lambda: _works(a, b))
-        await until(lambda: _uses_every_slot(inside, a, b))
-        await until(lambda: free(a))
+        await wait_until(lambda: _works(a, b))
+        await wait_until(lambda: _uses_every_slot(inside, a, b))
+        await wait_until(lambda: is_queue_free(a))
 
-    assert inside.most == 2
+    assert inside.peak == 2
     assert {getattr(outcome, "code", "done") for outcome in outcomes if outcome is not None} <= {"done", "unavailable"}
 
 
@@ -144,4 +144,4 @@ async def _works(*runtimes: Runtime) -> bool:
 
 async def _uses_every_slot(inside: Inside, *runtimes: Runtime) -> bool:
     await asyncio.gather(*(runtime.call("work") for runtime in runtimes for _ in range(10)))
-    return inside.most >= 2
+    return inside.peak >= 2

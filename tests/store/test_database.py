@@ -20,8 +20,8 @@ from surehand import Store
 from surehand.store import migrations
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, apply_migrations, open_database, schema_version
-from tests.durable.conftest import fresh
-from tests.postgres import Schemas
+from tests.durable.conftest import new_address
+from tests.postgres_server import Schemas
 
 TABLE = "CREATE TABLE things (name TEXT PRIMARY KEY, number BIGINT, at {real}, raw {blob}, body TEXT)"
 ADD = "INSERT INTO things (name, number) VALUES (:name, :number)"
@@ -42,7 +42,7 @@ def shared_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def untouched(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param != "postgres":
-        return fresh(request.param, request, folder)
+        return new_address(request.param, request, folder)
     schemas: Schemas = request.getfixturevalue("schemas")
     return schemas.address(schemas.fresh())
 

@@ -146,3 +146,27 @@ async def test_what_a_runtime_did_is_read_from_its_store(address):
     ]  # fmt: skip
     assert [(entry.kind, entry.tool, entry.session) for entry in entries] == [("ended", "save", "s2")]
     assert "sesame" not in repr(rows) + repr(entries)
+
+
+@tool(confirm=True)
+async def ask(text: str) -> str:
+    """Ask first."""
+    return text
+
+
+async def test_calls_that_have_not_ended_are_listed_by_the_same_filters(address):
+    async with Runtime(save, ask, store=address) as runtime:
+        for user in ("ada", "bob"):
+            scope = runtime.scope(user=user, session="s1")
+            await scope.call("save", {"text": "x"})
+            await scope.call("ask", {"text": "x"}, call_id=f"of {user}")
+        store = runtime.store
+        active = await store.active_calls()
+        hers = await store.active_calls(HistoryFilter(user="ada", session="s1", tool="ask"))
+        none = await store.active_calls(HistoryFilter(call="of ada", until=1.0))
+
+    assert [(call.call_id, call.tool, call.state) for call in active] == [
+        ("of bob", "ask", "waiting"), ("of ada", "ask", "waiting"),
+    ]  # fmt: skip
+    assert [(call.call_id, call.user, call.session) for call in hers] == [("of ada", "ada", "s1")]
+    assert none == []

@@ -20,7 +20,7 @@ from surehand.store.database import Statement, StoreUnavailable
 from surehand.store.migrations import AnyDatabase, open_database
 from surehand.store.postgres import database as postgres
 from surehand.store.postgres import pool, session
-from tests.postgres import serving
+from tests.postgres_server import start_server
 
 ADD = "INSERT INTO things (number, body) VALUES (:number, :body)"
 # It fills the disk, reads from a new process, makes room and continues; `limit` and `free` are the two kinds of disk.
@@ -111,7 +111,7 @@ def test_a_disk_that_fails_costs_no_acknowledged_write_and_recovers(tmp_path, ki
 def own_server() -> Iterator[Any]:
     """A server that the test may kill."""
     folder = Path(tempfile.mkdtemp(prefix="surehand-pg-"))
-    server = serving(folder)
+    server = start_server(folder)
     yield server
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)

@@ -76,5 +76,5 @@ async def test_another_failure_of_the_test_gets_a_note_about_missing_scripts() -
 
 
 def test_an_invalid_decision_is_rejected_at_once() -> None:
-    with pytest.raises(TypeError, match="not 3"):
+    with pytest.raises(TypeError, match="got 3"):
         approvals(3)

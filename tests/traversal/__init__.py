@@ -1,1 +1,1 @@
-"""A harness that tries to leave a workspace, with thousands of unusual paths and with races."""
+"""Tries to leave a workspace: with thousands of hostile paths, and by swapping folders for links at the same time."""

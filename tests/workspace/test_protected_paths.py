@@ -9,9 +9,8 @@ import pytest
 from surehand import Policy, Runtime, Workspace, files, shell
 from surehand.assemble import assemble
 from surehand.config.config import read_config
-from tests.builtin.searching import both_ways
-from tests.builtin.searching import found as found_by
-from tests.needs import needs
+from tests.builtin.search_runtime import search_done, with_both_engines
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -90,11 +89,11 @@ async def test_a_private_path_cannot_be_read(project: Path, name, arguments) -> 
         assert "kept" not in (await runtime.call(name, arguments)).text
 
 
-@both_ways
-async def test_no_search_finds_a_private_file(project: Path, way: str) -> None:
+@with_both_engines
+async def test_no_search_finds_a_private_file(project: Path, engine: str) -> None:
     (project / "known.txt").write_text("kept here")
 
-    found = await found_by(workspace(project), way, "grep", pattern="kept")
+    found = await search_done(workspace(project), engine, "grep", pattern="kept")
 
     assert (found.metadata["matchCount"], "known.txt" in found.text) == (1, True)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from surehand.assemble.builtin_tools import build_builtin_tools
+from surehand.assemble.builtin_tools import build_families
+from surehand.assemble.defined_tools import build_defined_tool
+from surehand.assemble.name_conflicts import ToolGroup, resolve_name_conflicts
 from surehand.assemble.tool_sources import SourceItem, ToolSourceError, load_tool_source
 from surehand.config.config import Config
+from surehand.config.tools_section import ToolSource
 from surehand.runtime.policy import Policy
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.services import Approver
@@ -26,7 +29,6 @@ def assemble(
 
     Without a policy in the configuration, calls that write, execute or use the network need approval.
 
-
     Args:
         store: replaces the store of the configuration.
     """
@@ -35,8 +37,7 @@ def assemble(
     if store is None and config.store is not None:
         store = config.store.resolve_address(environment)
     items = [
-        *build_builtin_tools(config, environment, store),
-        *_load_tool_sources(config),
+        *resolve_name_conflicts(_tool_groups(config, environment, store)),
         *_load_mcp_servers(config, environment),
         *flatten_sources(sources),
     ]
@@ -64,17 +65,30 @@ def _refuse_switched_off_servers(runtime: Runtime, config: Config) -> None:
         runtime.catalogue.leave_out(f"{namespace}__*", reason)
 
 
+def _tool_groups(config: Config, environment: Mapping[str, str], store: str | None) -> Iterator[ToolGroup]:
+    """The tools of the file, one group for each place in it where `on_conflict` can be written."""
+    for family, tools in build_families(config, environment, store):
+        example = f"builtin: {{{family.name}: {{on_conflict: rename}}}}"
+        yield ToolGroup(tools, f"the built-in {family.name}", family.node.error, example, family.on_conflict)
+    for source in config.tools:
+        example = f"{{source: {source.location}, on_conflict: rename}}"
+        yield ToolGroup(_load_source(source, config), source.location, source.error, example, source.on_conflict)
+    for entry in config.defined_tools:
+        label = f"line {entry.node.line}" if entry.node.line else "another entry"
+        example = f"{{name: {entry.name}, on_conflict: rename}}"
+        yield ToolGroup([build_defined_tool(entry)], label, entry.node.error, example, entry.on_conflict)
+
+
+def _load_source(source: ToolSource, config: Config) -> list[SourceItem]:
+    try:
+        return load_tool_source(source.location, folder=config.base_folder)
+    except ToolSourceError as error:
+        raise source.error(str(error)) from error
+
+
 def _load_mcp_servers(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:
     if config.mcp_servers is None:
         return []
     from surehand.assemble.mcp_servers import build_mcp_servers  # imports the MCP SDK
 
     return build_mcp_servers(config, environment)
-
-
-def _load_tool_sources(config: Config) -> Iterable[SourceItem]:
-    for source in config.tools:
-        try:
-            yield from load_tool_source(source.location, folder=config.base_folder)
-        except ToolSourceError as error:
-            raise source.error(str(error)) from error

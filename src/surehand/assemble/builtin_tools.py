@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -10,17 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surehand.config.builtin_section import SearchSettings, ToolFamily
 from surehand.config.config import Config
+from surehand.config.errors import ConfigError
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import expand_variables
 from surehand.config.store_address import IN_MEMORY_ADDRESS, is_server_address
-from surehand.core.errors import DefinitionError
+from surehand.core.errors import DefinitionError, NotStarted
 from surehand.core.tool import Tool
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 
 if TYPE_CHECKING:
     from surehand.builtin.web.search_engines import SearchEngine
+    from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult
     from surehand.workspace.workspace import Workspace
 
+log = logging.getLogger("surehand")
 ToolList: TypeAlias = list[Tool[..., Any]]
 _FACTORY_MODULES = {
     "clock": "clock",
@@ -44,10 +49,17 @@ _FACTORY_MODULES = {
 _SANDBOX_SETTINGS = ("network", "env", "read", "write", "cpu", "memory", "processes")
 
 
-def build_builtin_tools(config: Config, environment: Mapping[str, str], store: str | None = None) -> ToolList:
+def build_families(
+    config: Config, environment: Mapping[str, str], store: str | None = None
+) -> list[tuple[ToolFamily, ToolList]]:
     """Build the tools of every enabled family; none can read the store or change files that this program runs."""
     shared = _SharedParts(config, environment, store)
-    return [tool for family in config.builtin for tool in _build_family(family, shared)]
+    return [(family, _build_family(family, shared)) for family in config.builtin]
+
+
+def build_builtin_tools(config: Config, environment: Mapping[str, str], store: str | None = None) -> ToolList:
+    """The tools of all families in one list."""
+    return [tool for _, tools in build_families(config, environment, store) for tool in tools]
 
 
 class _SharedParts:
@@ -137,19 +149,42 @@ def _build_unprotected(limits: Mapping[str, Any]) -> Unprotected:
 
 def _build_web(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
     options = dict(settings)
-    search = options.pop("search", None)
-    engine = _build_search_engine(search, shared) if search else None
-    return _factory("web")(search=engine, **options)
+    search: SearchSettings | None = options.pop("search", None)
+    if search is None:
+        return _factory("web")(**options)
+    if search.max_results is not None:
+        options["max_results"] = search.max_results
+    return _factory("web")(search=_build_search_engine(search, shared), **options)
 
 
 def _build_search_engine(search: SearchSettings, shared: _SharedParts) -> SearchEngine:
     from surehand.builtin.web import search_engines  # imports the HTTP client
 
-    options = {name: expand_variables(node, shared.environment) for name, node in search.settings.items()}
+    try:
+        options: dict[str, Any] = {
+            name: expand_variables(node, shared.environment) for name, node in search.settings.items()
+        }
+    except ConfigError as error:
+        if not search.is_optional:
+            raise
+        log.warning("web_search cannot be used: %s", error)
+        return _MissingSearchEngine(search.engine, error.problem)
     # The developer wrote the address into the file, so it may be private; the model cannot choose another one.
-    allow_private = bool({"endpoint", "url"} & options.keys())
-    engine: SearchEngine = getattr(search_engines, search.engine)(**options, allow_private=allow_private)
+    options["allow_private"] = bool({"endpoint", "url"} & options.keys())
+    engine: SearchEngine = getattr(search_engines, search.engine)(**options)
     return engine
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingSearchEngine:
+    """Stands for an engine with a variable that is not set."""
+
+    name: str
+    problem: str
+    topics: tuple[str, ...] = ()
+
+    async def search(self, search_query: SearchQuery) -> list[SearchResult]:
+        raise NotStarted(f"web_search is not set up: {self.problem} Go on without searching the web.")
 
 
 def _folder_builder(name: str) -> Callable[[Mapping[str, Any], _SharedParts], ToolList]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from surehand.config.config import Config
 from surehand.config.mcp_section import McpSection
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.config.server_block import ServerBlock, build_server, parse_inputs
+from surehand.providers.mcp.config.server_block import ServerBlock, build_server, enabled_entries, parse_inputs
 from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
@@ -24,8 +24,8 @@ def build_mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Se
     if config.mcp_servers is None:
         return []
     variables = config_variables(config, environment)
-    entries = server_entries(config.mcp_servers)
-    return [build_mcp_server(config, entry, variables) for entry in entries if entry.enabled]
+    entries = enabled_entries(server_entries(config.mcp_servers), config.mcp_servers.location)
+    return [build_mcp_server(config, entry, variables) for entry in entries]
 
 
 def switched_off_servers(config: Config) -> list[tuple[str, str]]:

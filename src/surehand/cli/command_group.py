@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
 from surehand import __version__
 from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, YELLOW, CommandExit, print_problem
+from surehand.cli.log_switch import add_log_option, escape_message, log_on_stderr
 
 COMMANDS = (
     "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
@@ -26,7 +25,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code; report its errors on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    settings = {"debug": False}
+    settings: dict[str, Any] = {"debug": False}
     try:
         with log_on_stderr():
             result = build_group().main(arguments, prog_name="surehand", standalone_mode=False, obj=settings)
@@ -40,7 +39,7 @@ def run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except CommandExit as command_exit:
         if command_exit.message:
-            print_problem(_escape_message(command_exit.message))
+            print_problem(escape_message(command_exit.message))
         if settings["debug"] and command_exit.__cause__ is not None:
             traceback.print_exception(command_exit.__cause__)
         return command_exit.code
@@ -62,39 +61,7 @@ def build_group() -> click.Group:
                 return None
             command = import_module(f"surehand.cli.commands.{cmd_name}").command
             assert isinstance(command, click.Command)
-            return command
+            return add_log_option(command)
 
     group = Commands(help="One runtime under any agent: find, describe and call tools.", name="surehand")
     return click.version_option(__version__, message="surehand %(version)s")(group)
-
-
-def _escape_message(text: str) -> str:
-    """Escape control characters and indent further lines: the message may quote a server or a tool."""
-    # Imported here: the module takes a while to load, and only errors need it.
-    from surehand.core.sanitize import escape_unprintable
-
-    return escape_unprintable(text).replace("\n", "\n  ")
-
-
-class _StderrLogHandler(logging.Handler):
-    """Prints warnings of the runtime as a line on stderr; records with a traceback only with --debug."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        is_debugging = logging.getLogger("surehand").level == logging.DEBUG
-        if is_debugging or not record.exc_info:  # the outcome of the call reports the crash
-            print_problem(_escape_message(self.format(record)), prefix="warning", ansi_colour=YELLOW)
-
-
-@contextmanager
-def log_on_stderr() -> Iterator[None]:
-    """Print the runtime's log on stderr while a command runs."""
-    log = logging.getLogger("surehand")
-    handler = _StderrLogHandler(logging.WARNING)
-    previous = log.level, log.propagate
-    log.addHandler(handler)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.level, log.propagate = previous

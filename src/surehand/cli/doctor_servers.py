@@ -42,7 +42,7 @@ async def check_servers(
     assert config.mcp_servers is not None
     try:
         entries = [entry for entry in server_entries(config.mcp_servers) if not names or entry.name in names]
-        checks = [_ServerCheck(config, entry, environment) for entry in entries]
+        checks = [_ServerCheck(config, entry, environment) for entry in entries if entry.has_address]
     except ConfigError as error:
         return [Finding("MCP servers", "fail", *_split_fix(error_message(error)))]
     missing = missing_packages("mcp") if entries else []
@@ -52,7 +52,12 @@ async def check_servers(
     start_limiter = asyncio.Semaphore(config.defaults.mcp_init_concurrency or MAX_CONCURRENT_STARTS)
     with _silence_logs():
         findings = await asyncio.gather(*(check.findings(start_limiter if start else None) for check in checks))
-    return [finding for server_findings in findings for finding in server_findings]
+    incomplete = [
+        Finding(f"server {entry.name}", "warn", "left out: it has neither a command nor a url.", "write one of them.")
+        for entry in entries
+        if not entry.has_address
+    ]
+    return [*(finding for server_findings in findings for finding in server_findings), *incomplete]
 
 
 @contextmanager

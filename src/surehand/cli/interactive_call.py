@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from surehand.cli.answers import login_name
 from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.core.call import Arguments
 from surehand.core.events import CallEnded, CallPending, CallStarted, Event
@@ -48,11 +50,12 @@ class InteractiveCall:
         if pending_call.call_id not in self._own_call_ids:
             return None
         if self._preset_decision is not None:
-            return Approval(self._preset_decision)
+            return Approval(self._preset_decision, by=login_name())
         if not self._can_ask or self._scope is None:
             return None
         scope = self._scope
-        return await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.services.policy))
+        approval = await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.services.policy))
+        return None if approval is None else replace(approval, by=login_name())
 
     async def call(self, scope: Scope, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
         """Call the tool, and return once every question that a person can answer is answered."""

@@ -18,6 +18,7 @@ from surehand.assemble import ToolSourceError, assemble, load_tool_source
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
+from surehand.cli.log_switch import log_calls, use_configured_level
 from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
 from surehand.config.store_address import hide_password, is_server_address, resolve_store_address
@@ -95,9 +96,11 @@ class RuntimeOptions:
     def _read_config(self) -> Config:
         try:
             path = self.config_path if self.config_path or self.tool_sources else find_config()
-            return read_config(path) if path else Config()
+            config = read_config(path) if path else Config()
         except ConfigError as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error
+        use_configured_level(config.log)
+        return config
 
     def _find_store_address(self, config: Config) -> str | None:
         address = self.store_override
@@ -115,9 +118,11 @@ class RuntimeOptions:
             raise CommandExit(EXIT_USAGE, NO_TOOLS_MESSAGE)
         try:
             sources = [load_tool_source(source) for source in self.tool_sources]
-            return assemble(config, *sources, store=store, approver=approver)
+            runtime = assemble(config, *sources, store=store, approver=approver)
         except (ConfigError, ToolSourceError, DefinitionError) as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error
+        log_calls(runtime)
+        return runtime
 
 
 def _validate_server_address(address: str) -> None:

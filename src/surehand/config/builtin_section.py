@@ -11,11 +11,13 @@ from surehand.config.parsers import (
     known_entries,
     read_duration,
     read_flag,
+    read_on_conflict,
     read_positive_integer,
     read_size,
     read_text,
     read_texts,
 )
+from surehand.core.provider import OnConflict
 
 SettingParser: TypeAlias = Callable[[ConfigNode], Any]
 SettingValues: TypeAlias = Mapping[str, Any]
@@ -42,6 +44,10 @@ class SearchSettings:
     engine: str
     node: ConfigNode
     settings: Mapping[str, ConfigNode] = field(default_factory=dict)
+    max_results: int | None = None
+    """How many results a search gives at most; None for the default of `web`."""
+    is_optional: bool = False
+    """Whether the tools start without the engine if one of its variables is not set."""
 
 
 SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -54,26 +60,45 @@ SEARCH_ENGINE_SETTINGS: Mapping[str, tuple[str, ...]] = {
 }
 _REQUIRED_ADDRESS = {"bing": "endpoint", "searxng": "url"}
 """The setting with the address of engines that have no address of their own."""
+_SEARCH_KEYS = ("engine", "key", "cx", "endpoint", "url", "max_results")
 _SEARCH_KEY_ALIASES = {"provider": "engine", "api_key": "key"}
+_MAX_SEARCH_RESULTS = 20
 
 
-def _parse_search(node: ConfigNode) -> SearchSettings:
-    """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}}`."""
+def parse_search(node: ConfigNode, *, is_optional: bool = False) -> SearchSettings:
+    """Parse `tavily`, or `{engine: tavily, key: ${TAVILY_API_KEY}, max_results: 10}`.
+
+    Args:
+        is_optional: whether the tools start without the engine if a variable is not set, and a key that the engine
+            does not need is left out.
+    """
     if isinstance(node.value, str):
         engine = _parse_engine_name(node)
         _require_address(engine, {}, node)
-        return SearchSettings(engine, node)
-    settings = known_entries(node, ("engine", "key", "cx", "endpoint", "url"), aliases=_SEARCH_KEY_ALIASES)
+        return SearchSettings(engine, node, is_optional=is_optional)
+    settings = known_entries(node, _SEARCH_KEYS, aliases=_SEARCH_KEY_ALIASES)
     if "engine" not in settings:
-        raise node.error("search has no engine.", f"write engine: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}.")
+        word = "provider" if is_optional else "engine"
+        fix = f"write {word}: with one of {', '.join(SEARCH_ENGINE_SETTINGS)}."
+        raise node.error(f"{node.key} has no {word}.", fix)
     engine = _parse_engine_name(settings.pop("engine"))
+    max_results = _parse_max_results(settings.pop("max_results")) if "max_results" in settings else None
     known = SEARCH_ENGINE_SETTINGS[engine]
+    if is_optional and "key" not in known:
+        settings.pop("key", None)
     for name, setting in settings.items():
         if name not in known:
             raise setting.error(f"{engine} has no setting {name}.", f"its settings: {', '.join(known) or 'none'}.")
         read_text(setting)
     _require_address(engine, settings, node)
-    return SearchSettings(engine, node, settings)
+    return SearchSettings(engine, node, settings, max_results, is_optional)
+
+
+def _parse_max_results(node: ConfigNode) -> int:
+    count = read_positive_integer(node)
+    if count > _MAX_SEARCH_RESULTS:
+        raise node.error(f"{node.key} must be at most {_MAX_SEARCH_RESULTS}.", "write a smaller number.")
+    return count
 
 
 def _require_address(engine: str, settings: Mapping[str, ConfigNode], node: ConfigNode) -> None:
@@ -116,7 +141,7 @@ BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
         "unprotected": read_flag,
     },
     "web": {
-        "search": _parse_search,
+        "search": parse_search,
         "allow_private": _parse_allow_private,
         "allow_hosts": read_texts,
         "deny_hosts": read_texts,
@@ -150,6 +175,7 @@ class ToolFamily:
     name: str
     node: ConfigNode
     settings: SettingValues = field(default_factory=dict)
+    on_conflict: OnConflict = "error"
 
 
 def parse_builtin(node: ConfigNode) -> tuple[ToolFamily, ...]:
@@ -172,8 +198,9 @@ def _parse_family(name: str, node: ConfigNode) -> ToolFamily:
     if not (is_list_item or has_settings or node.value in (True, None)):
         raise node.error(f"{name} must be true or a mapping of its settings.")
     parsers = BUILTIN_SETTINGS[name]
-    entries = known_entries(node, parsers) if has_settings else {}
+    entries = known_entries(node, (*parsers, "on_conflict")) if has_settings else {}
+    on_conflict = read_on_conflict(entries.pop("on_conflict")) if "on_conflict" in entries else "error"
     required = REQUIRED_SETTINGS.get(name)
     if required and required not in entries:
         raise node.error(f"{name} needs {required}.", f"write {name}: {{{required}: ...}}.")
-    return ToolFamily(name, node, {key: parsers[key](entry) for key, entry in entries.items()})
+    return ToolFamily(name, node, {key: parsers[key](entry) for key, entry in entries.items()}, on_conflict)

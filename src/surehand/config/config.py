@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from surehand.config.file_formats import read_config_file
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import known_entries
-from surehand.config.sections import StoreSetting, ToolSource, WorkspaceSettings
+from surehand.config.sections import LogLevel, StoreSetting, WorkspaceSettings, folder_nodes
+from surehand.config.tool_entry import ToolEntry
+from surehand.config.tools_section import ToolSettings, ToolSource, ToolsSection, parse_tools
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
@@ -29,9 +31,10 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "policy": sections.parse_policy,
     "queues": sections.parse_queues,
     "store": sections.parse_store,
-    "tools": sections.parse_tool_sources,
+    "tools": parse_tools,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
+    "log": sections.parse_log,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
@@ -52,9 +55,13 @@ class Config:
     queues: Mapping[str, Queue] = field(default_factory=dict)
     store: StoreSetting | None = None
     tools: tuple[ToolSource, ...] = ()
+    defined_tools: tuple[ToolEntry, ...] = ()
+    """Tools that the file itself defines."""
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
+    log: LogLevel | None = None
+    """How much is logged on stderr; None for warnings and errors."""
 
     @property
     def base_folder(self) -> Path:
@@ -65,8 +72,9 @@ class Config:
 def read_config(path: str | Path) -> Config:
     """Read a configuration file; unknown keys are errors."""
     path = Path(path)
+    top = read_config_file(path)
     entries = known_entries(
-        read_config_file(path),
+        top,
         SECTION_PARSERS,
         aliases=_SECTION_ALIASES,
         unavailable=UNAVAILABLE_SECTIONS,
@@ -74,7 +82,50 @@ def read_config(path: str | Path) -> Config:
     )
     # `policy:` without a value is null in YAML, and is treated like a missing section.
     parsed = {name: SECTION_PARSERS[name](entry) for name, entry in entries.items() if entry.value is not None}
-    return Config(path, **parsed)
+    tools: ToolsSection = parsed.pop("tools", ToolsSection())
+    defaults = {**_implied_defaults(top), **parsed.pop("defaults", {})}
+    if tools.settings is not None:
+        defaults = {**tools.settings.defaults, **defaults}
+        _merge_settings(parsed, tools.settings)
+    return Config(path, Defaults(**defaults), tools=tools.sources, defined_tools=tools.definitions, **parsed)
+
+
+def _merge_settings(parsed: dict[str, Any], settings: ToolSettings) -> None:
+    """Add what a `tools` mapping sets to the other sections, where they do not set it themselves."""
+    if settings.mcp_servers is not None:
+        if "mcp_servers" in parsed:
+            raise settings.mcp_servers.node.error("There are two sections of MCP servers.", "keep one of them.")
+        parsed["mcp_servers"] = settings.mcp_servers
+    if settings.allowed_paths is not None:
+        root = ConfigNode(settings.node.path, settings.node.lines, ".", settings.allowed_paths.key_path)
+        workspace: WorkspaceSettings = parsed.get("workspace", WorkspaceSettings(root))
+        if workspace.allowed_paths:
+            raise settings.allowed_paths.error("workspace has allowed paths too.", "keep one of the two lists.")
+        parsed["workspace"] = replace(workspace, allowed_paths=folder_nodes(settings.allowed_paths))
+    parsed.setdefault("builtin", settings.families())
+
+
+_AI_AGENT_SECTIONS = {"$schema", "defaults", "mcpServers", "queues"}
+_AI_AGENT_DEFAULTS = {
+    "toolTimeout", "toolResponseMaxBytes", "traceMCP", "traceTools", "mcpInitConcurrency", "maxToolCallsPerTurn",
+}  # fmt: skip
+AI_AGENT_CALLS_PER_TURN = 10
+
+
+def _implied_defaults(top: ConfigNode) -> dict[str, Any]:
+    """Defaults of a file of ai-agent, which allows ten calls a turn unless it says otherwise.
+
+    Such a file has its sections alone, spelt as there, and says more than which MCP servers there are.
+    """
+    sections = top.value if isinstance(top.value, dict) else {}
+    defaults = sections.get("defaults") or {}
+    is_ai_agent = (
+        set(sections) <= _AI_AGENT_SECTIONS
+        and isinstance(defaults, dict)
+        and set(defaults) <= _AI_AGENT_DEFAULTS
+        and bool(defaults or ("queues" in sections and "mcpServers" in sections))
+    )
+    return {"max_calls_per_turn": AI_AGENT_CALLS_PER_TURN} if is_ai_agent else {}
 
 
 def find_config(folder: str | Path = ".") -> Path | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, cast, get_args
 
 from surehand.config.node import ConfigNode
 from surehand.core.durations import parse_duration
 from surehand.core.names import nearest_names
+from surehand.core.provider import OnConflict
 
 _SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\Z", re.IGNORECASE)
 _BYTES_PER_UNIT = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
@@ -64,10 +65,11 @@ def _suggest_key(key: str, names: list[str]) -> str:
     return f"{suggestion}Known here: {', '.join(names)}."
 
 
-def read_duration(node: ConfigNode) -> float:
+def read_duration(node: ConfigNode, *, is_milliseconds: bool | None = None) -> float:
     """A positive duration in seconds.
 
-    A bare number is in seconds; under a camelCase key or one that ends in `_ms`, it is in milliseconds.
+    Args:
+        is_milliseconds: the unit of a bare number; by default milliseconds under a camelCase key or one with `_ms`.
     """
     value = node.value
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
@@ -76,7 +78,8 @@ def read_duration(node: ConfigNode) -> float:
         if isinstance(value, str):
             seconds = parse_duration(value)
         elif _is_number(value):
-            seconds = float(value) * (0.001 if _is_in_milliseconds(node.key) else 1.0)
+            in_milliseconds = _is_in_milliseconds(node.key) if is_milliseconds is None else is_milliseconds
+            seconds = float(value) * (0.001 if in_milliseconds else 1.0)
         else:
             seconds = None
     except (ValueError, OverflowError):
@@ -136,6 +139,13 @@ def read_texts(node: ConfigNode, fix: str = "") -> list[str]:
     if isinstance(node.value, str):
         return [read_text(node)]
     return [read_text(item) for item in node.items(fix)]
+
+
+def read_on_conflict(node: ConfigNode) -> OnConflict:
+    """What happens to a tool whose name is taken."""
+    if node.value not in get_args(OnConflict):
+        raise node.error(f"{node.key} has an unknown value.", f"use {', '.join(get_args(OnConflict))}.")
+    return cast(OnConflict, node.value)
 
 
 def read_flag(node: ConfigNode) -> bool:

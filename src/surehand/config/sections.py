@@ -1,16 +1,14 @@
-"""Parsers for the sections `defaults`, `workspace`, `store`, `policy`, `queues` and `tools` of the configuration."""
+"""Parsers for the sections `defaults`, `workspace`, `store`, `policy`, `queues` and `log` of the configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-from surehand.config.errors import ConfigError
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
-    NOT_AVAILABLE,
     expand_variables,
     known_entries,
     or_off,
@@ -24,7 +22,6 @@ from surehand.config.parsers import (
 from surehand.config.store_address import resolve_store_address
 from surehand.core.durations import parse_rate
 from surehand.core.facets import EFFECTS
-from surehand.runtime.defaults import Defaults
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Decision, Policy, Rule
 
@@ -38,11 +35,19 @@ DEFAULTS_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "breaker_failures": read_positive_integer,
     "breaker_pause": read_duration,
     "mcp_init_concurrency": or_off(read_positive_integer),
+    "max_calls_per_turn": or_off(read_positive_integer),
 }
-_DEFAULTS_ALIASES = {"tool_response_max_bytes": "max_output", "max_concurrent_tools": "max_concurrent"}
+_DEFAULTS_ALIASES = {
+    "tool_response_max_bytes": "max_output",
+    "max_concurrent_tools": "max_concurrent",
+    "max_tool_calls_per_turn": "max_calls_per_turn",
+}
 _DEFAULTS_ALIASES |= {f"{name}_ms": name for name in ("tool_timeout", "pending_ttl", "retry_delay", "breaker_pause")}
 _UNAVAILABLE_DEFAULTS = ("trace_mcp", "trace_tools")
 _DECISIONS = ("allow", "ask", "deny")
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error", "off"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+"""The levels of the log on stderr; from `info` down, each call is a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class WorkspaceSettings:
     extra: tuple[ConfigNode, ...] = ()
     read_only: tuple[ConfigNode, ...] = ()
     sensitive: tuple[str, ...] | None = None
+    allowed_paths: tuple[ConfigNode, ...] = ()
+    """Folders that the tools are limited to; without any, the whole root may be touched."""
 
     def options(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments of `Workspace` beside the root."""
@@ -64,6 +71,8 @@ class WorkspaceSettings:
         }
         if self.sensitive is not None:
             options["sensitive"] = self.sensitive
+        if self.allowed_paths:
+            options["allowed_paths"] = [_expand_folder(node, environment) for node in self.allowed_paths]
         return options
 
     def resolve_root(self, environment: Mapping[str, str]) -> Path:
@@ -71,8 +80,13 @@ class WorkspaceSettings:
         return _resolve_folder(self.root, environment)
 
 
+def _expand_folder(node: ConfigNode, environment: Mapping[str, str]) -> Path:
+    """A folder, relative to the configuration file, whether it exists or not."""
+    return (node.path.parent / Path(expand_variables(node, environment)).expanduser()).absolute()
+
+
 def _resolve_folder(node: ConfigNode, environment: Mapping[str, str]) -> Path:
-    folder = node.path.parent / Path(expand_variables(node, environment)).expanduser()
+    folder = _expand_folder(node, environment)
     if not folder.is_dir():
         name = "The root of the workspace" if node.key in ("root", "workspace") else "A folder of the workspace"
         raise node.error(f"{name} is not a folder.", "create it, or name another one.")
@@ -94,45 +108,40 @@ class StoreSetting:
             raise self.node.error("store must be a file or a postgresql:// address.", fix) from None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSource:
-    """A source of tools: a file or a module, or an object in one of them."""
-
-    location: str
-    node: ConfigNode
-
-    def error(self, problem: str) -> ConfigError:
-        """An error at the position of the source in the file."""
-        return self.node.error(problem)
-
-
-def parse_defaults(node: ConfigNode) -> Defaults:
-    """Parse the limits of tools that set none themselves."""
+def parse_defaults(node: ConfigNode) -> dict[str, Any]:
+    """Parse the limits of tools that set none themselves: values of `Defaults` by name."""
     entries = known_entries(node, DEFAULTS_PARSERS, aliases=_DEFAULTS_ALIASES, unavailable=_UNAVAILABLE_DEFAULTS)
-    return Defaults(**{name: DEFAULTS_PARSERS[name](entry) for name, entry in entries.items()})
+    return {name: DEFAULTS_PARSERS[name](entry) for name, entry in entries.items()}
+
+
+def parse_log(node: ConfigNode) -> LogLevel:
+    """Parse the level of the log. YAML reads `off` as false."""
+    level = "off" if node.value is False else node.value
+    if not isinstance(level, str) or level.lower() not in LOG_LEVELS:
+        raise node.error("log has an unknown level.", f"use {', '.join(LOG_LEVELS)}.")
+    return cast(LogLevel, level.lower())
 
 
 def parse_workspace(node: ConfigNode) -> WorkspaceSettings:
-    """Parse a folder, or `{root, writes, extra, read_only, sensitive}`."""
+    """Parse a folder, or `{root, writes, extra, read_only, sensitive, allowed_paths}`."""
     if isinstance(node.value, str):
         read_text(node)
         return WorkspaceSettings(node)
-    entries = known_entries(
-        node, ("root", "writes", "extra", "read_only", "sensitive"), aliases={"allowed_paths": "extra"}
-    )
+    entries = known_entries(node, ("root", "writes", "extra", "read_only", "sensitive", "allowed_paths"))
     if "root" not in entries:
         raise node.error("workspace has no root.", "write root: .")
     read_text(entries["root"])
     return WorkspaceSettings(
         entries["root"],
         read_flag(entries["writes"]) if "writes" in entries else True,
-        extra=_folder_nodes(entries.get("extra")),
-        read_only=_folder_nodes(entries.get("read_only")),
+        extra=folder_nodes(entries.get("extra")),
+        read_only=folder_nodes(entries.get("read_only")),
         sensitive=tuple(read_texts(entries["sensitive"])) if "sensitive" in entries else None,
+        allowed_paths=folder_nodes(entries.get("allowed_paths")),
     )
 
 
-def _folder_nodes(node: ConfigNode | None) -> tuple[ConfigNode, ...]:
+def folder_nodes(node: ConfigNode | None) -> tuple[ConfigNode, ...]:
     """The nodes of one folder or a list of folders."""
     if node is None:
         return ()
@@ -188,16 +197,3 @@ def _parse_queue(node: ConfigNode) -> Queue:
         problem = "rate must be a number of calls per unit of time."
         raise entries["rate"].error(problem, "write 30/min, 5/s or 1000/h.") from None
     return Queue(concurrent, rate, shared)
-
-
-def parse_tool_sources(node: ConfigNode) -> tuple[ToolSource, ...]:
-    """Parse files and modules, relative to the configuration file."""
-    return tuple(_parse_tool_source(item) for item in node.items("write - tools.py, or - package.module:object."))
-
-
-def _parse_tool_source(node: ConfigNode) -> ToolSource:
-    if isinstance(node.value, dict):
-        raise node.error(f"A tool definition in the file {NOT_AVAILABLE}.", "name a file or module with tools.")
-    if not isinstance(node.value, str) or not node.value.strip():
-        raise node.error("A source of tools must be a text.", "write tools.py, or package.module:object.")
-    return ToolSource(node.value.strip(), node)

@@ -93,7 +93,8 @@ def explain_validation_error(error: Any, schema: dict[str, Any]) -> InvalidArgum
     problems = error.errors(include_url=False, include_context=False)
     if problems[0]["type"] == "json_invalid":
         return _malformed_json(problems[0]["msg"])
-    descriptions = [_describe_problem(problem, schema) for problem in problems[:MAX_PROBLEMS_SHOWN]]
+    shown = problems[:MAX_PROBLEMS_SHOWN]
+    descriptions = [(_format_path(problem["loc"]), _describe_problem(problem, schema)) for problem in shown]
     return _invalid_arguments(descriptions, len(problems), schema)
 
 
@@ -126,7 +127,8 @@ def _did_you_mean(path: tuple[Any, ...], schema: dict[str, Any]) -> str:
 def explain_schema_errors(errors: Iterable[Any], values: Any, schema: dict[str, Any]) -> InvalidArguments:
     """The message for the errors of a jsonschema-rs validator."""
     first_errors = list(islice(errors, MAX_PROBLEMS_SHOWN + 1))
-    descriptions = [_describe_schema_error(error) for error in first_errors[:MAX_PROBLEMS_SHOWN]]
+    shown = first_errors[:MAX_PROBLEMS_SHOWN]
+    descriptions = [(_format_path(error.instance_path), _describe_schema_error(error)) for error in shown]
     return _invalid_arguments(descriptions, len(first_errors), schema)
 
 
@@ -144,9 +146,13 @@ def _format_path(path: Iterable[Any]) -> str:
     return _shorten(".".join(map(str, path))) or "arguments"
 
 
-def _invalid_arguments(problems: list[str], count: int, schema: dict[str, Any]) -> InvalidArguments:
+def _invalid_arguments(problems: list[tuple[str, str]], count: int, schema: dict[str, Any]) -> InvalidArguments:
+    """The error for problems, each a path and a description; programs find them in its `data`."""
     more = f"; and {count - MAX_PROBLEMS_SHOWN} more" if count > MAX_PROBLEMS_SHOWN else ""
-    return InvalidArguments(f"invalid arguments: {'; '.join(problems)}{more}. {describe_expected_arguments(schema)}")
+    listed = "; ".join(description for _, description in problems)
+    issues = [{"path": path, "message": description} for path, description in problems]
+    message = f"invalid arguments: {listed}{more}. {describe_expected_arguments(schema)}"
+    return InvalidArguments(message, data={"issues": issues})
 
 
 def short_repr(value: Any, max_chars: int = 120) -> str:

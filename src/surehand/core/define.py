@@ -53,10 +53,18 @@ class LazyTool:
     factory: Callable[..., Any | Awaitable[Any]]
 
     async def resolve(self, init: InitContext = _NO_INIT) -> Tool[..., Any]:
-        """Call the factory and return its tool under the name of this one."""
-        product = self.factory(init) if _takes_argument(self.factory) else self.factory()
-        if inspect.isawaitable(product):
-            product = await product
+        """Call the factory and return its tool under the name of this one; raises `DefinitionError`."""
+        try:
+            product = self.factory(init) if _takes_argument(self.factory) else self.factory()
+            if inspect.isawaitable(product):
+                product = await product
+        except DefinitionError as error:
+            problem = f"The factory of {self.name} failed: {error.problem}"
+            raise DefinitionError(problem, fix=error.fix, where=error.where) from error
+        except Exception as error:
+            first_line = next(iter(str(error).splitlines()), "")
+            problem = f"The factory of {self.name} failed: {type(error).__name__}: {first_line}".rstrip(": ")
+            raise DefinitionError(problem, where=source_location(self.factory)) from error
         if isinstance(product, Tool):
             return product if product.name == self.name else product.evolve(name=self.name)
         if callable(product):

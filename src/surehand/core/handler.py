@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from copy import copy
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -50,6 +51,29 @@ class FunctionHandler:
         self.function = function
         self.signature = signature
         self._single_argument = single_argument
+        self.used_values: dict[str, Any] = {}
+        """Values of `use(...)` parameters that this instance brings itself."""
+
+    def with_used_values(self, tool_name: str, values: Mapping[str, Any]) -> FunctionHandler:
+        """The same handler with values for parameters that `use(...)` marks; raises `DefinitionError`."""
+        used_types = self.signature.used_types
+        for name, value in values.items():
+            if name not in used_types:
+                known = ", ".join(used_types) or "none"
+                raise DefinitionError(
+                    f"{tool_name} has no parameter {name!r} that use(...) marks.",
+                    fix=f"its parameters with use(...): {known}.",
+                    where=self.signature.where,
+                )
+            if not isinstance(value, used_types[name]):
+                raise DefinitionError(
+                    f"{name} of {tool_name} must be a {used_types[name].__name__}, not {type(value).__name__}.",
+                    fix=f"give use={{{name!r}: <{used_types[name].__name__}>}}.",
+                    where=self.signature.where,
+                )
+        changed = copy(self)
+        changed.used_values = {**self.used_values, **values}
+        return changed
 
     @property
     def can_suspend(self) -> bool:
@@ -109,6 +133,8 @@ class FunctionHandler:
         if not (context_parameter or used_types or defaults or single_argument):
             return None
         needs_context = signature.needs_context_when_standalone
+        fixed_values = self.used_values
+        used_types = {name: kind for name, kind in used_types.items() if name not in fixed_values}
 
         def bind(call: RunningCall) -> dict[str, Any]:
             values = {name: make() for name, make in defaults.items()}
@@ -118,6 +144,8 @@ class FunctionHandler:
                 values.update(call.arguments)
             if context_parameter:
                 values[context_parameter] = Context(call) if needs_context or not call.is_standalone else None
+            if fixed_values:
+                values.update(fixed_values)
             for name, value_type in used_types.items():
                 values[name] = self._find_used_value(call, name, value_type)
             return values

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from time import time
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
@@ -15,13 +15,14 @@ from surehand.core.context import CURRENT_CALL, OfferedTool
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
 from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
-from surehand.core.handler import Handler, StartHandler
+from surehand.core.handler import FunctionHandler, Handler, StartHandler
 from surehand.core.ids import new_id
 from surehand.core.invoke import build_invoker, failed_from_error
 from surehand.core.outcome import CallMeta, Outcome, attach_origin
 from surehand.core.schema import Parameters
 from surehand.core.strict_json import decode_utf8
 from surehand.core.threads import HandlerThreads
+from surehand.core.tool_options import ToolOptions, change_facets
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -123,6 +124,18 @@ class Tool(Generic[P, R]):
             )
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
+    def require_runner(self) -> None:
+        """Raise `DefinitionError` for a tool without a provider that has no handler either, so that no call can run.
+
+        The model's own provider runs a hosted tool.
+        """
+        if self.handler is None and self.kind != "hosted":
+            raise DefinitionError(
+                f"{self.name} has no handler, and no provider offers it: no call of it can run.",
+                fix="let a provider's tools() return it, or define it with @tool.",
+                where=self.where,
+            )
+
     def validate_arguments(self, arguments: Arguments) -> dict[str, Any]:
         """Validated arguments for the handler, from an object, JSON text or nothing; raises `InvalidArguments`."""
         if type(arguments) is dict:
@@ -172,9 +185,37 @@ class Tool(Generic[P, R]):
             return self
         return self.rebind(self.function.__get__(instance, owner))
 
-    def evolve(self, **changes: Any) -> Tool[P, R]:
-        """A copy with some fields changed: `tool.evolve(name="...")`."""
-        return replace(self, **changes)
+    def evolve(
+        self, *, use: Mapping[str, Any] | None = None, description: str | PathLike[str] | None = None, **changes: Any
+    ) -> Tool[P, R]:
+        """A further instance of the tool: `read.evolve(name="read_b", use={"sandbox": sandbox_b}, confirm=True)`.
+
+        Args:
+            use: values for parameters that `use(...)` marks, instead of those that scopes offer.
+            changes: the name, options of `tool(...)`, or fields of this class. The parameters stay as they are.
+        """
+        fields = {name: value for name, value in changes.items() if name in self.__dataclass_fields__}
+        options = {name: value for name, value in changes.items() if name not in fields}
+        if use is not None:
+            fields["handler"] = self._handler_with(use)
+        if description is not None:
+            fields["description_source"] = DescriptionSource(description, self.function, fields.get("name", self.name))
+        if options:
+            own = (self.safety, self.limits, self.presentation, self.lifecycle)
+            groups = change_facets(own, cast(ToolOptions, options), self.kind, self.where)
+            fields |= dict(zip(("safety", "limits", "presentation", "lifecycle"), groups, strict=True))
+        if self.rebind is not None and (use is not None or description is not None or changes):
+            rebind = self.rebind
+            fields["rebind"] = lambda function: rebind(function).evolve(use=use, description=description, **changes)
+        return replace(self, **fields)
+
+    def _handler_with(self, values: Mapping[str, Any]) -> Handler:
+        """The handler with fixed values for parameters that `use(...)` marks."""
+        if not isinstance(self.handler, FunctionHandler):
+            raise DefinitionError(
+                f"{self.name} has no function, so `use` has no effect.", fix="remove it.", where=self.where
+            )
+        return self.handler.with_used_values(self.name, values)
 
     def with_description(self, description: str | PathLike[str]) -> Tool[P, R]:
         """A copy with another description."""

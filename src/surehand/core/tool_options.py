@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
 from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
@@ -60,6 +61,7 @@ class ToolOptions(TypedDict, total=False):
     hooks: Mapping[str, Callable[..., Any]]
 
 
+G = TypeVar("G", Safety, CallLimits, Presentation, Lifecycle)
 FacetGroups: TypeAlias = tuple[Safety, CallLimits, Presentation, Lifecycle]
 
 
@@ -68,6 +70,20 @@ def build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroup
     if not options and kind in _DEFAULT_FACETS:
         return _DEFAULT_FACETS[kind]
     return _build_facets(options, kind, where)
+
+
+def change_facets(facets: FacetGroups, options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
+    """The facets of a tool with some options changed."""
+    changed = _build_facets(options, kind, where)
+    names = set(options)
+    if "effects" in names:
+        names.add("repeatable")  # follows from the effects, unless it is given
+    safety = _replace_fields(facets[0], changed[0], names)
+    limits = _replace_fields(facets[1], changed[1], names)
+    presentation = _replace_fields(facets[2], changed[2], names)
+    lifecycle = _replace_fields(facets[3], changed[3], names)
+    validate_facets(safety, limits, presentation, lifecycle, where=where)
+    return safety, limits, presentation, lifecycle
 
 
 def _build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGroups:
@@ -85,6 +101,12 @@ def _build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGrou
     )
     validate_facets(*facets, where=where)
     return facets
+
+
+def _replace_fields(own: G, changed: G, names: set[str]) -> G:
+    """A group of facets in which the fields of these names are those of another."""
+    known = {field.name for field in dataclasses.fields(own)}
+    return dataclasses.replace(own, **{name: getattr(changed, name) for name in names & known})
 
 
 def _pick_options(options: ToolOptions, *names: str) -> dict[str, Any]:

@@ -65,6 +65,7 @@ _FIELD_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "breaker_failures": (_parse_positive_integer, _COUNT_HINT),
     "breaker_pause": (_parse_seconds, "a number of seconds, or a text such as '30s'"),
     "mcp_init_concurrency": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
+    "max_calls_per_turn": (_optional(_parse_positive_integer), _COUNT_HINT + _OPTIONAL_HINT),
 }
 """The parser of each field, and what it accepts."""
 
@@ -91,6 +92,8 @@ class Defaults:
     """Seconds before a provider that is down is tried again."""
     mcp_init_concurrency: int | None = None
     """MCP servers that start at once when the runtime starts; None for all of them."""
+    max_calls_per_turn: int | None = None
+    """Calls of one turn, for scopes with a turn that have no budget of their own."""
 
     def __post_init__(self) -> None:
         for name, (parse, expected) in _FIELD_PARSERS.items():

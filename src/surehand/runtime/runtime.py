@@ -169,6 +169,8 @@ class Runtime(Scope):
         for listing in self.catalogue:
             try:
                 listing.tool.compile()
+                if listing.provider is None:
+                    listing.tool.require_runner()
                 self.services.queues.queue_for(
                     listing
                 )  # raises if the queue of the tool or of its provider does not exist
@@ -185,6 +187,7 @@ class Runtime(Scope):
                 await self.services.provider_table.add(source)
             else:
                 tool = await source.resolve(self._init_context) if isinstance(source, LazyTool) else source
+                tool.require_runner()
                 self.catalogue.add(tool)
                 await self.services.lifespans.enter(tool)
 

@@ -467,9 +467,12 @@ class Scope:
         for name, value in principal_fields.items():
             if value is not None and not isinstance(value, str):
                 raise TypeError(f"The {name} of a scope is a text, not {type(value).__name__}.")
+        principal = replace(self.principal, **principal_fields)
         budget = self.budget
         if max_tokens is not None or max_calls is not None:
             budget = Budget(max_tokens, max_calls)
+        elif budget is None or budget.is_default:
+            budget = self.services.turn_budgets.get(principal)
         if principal_fields.get("space") is not None:
             self.services.visible_calls.warn_without_store(principal_fields["space"])
         folders = self.folders
@@ -480,7 +483,7 @@ class Scope:
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
         return Scope(
             self.services,
-            replace(self.principal, **principal_fields),
+            principal,
             values=(*values, *self._offered_values),
             budget=budget,
             state=state,
@@ -502,6 +505,8 @@ class Scope:
         added = list(tools)
         if not added:
             return self._own_catalogue
+        for tool in added:
+            tool.require_runner()
         catalogue = Catalogue(check=self.services.validate_tool)
         catalogue.add(*(listing.tool for listing in self._own_catalogue or ()))
         catalogue.add(*added, on_conflict="replace")

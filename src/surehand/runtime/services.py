@@ -28,6 +28,7 @@ from surehand.runtime.defaults import Defaults
 from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker import Breaker
+from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
@@ -114,6 +115,7 @@ class RuntimeServices:
         self.approver = approver
         self.defaults = defaults
         self.clock = clock
+        self.turn_budgets = TurnBudgets(defaults.max_calls_per_turn)
         self.visible_calls = VisibleCalls(self, spaces, on_no_space)
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is unavailable, by namespace."""

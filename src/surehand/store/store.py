@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from surehand.store.database import Row, SqlValue, Statement, to_storable_name
+from surehand.store.history_filter import HistoryFilter
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
 from surehand.store.queries import load_queries
 from surehand.store.retention import Retention, prune
@@ -31,6 +32,18 @@ TABLES = (
     "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
 )  # fmt: skip
 _SQL = load_queries("store")
+
+
+class ActiveCall(NamedTuple):
+    """A call that has not ended."""
+
+    call_id: str
+    tool: str
+    state: str
+    """One of the states in `sql/schema.sql`."""
+    user: str | None
+    session: str | None
+    created_at: float
 
 
 class Store:
@@ -102,6 +115,12 @@ class Store:
             "calls": {row["state"]: int(row["number"]) for row in states},
             "waiting": await self.pending.count(),
         }
+
+    async def active_calls(self, filter: HistoryFilter | None = None) -> list[ActiveCall]:
+        """List the calls that wait, run, or whose effect is unknown, newest first."""
+        params = {"call": None, **(filter or HistoryFilter()).params()}
+        rows = await self.database.read(_SQL["list_active_calls"], params)
+        return [ActiveCall(*row.values()) for row in rows]
 
     async def find_calls(self, prefix: str, *, limit: int = 10) -> dict[str, str]:
         """Return the calls whose ids begin so, with their tools. An id that is given whole is found alone."""

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from surehand.core.errors import DefinitionError, Denied, InvalidArguments, ToolError
+from surehand.core.errors import DefinitionError, Denied, InvalidArguments, NotFound, ToolError
 from surehand.core.sanitize import escape_line
 from surehand.workspace.path import WorkspacePath
 from surehand.workspace.protected_paths import (
@@ -51,6 +51,8 @@ class Workspace:
         fixed: paths that no tool may change, such as programs that the host runs. Git's hooks and settings and the
             virtual environment of this program are always among them.
         private: paths that no tool may even read, such as the runtime's own store.
+        allowed_paths: directories, relative to the root; if given, no tool can touch anything else of the root. One
+            that does not exist is a warning, and can be used once it does.
     """
 
     source: Literal["given", "env", "config", "cwd"] = "given"
@@ -66,20 +68,45 @@ class Workspace:
         sensitive: str | Iterable[str] = SENSITIVE_NAME_GLOBS,
         fixed: DirectoryLike | Iterable[DirectoryLike] = (),
         private: DirectoryLike | Iterable[DirectoryLike] = (),
+        allowed_paths: DirectoryLike | Iterable[DirectoryLike] | None = None,
     ) -> None:
         self.writes: bool = writes and os.environ.get(WRITES_VARIABLE, "").strip().lower() not in _FALSE_WORDS
-        self.roots: tuple[WorkspaceRoot, ...] = (_open_root(root, writable=self.writes),)
-        # Registered before the other roots are opened: if one of them fails, the descriptors so far are closed.
-        descriptor_lists = [self.roots[0].open_descriptors]
-        self._finalizer = weakref.finalize(self, _close_descriptors, descriptor_lists)
+        self.roots: tuple[WorkspaceRoot, ...] = ()
+        # Registered before the roots are opened: if one of them fails, the descriptors so far are closed.
+        self._descriptor_lists: list[list[int]] = []
+        self._finalizer = weakref.finalize(self, _close_descriptors, self._descriptor_lists)
+        main_root = _open_root(root, writable=self.writes)
+        self._descriptor_lists.append(main_root.open_descriptors)
+        self.root = main_root.path
+        """The main directory; relative paths start here."""
+        self.allowed_paths = None if allowed_paths is None else _resolve_below(self.root, allowed_paths)
+        """The directories that tools may touch, if that is not the whole root."""
+        self._missing_paths = list(self.allowed_paths or ())
+        """Allowed directories that are not open, because they do not exist yet."""
+        self._missing_paths_lock = threading.Lock()
+        if self.allowed_paths is None:
+            self.roots = (main_root,)
+        self._open_missing_paths()
+        for directory in self._missing_paths:
+            log.warning("The allowed path %s is not a directory. Files in it can be used once it is one.", directory)
         for directories, writable in ((extra, self.writes), (read_only, False)):
             for directory in _as_tuple(directories):
-                another = _open_root(directory, writable=writable)
-                descriptor_lists.append(another.open_descriptors)
-                self.roots += (replace(another, display_prefix=_display_prefix(another.path, self.root)),)
+                self._add_root(directory, writable=writable)
         self.has_sensitive_name: Callable[[Iterable[str]], bool] = build_name_matcher(_as_tuple(sensitive))
         self.protected_paths = ProtectedPaths.for_root(self.root, _expand_paths(fixed), _expand_paths(private))
         self._locks = tuple(threading.Lock() for _ in range(_LOCK_COUNT))
+
+    def _add_root(self, directory: DirectoryLike, *, writable: bool) -> None:
+        another = _open_root(directory, writable=writable)
+        self._descriptor_lists.append(another.open_descriptors)
+        self.roots += (replace(another, display_prefix=_display_prefix(another.path, self.root)),)
+
+    def _open_missing_paths(self) -> None:
+        """Open the allowed directories that exist by now."""
+        with self._missing_paths_lock:
+            for directory in [path for path in self._missing_paths if path.is_dir()]:
+                self._add_root(directory, writable=self.writes)
+                self._missing_paths.remove(directory)
 
     @classmethod
     def coerce(cls, value: DirectoryLike | Workspace | None = None, **options: Any) -> Workspace:
@@ -102,13 +129,16 @@ class Workspace:
         """
         variables = os.environ if environment is None else environment
         limit = variables.get(ROOT_VARIABLE) or None
-        if limit is not None:
-            if configured is not None and not _is_within_root_limit(configured, limit):
-                configured = None
-            for name in ("extra", "read_only"):
-                directories = _as_tuple(options.get(name, ()))
+        if limit is not None and configured is not None and not _is_within_root_limit(configured, limit):
+            configured = None
+        root = configured or limit or os.getcwd()
+        if options.get("allowed_paths") is not None:
+            options["allowed_paths"] = _resolve_below(Path(root).expanduser().absolute(), options["allowed_paths"])
+        for name in ("extra", "read_only", "allowed_paths"):
+            if limit is not None and options.get(name) is not None:
+                directories = _as_tuple(options[name])
                 options[name] = [each for each in directories if _is_within_root_limit(each, limit)]
-        workspace = cls(configured or limit or os.getcwd(), **options)
+        workspace = cls(root, **options)
         if configured is not None:
             workspace.source = "config"
         else:
@@ -116,8 +146,12 @@ class Workspace:
         return workspace
 
     @property
-    def root(self) -> Path:
-        """The main directory."""
+    def working_directory(self) -> Path:
+        """Where commands start: the root, or the first allowed directory if they may not touch the root."""
+        if self.find_root(self.root.parts[1:]) is not None:
+            return self.root
+        if not self.roots:
+            raise Denied(self._outside_message("The root"))
         return self.roots[0].path
 
     def resolve(self, path: str) -> WorkspacePath:
@@ -131,10 +165,25 @@ class Workspace:
             raise Denied(f"Permission denied: {quoted} contains '..'. Name the path itself, from the workspace's root.")
         absolute_parts = parts if path.startswith("/") else (*self.root.parts[1:], *parts)
         location = self.find_root(absolute_parts)
+        if location is None and self._missing_paths:
+            self._open_missing_paths()
+            location = self.find_root(absolute_parts)
         if location is None:
-            raise Denied(f"Permission denied: {quoted} is outside the workspace. Its root is {self.root}.")
+            self._refuse_missing_path(absolute_parts, quoted)
+            raise Denied(self._outside_message(quoted))
         root, parts_below = location
         return WorkspacePath(self, root, parts_below)
+
+    def _refuse_missing_path(self, parts: tuple[str, ...], quoted: str) -> None:
+        for path in self._missing_paths:
+            if parts[: len(path.parts) - 1] == path.parts[1:]:
+                raise NotFound(f"{quoted} does not exist: {path} is not a directory. A person has to create it first.")
+
+    def _outside_message(self, quoted: str) -> str:
+        if self.allowed_paths is None:
+            return f"Permission denied: {quoted} is outside the workspace. Its root is {self.root}."
+        names = ", ".join(_display_prefix(path, self.root) or "." for path in self.allowed_paths) or "none"
+        return f"Permission denied: {quoted} is not in the allowed paths. Name a path in one of them: {names}."
 
     def sandbox_mounts(self) -> list[WorkspaceRoot | WorkspaceMount]:
         """The mounts that a sandbox needs: the roots, and the protected paths in the writable ones."""
@@ -174,6 +223,11 @@ class Workspace:
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     """A single path or text becomes a tuple of one."""
     return (value,) if isinstance(value, (str, PathLike)) else tuple(value)
+
+
+def _resolve_below(root: Path, directories: Any) -> tuple[Path, ...]:
+    """Directories as absolute paths; relative ones start at the root."""
+    return tuple((root / path).resolve() for path in _expand_paths(directories))
 
 
 def _expand_paths(values: Any) -> list[Path]:

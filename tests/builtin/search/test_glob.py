@@ -13,7 +13,14 @@ from surehand import Workspace
 from surehand.builtin.search.globs import GlobPattern
 from surehand.builtin.search.tools import search_tools
 from surehand.core.errors import Denied, InvalidArguments
-from tests.builtin.searching import both_ways, found, refused, searching, write_tree, yes
+from tests.builtin.search_runtime import (
+    approve_everything,
+    open_search,
+    search_done,
+    search_failed,
+    with_both_engines,
+    write_tree,
+)
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -43,9 +50,9 @@ PATTERNS = {
 }
 
 
-@both_ways
-async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, TREE), way) as call:
+@with_both_engines
+async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         for pattern, expected in PATTERNS.items():
             listed = await call("glob", pattern=pattern)
 
@@ -53,38 +60,38 @@ async def test_a_pattern_finds_the_files_that_fit(tmp_path: Path, way: str) -> N
             assert listed.metadata == {"pattern": pattern, "fileCount": len(expected), "truncated": False}
 
 
-@both_ways
-async def test_files_are_sorted_by_time_before_the_list_is_cut(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_files_are_sorted_by_time_before_the_list_is_cut(tmp_path: Path, engine: str) -> None:
     for number in range(20):
         write_tree(tmp_path, {f"folder{number % 3}/{number}.txt": "x"})
         os.utime(tmp_path / f"folder{number % 3}/{number}.txt", (1, number))
 
-    listed = await found(tmp_path, way, "glob", pattern="*.txt", max_results=3)
+    listed = await search_done(tmp_path, engine, "glob", pattern="*.txt", max_results=3)
 
     assert listed.data == ["folder1/19.txt", "folder0/18.txt", "folder2/17.txt"]
     assert listed.metadata == {"pattern": "*.txt", "fileCount": 3, "truncated": True}
     assert "3 of 20 files" in listed.text
 
 
-@both_ways
-async def test_files_with_equal_times_are_sorted_by_name(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_files_with_equal_times_are_sorted_by_name(tmp_path: Path, engine: str) -> None:
     for name in ("b/x", "a/y", "c", "a/x"):
         write_tree(tmp_path, {name: ""})
         os.utime(tmp_path / name, (1, 1))
 
-    assert (await found(tmp_path, way, "glob", pattern="**/*")).data == ["a/x", "a/y", "b/x", "c"]
+    assert (await search_done(tmp_path, engine, "glob", pattern="**/*")).data == ["a/x", "a/y", "b/x", "c"]
 
 
-@both_ways
-async def test_glob_files_returns_the_same_as_data(tmp_path: Path, way: str) -> None:
-    listed = await found(write_tree(tmp_path, TREE), way, "glob_files", pattern="*.py", cwd="src")
+@with_both_engines
+async def test_glob_files_returns_the_same_as_data(tmp_path: Path, engine: str) -> None:
+    listed = await search_done(write_tree(tmp_path, TREE), engine, "glob_files", pattern="*.py", cwd="src")
 
     assert set(listed.data.pop("files")) == {"src/c.py", "src/deep/e.py"}
     assert listed.data == {"totalFiles": 2, "truncated": False, "leftOut": 0}
 
 
-@both_ways
-async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, dict.fromkeys((".hidden", ".git/config", "kept.txt", "build/out.txt", "sub/x.log", "sub/y"), "")
     )
@@ -93,10 +100,10 @@ async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_p
     (tmp_path / "file_link").symlink_to("kept.txt")
     os.mkfifo(tmp_path / "fifo")
 
-    assert set((await found(tmp_path, way, "glob", pattern="**/*")).data) == {"kept.txt", "sub/x.log"}
+    assert set((await search_done(tmp_path, engine, "glob", pattern="**/*")).data) == {"kept.txt", "sub/x.log"}
 
 
-@both_ways
+@with_both_engines
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -107,84 +114,86 @@ async def test_hidden_and_ignored_files_are_skipped_and_links_not_followed(tmp_p
     ],
 )
 async def test_a_pattern_can_name_hidden_and_ignored_folders(
-    tmp_path: Path, way: str, pattern: str, expected: set[str]
+    tmp_path: Path, engine: str, pattern: str, expected: set[str]
 ) -> None:
     names = (".github/workflows/ci.yml", "web/.eslintrc", ".editorconfig", "node_modules/pkg/index.js", "x.yml")
     write_tree(tmp_path, {**dict.fromkeys(names, ""), ".gitignore": "node_modules/\n.gitignore"})
 
-    assert set((await found(tmp_path, way, "glob", pattern=pattern)).data) == expected
+    assert set((await search_done(tmp_path, engine, "glob", pattern=pattern)).data) == expected
 
 
-@both_ways
-async def test_an_ignored_folder_can_be_searched_by_its_path(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_an_ignored_folder_can_be_searched_by_its_path(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, {"node_modules/pkg/index.js": "", "node_modules/pkg/x.log": "", ".gitignore": "node_modules/\n*.log"}
     )
 
-    assert (await found(tmp_path, way, "glob", pattern="*", path="node_modules")).data == ["node_modules/pkg/index.js"]
+    assert (await search_done(tmp_path, engine, "glob", pattern="*", path="node_modules")).data == [
+        "node_modules/pkg/index.js"
+    ]
 
 
-@both_ways
-async def test_gitignore_files_above_the_workspace_do_not_count(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_gitignore_files_above_the_workspace_do_not_count(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {".gitignore": "*", "inner/a.txt": "", ".git/HEAD": ""})
 
-    assert (await found(tmp_path / "inner", way, "glob", pattern="*")).data == ["a.txt"]
+    assert (await search_done(tmp_path / "inner", engine, "glob", pattern="*")).data == ["a.txt"]
 
 
-@both_ways
-async def test_names_with_control_characters_stay_on_one_line(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_names_with_control_characters_stay_on_one_line(tmp_path: Path, engine: str) -> None:
     for name in (b"new\nline", b"esc\x1b[31m", b"bad\xff\xfe", "dir\u202eection".encode(), b"quote'\"\\"):
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
 
-    listed = await found(tmp_path, way, "glob", pattern="*")
+    listed = await search_done(tmp_path, engine, "glob", pattern="*")
 
     assert set(listed.text.splitlines()) == set(listed.data)
     assert set(listed.data) >= {r"new\nline", r"esc\u001b[31m", r"bad\udcff\udcfe", r"dir\u202eection"}
     assert len(listed.data) == 5
 
 
-@both_ways
-async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_sensitive_files_are_left_out_and_counted(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, dict.fromkeys(("a.txt", "server.pem", "sub/id_rsa", "secrets/plain.txt", "secrets/other.md"), "")
     )
 
-    listed = await found(tmp_path, way, "glob", pattern="*")
+    listed = await search_done(tmp_path, engine, "glob", pattern="*")
 
     assert listed.data == ["a.txt"]
     assert "4 files that look like keys or credentials were not listed" in listed.text
-    assert "1 file that looks" in (await found(tmp_path, way, "glob", pattern="*.pem")).text
-    assert (await found(tmp_path, way, "glob", pattern="secrets/*.txt")).data == []
-    assert (await found(tmp_path, way, "glob", pattern=f"{tmp_path}/secrets/*")).data == []
+    assert "1 file that looks" in (await search_done(tmp_path, engine, "glob", pattern="*.pem")).text
+    assert (await search_done(tmp_path, engine, "glob", pattern="secrets/*.txt")).data == []
+    assert (await search_done(tmp_path, engine, "glob", pattern=f"{tmp_path}/secrets/*")).data == []
 
 
-@both_ways
-async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_person_is_asked_about_a_sensitive_folder_and_then_it_is_listed(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"secrets/plain.txt": "", "secrets/server.pem": ""})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         waiting = await call("glob", pattern="*", path="secrets")
-    async with searching(tmp_path, way, approver=yes) as call:
+    async with open_search(tmp_path, engine, approver=approve_everything) as call:
         listed = await call("glob", pattern="*", path="secrets")
 
     assert waiting.waiting_for == "approval"
     assert set(listed.data) == {"secrets/plain.txt", "secrets/server.pem"}
 
 
-@both_ways
-async def test_another_folder_of_the_workspace_is_found_by_its_absolute_path(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_another_folder_of_the_workspace_is_found_by_its_absolute_path(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"main/a.py": "", "extra/b.py": "", "extra_evil/c.py": ""})
     space = Workspace(tmp_path / "main", extra=[tmp_path / "extra"])
 
-    assert (await found(space, way, "glob", pattern="*.py")).data == ["a.py"]
+    assert (await search_done(space, engine, "glob", pattern="*.py")).data == ["a.py"]
     for arguments in (
         {"pattern": "*.py", "path": f"{tmp_path}/extra"},
         {"pattern": f"{tmp_path}/extra/*.py"},
         {"pattern": f"{tmp_path}/extra/**/b.py", "path": "."},
     ):
-        assert (await found(space, way, "glob", **arguments)).data == [f"{tmp_path}/extra/b.py"]
+        assert (await search_done(space, engine, "glob", **arguments)).data == [f"{tmp_path}/extra/b.py"]
     for arguments in ({"pattern": "*", "path": f"{tmp_path}/extra_evil"}, {"pattern": f"{tmp_path}/extra_evil/*.py"}):
-        assert (await refused(space, way, "glob", **arguments)).code == "denied"
+        assert (await search_failed(space, engine, "glob", **arguments)).code == "denied"
 
 
 REFUSED = [
@@ -204,9 +213,9 @@ REFUSED = [
 ]
 
 
-@both_ways
-async def test_an_invalid_pattern_is_explained(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, TREE), way) as call:
+@with_both_engines
+async def test_an_invalid_pattern_is_explained(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         for arguments, code, says in REFUSED:
             failed = await call("glob", **arguments)
 
@@ -214,11 +223,11 @@ async def test_an_invalid_pattern_is_explained(tmp_path: Path, way: str) -> None
             assert says in failed.message
 
 
-@both_ways
-async def test_the_number_of_results_has_a_maximum(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_the_number_of_results_has_a_maximum(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{number}.txt": "" for number in range(505)})
 
-    listed = await found(tmp_path, way, "glob", pattern="*", max_results=100_000)
+    listed = await search_done(tmp_path, engine, "glob", pattern="*", max_results=100_000)
 
     assert len(listed.data) == 500
     assert listed.metadata["truncated"]

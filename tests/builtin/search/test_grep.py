@@ -9,8 +9,15 @@ from surehand import Workspace
 from surehand.builtin.search import search_pattern
 from surehand.builtin.search.search_scope import MAX_FILE_BYTES
 from surehand.core.extras import install_command
-from tests.builtin.searching import both_ways, found, refused, searching, write_tree, yes
-from tests.needs import needs
+from tests.builtin.search_runtime import (
+    approve_everything,
+    open_search,
+    search_done,
+    search_failed,
+    with_both_engines,
+    write_tree,
+)
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -22,25 +29,25 @@ TREE = {
 }
 
 
-@both_ways
-async def test_plain_text_is_found_line_by_line(tmp_path: Path, way: str) -> None:
-    matches = await found(write_tree(tmp_path, TREE), way, "grep", pattern="main(")
+@with_both_engines
+async def test_plain_text_is_found_line_by_line(tmp_path: Path, engine: str) -> None:
+    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="main(")
 
     assert matches.text == "a.py:3: def main(x):\nsrc/c.ts:1: function main() {"
     assert matches.metadata == {"pattern": "main(", "filesSearched": 4, "matchCount": 2, "truncated": False}
 
 
-@both_ways
-async def test_nothing_found_says_so(tmp_path: Path, way: str) -> None:
-    matches = await found(write_tree(tmp_path, TREE), way, "grep", pattern="maim", include="*.py")
+@with_both_engines
+async def test_nothing_found_says_so(tmp_path: Path, engine: str) -> None:
+    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="maim", include="*.py")
 
     assert matches.text == "No matches for 'maim' in . (2 files searched)."
     assert matches.data == {"matches": [], "totalMatches": 0, "truncated": False}
 
 
-@both_ways
-async def test_path_and_include_narrow_the_search(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, TREE), way) as call:
+@with_both_engines
+async def test_path_and_include_narrow_the_search(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         lines = {
             "case": await call("grep", pattern="MAIN", case_sensitive=False, path="src"),
             "regex": await call("grep", pattern=r"^def \w+\(", regex=True),
@@ -60,11 +67,11 @@ async def test_path_and_include_narrow_the_search(tmp_path: Path, way: str) -> N
     }
 
 
-@both_ways
-async def test_lines_around_a_match_are_marked(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_lines_around_a_match_are_marked(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
 
-    matches = await found(tmp_path, way, "grep", pattern=r"line (2|4|9)$", regex=True, context=1)
+    matches = await search_done(tmp_path, engine, "grep", pattern=r"line (2|4|9)$", regex=True, context=1)
 
     assert matches.text.splitlines() == [
         "a.txt-1- line 1",
@@ -81,9 +88,9 @@ async def test_lines_around_a_match_are_marked(tmp_path: Path, way: str) -> None
     ]
 
 
-@both_ways
-async def test_the_output_can_be_file_names_or_counts(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), way) as call:
+@with_both_engines
+async def test_the_output_can_be_file_names_or_counts(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, {**TREE, "a.txt": "main main\nmain\n"}), engine) as call:
         files = await call("grep", pattern="main", output_mode="files")
         counts = await call("grep", pattern="main", output_mode="count")
 
@@ -92,9 +99,9 @@ async def test_the_output_can_be_file_names_or_counts(tmp_path: Path, way: str) 
     assert counts.metadata["matchCount"] == 5
 
 
-@both_ways
-async def test_grep_files_takes_a_regex_and_returns_data(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, TREE), way) as call:
+@with_both_engines
+async def test_grep_files_takes_a_regex_and_returns_data(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
         matches = await call("grep_files", pattern=r"m\w+\(", include="*.{py,ts}", context_lines=1)
         files = await call("grep_files", pattern="MAIN", case_insensitive=True, output_mode="files_with_matches")
         counts = await call("grep_files", pattern="main", output_mode="count", max_results=1)
@@ -112,13 +119,13 @@ async def test_grep_files_takes_a_regex_and_returns_data(tmp_path: Path, way: st
     assert counts.data == {"counts": [{"file": "a.py", "count": 1}], "totalMatches": 3, "truncated": True}
 
 
-@both_ways
-async def test_matches_over_several_lines(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_matches_over_several_lines(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, {"unix.txt": "one {\n  two\n}\nthree\n", "dos.txt": "one {\r\n  two\r\n}\r\n", "no.txt": "one {"}
     )
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         regex = await call("grep_files", pattern=r"\{.*?\}", multiline=True)
         escaped = await call("grep_files", pattern=r"\{\n\s+two$")
         plain = await call("grep", pattern="{\n  two\n")
@@ -131,11 +138,11 @@ async def test_matches_over_several_lines(tmp_path: Path, way: str) -> None:
     assert "unix.txt:1: one {\nunix.txt-2-   two" in plain.text
 
 
-@both_ways
-async def test_a_search_ends_when_enough_is_found(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_search_ends_when_enough_is_found(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{number}.txt": "word\n" * 100 for number in range(30)})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         some = await call("grep", pattern="word")
         most = await call("grep", pattern="word", max_matches=100_000)
         files = await call("grep", pattern="word", output_mode="files", max_matches=7)
@@ -148,11 +155,11 @@ async def test_a_search_ends_when_enough_is_found(tmp_path: Path, way: str) -> N
     assert files.data["truncated"]
 
 
-@both_ways
-async def test_exactly_the_limit_is_not_truncated(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_exactly_the_limit_is_not_truncated(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "word\n" * 3, "b.txt": "word\n" * 2})
 
-    matches = await found(tmp_path, way, "grep", pattern="word", max_matches=5)
+    matches = await search_done(tmp_path, engine, "grep", pattern="word", max_matches=5)
 
     assert (matches.metadata["matchCount"], matches.metadata["truncated"]) == (5, False)
 
@@ -160,11 +167,11 @@ async def test_exactly_the_limit_is_not_truncated(tmp_path: Path, way: str) -> N
 PLAIN = ["-rf", "--files", "--", "$(id)", "'; id #", "a\\b", '"', "`", "{0}", "*", "\u2028"]
 
 
-@both_ways
-async def test_plain_text_is_not_a_regex(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_plain_text_is_not_a_regex(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "".join(f"before {text} behind\n" for text in PLAIN)})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         for number, text in enumerate(PLAIN, 1):
             plain = await call("grep", pattern=f" {text} ")
             lower = await call("grep", pattern=f" {text.upper()} ", case_sensitive=False)
@@ -173,11 +180,11 @@ async def test_plain_text_is_not_a_regex(tmp_path: Path, way: str) -> None:
             assert lower.data == plain.data, text
 
 
-@both_ways
-async def test_regular_expressions_support_unicode(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_regular_expressions_support_unicode(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "Straße 42\nÜBER uns\n日本語\nnaïve\u00a0x\n٣\n"})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         found = {
             pattern: [match["lineNumber"] for match in (await call("grep_files", pattern=pattern)).data["matches"]]
             for pattern in (r"^\w+ \d+$", "(?i)über", r"^\w{3}$", r"\w\s\w$", r"^\d$", r"^[\w]+$", r"^\D\S")
@@ -186,9 +193,9 @@ async def test_regular_expressions_support_unicode(tmp_path: Path, way: str) -> 
     assert list(found.values()) == [[1], [2], [3], [4], [5], [3, 5], [1, 2, 3, 4]]
 
 
-@both_ways
-async def test_braces_that_are_no_repetition_are_literal(tmp_path: Path, way: str) -> None:
-    async with searching(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), way) as call:
+@with_both_engines
+async def test_braces_that_are_no_repetition_are_literal(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), engine) as call:
         for pattern in (r"main\(\) {", "{", "}", "interface{}", "x{,2}", "a{1,2}{", r"\${x}", "[{]x"):
             assert (await call("grep", pattern=pattern, regex=True)).metadata["matchCount"] == 1, pattern
 
@@ -216,13 +223,13 @@ REFUSED = [
 ]
 
 
-@both_ways
-async def test_a_search_that_cannot_be_made_is_explained(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_search_that_cannot_be_made_is_explained(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {**TREE, "binary": b"x\0y", "monster": ""})
     os.mkfifo(tmp_path / "fifo")
     os.truncate(tmp_path / "monster", MAX_FILE_BYTES + 1)
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         for arguments, code, says in REFUSED:
             failed = await call("grep", **arguments)
 
@@ -231,13 +238,13 @@ async def test_a_search_that_cannot_be_made_is_explained(tmp_path: Path, way: st
             assert len(failed.message) < 1000
 
 
-@both_ways
-async def test_sensitive_files_are_not_searched_and_do_not_change_the_results(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_sensitive_files_are_not_searched_and_do_not_change_the_results(tmp_path: Path, engine: str) -> None:
     write_tree(
         tmp_path, {"a.txt": "token\n", "server.pem": "token alpha\n", "secrets/x.txt": "token beta\n", ".env": "token"}
     )
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         lines = [await call("grep", pattern=pattern) for pattern in ("token", "token alpha", "no such thing")]
         counts = await call("grep_files", pattern="token", output_mode="count")
         files = await call("grep", pattern="token", output_mode="files")
@@ -256,54 +263,54 @@ async def test_sensitive_files_are_not_searched_and_do_not_change_the_results(tm
     assert "No matches" in named.text
 
 
-@both_ways
-async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_person_is_asked_before_a_sensitive_file_is_searched(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"server.pem": "token\n", "secrets/a.txt": "token\n"})
     (tmp_path / "harmless").symlink_to("server.pem")
 
     for path in ("server.pem", "secrets"):
-        async with searching(tmp_path, way) as call:
+        async with open_search(tmp_path, engine) as call:
             waiting = await call("grep", pattern="token", path=path)
-        async with searching(tmp_path, way, approver=yes) as call:
+        async with open_search(tmp_path, engine, approver=approve_everything) as call:
             matches = await call("grep", pattern="token", path=path)
 
         assert waiting.waiting_for == "approval"
         assert "token" not in waiting.text
         assert matches.metadata["matchCount"] == 1
-    assert (await refused(tmp_path, way, "grep", pattern="token", path="harmless")).code == "denied"
+    assert (await search_failed(tmp_path, engine, "grep", pattern="token", path="harmless")).code == "denied"
 
 
-@both_ways
-async def test_the_workspace_decides_which_names_are_sensitive(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_the_workspace_decides_which_names_are_sensitive(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"server.pem": "token\n", "diary.txt": "token\n"})
 
-    matches = await found(Workspace(tmp_path, sensitive=["diary*"]), way, "grep", pattern="token")
+    matches = await search_done(Workspace(tmp_path, sensitive=["diary*"]), engine, "grep", pattern="token")
 
     assert matches.text.startswith("server.pem:1: token\n")
     assert "1 file that looks" in matches.text
 
 
-@both_ways
-async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_every_folder_of_a_workspace_can_be_searched(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"main/a.txt": "word\n", "extra/b.txt": "word\n", "main_evil/c.txt": "word\n"})
     space = Workspace(tmp_path / "main", read_only=[tmp_path / "extra"])
 
-    assert (await found(space, way, "grep", pattern="word")).text == "a.txt:1: word"
-    assert (await found(space, way, "grep", pattern="word", path=f"{tmp_path}/extra")).text == (
+    assert (await search_done(space, engine, "grep", pattern="word")).text == "a.txt:1: word"
+    assert (await search_done(space, engine, "grep", pattern="word", path=f"{tmp_path}/extra")).text == (
         f"{tmp_path}/extra/b.txt:1: word"
     )
-    assert (await refused(space, way, "grep", pattern="word", path=f"{tmp_path}/main_evil")).code == "denied"
+    assert (await search_failed(space, engine, "grep", pattern="word", path=f"{tmp_path}/main_evil")).code == "denied"
 
 
 async def test_plain_text_is_found_without_any_regex_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
     write_tree(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
-    plain = await found(tmp_path, "walker", "grep", pattern="(x)")
-    lower = await found(tmp_path, "walker", "grep", pattern="ÜBER", case_sensitive=False)
-    ascii_ = await found(tmp_path, "walker", "grep", pattern="uber (x)", case_sensitive=False)
-    regex = await refused(tmp_path, "walker", "grep", pattern="u+", regex=True)
-    in_file = await refused(tmp_path, "walker", "grep_files", pattern="u+", path="a.txt")
+    plain = await search_done(tmp_path, "walker", "grep", pattern="(x)")
+    lower = await search_done(tmp_path, "walker", "grep", pattern="ÜBER", case_sensitive=False)
+    ascii_ = await search_done(tmp_path, "walker", "grep", pattern="uber (x)", case_sensitive=False)
+    regex = await search_failed(tmp_path, "walker", "grep", pattern="u+", regex=True)
+    in_file = await search_failed(tmp_path, "walker", "grep_files", pattern="u+", path="a.txt")
 
     assert plain.text == "a.txt:2: uber (x)"
     assert lower.text == "a.txt:1: Über"
@@ -318,8 +325,8 @@ async def test_ripgrep_alone_is_enough_for_regular_expressions(tmp_path: Path, m
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
     write_tree(tmp_path, {"a.txt": "foo bar\n", "b.txt": "bar\n"})
 
-    matches = await found(tmp_path, "ripgrep", "grep_files", pattern="fo+")
-    in_file = await found(tmp_path, "ripgrep", "grep_files", pattern="fo+", path="a.txt")
+    matches = await search_done(tmp_path, "ripgrep", "grep_files", pattern="fo+")
+    in_file = await search_done(tmp_path, "ripgrep", "grep_files", pattern="fo+", path="a.txt")
 
     for outcome in (matches, in_file):
         assert outcome.data["matches"] == [{"file": "a.txt", "line": "foo bar", "lineNumber": 1, "match": "foo bar"}]

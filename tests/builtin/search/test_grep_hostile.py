@@ -18,32 +18,39 @@ from surehand.builtin.search import ripgrep, ripgrep_search, search_pattern, sea
 from surehand.builtin.search.python_search import walk_files
 from surehand.builtin.search.tools import search_tools
 from surehand.core.errors import InvalidArguments, NotStarted
-from tests.builtin.searching import both_ways, found, refused, search_with, searching, write_tree
-from tests.needs import needs
+from tests.builtin.search_runtime import (
+    open_search,
+    search_done,
+    search_failed,
+    search_with,
+    with_both_engines,
+    write_tree,
+)
+from tests.requirements import needs
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
 
-@both_ways
-async def test_text_is_found_in_every_encoding_with_a_byte_order_mark(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_text_is_found_in_every_encoding_with_a_byte_order_mark(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {name: "größe = 1\r\nx größe\r\n".encode(name) for name in ("utf-8", "utf-8-sig", "utf-16")})
     write_tree(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
     write_tree(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
 
-    matches = await found(tmp_path, way, "grep", pattern="größe$", regex=True)
+    matches = await search_done(tmp_path, engine, "grep", pattern="größe$", regex=True)
 
     assert matches.text.splitlines() == [
         f"{name}:2: x größe" for name in ("big-endian", "utf-16", "utf-8", "utf-8-sig")
     ]
-    assert "half:1: größe\ufffd" in (await found(tmp_path, way, "grep", pattern="größe")).text
+    assert "half:1: größe\ufffd" in (await search_done(tmp_path, engine, "grep", pattern="größe")).text
 
 
-@both_ways
-async def test_invalid_bytes_do_not_prevent_matches(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_invalid_bytes_do_not_prevent_matches(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"latin": "größe word\n".encode("latin-1"), "broken": b"\xfd\xfe\xffword\xf0\x9f\n"})
     write_tree(tmp_path, {"esc": "\x1b[1mword\u202e"})
 
-    matches = await found(tmp_path, way, "grep", pattern="word")
+    matches = await search_done(tmp_path, engine, "grep", pattern="word")
 
     assert matches.text.splitlines() == [
         "broken:1: \ufffd\ufffd\ufffdword\ufffd",
@@ -52,25 +59,25 @@ async def test_invalid_bytes_do_not_prevent_matches(tmp_path: Path, way: str) ->
     ]
 
 
-@both_ways
-async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_binary_files_are_skipped_wherever_the_nul_is(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"early": b"word\0\nword\n", "late": b"word\n" + b"x\n" * 100_000 + b"\0", "text": "word\n"})
     write_tree(tmp_path, {"png": b"\x89PNG\r\n\x1a\n\0word"})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         assert (await call("grep", pattern="word")).text == "text:1: word"
         assert (await call("grep", pattern="word", output_mode="count")).text == "text: 1"
         assert (await call("grep", pattern="word", output_mode="files")).text == "text"
 
 
-@both_ways
-async def test_long_lines_are_cut_around_the_match(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_long_lines_are_cut_around_the_match(tmp_path: Path, engine: str) -> None:
     filler = "äb" * 1_000_000
     write_tree(
         tmp_path, {"middle": f"{filler}NEEDLE{filler}\n", "start": f"NEEDLE{filler}", "end": f"{filler}NEEDLE\r\n"}
     )
 
-    matches = await found(tmp_path, way, "grep", pattern="NEEDLE", context=2)
+    matches = await search_done(tmp_path, engine, "grep", pattern="NEEDLE", context=2)
 
     end, middle, start = (line for line in matches.text.splitlines() if line != "--")
     assert len(matches.text) < 1000
@@ -79,11 +86,11 @@ async def test_long_lines_are_cut_around_the_match(tmp_path: Path, way: str) -> 
     assert re.fullmatch(r"start:1: NEEDLE[äb]{194}\.\.\.", start)
 
 
-@both_ways
-async def test_a_pattern_with_exponential_backtracking_is_quick(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_pattern_with_exponential_backtracking_is_quick(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"line": "a" * 1_000_000 + "!\n", "x": "x" * 1_000_000})
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         for pattern in ("^(a+)+$", "(x+x+)+y", "(a|aa)+$", "(.*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"):
             began = monotonic()
             outcome = await call("grep", pattern=pattern, regex=True)
@@ -98,7 +105,7 @@ async def test_a_line_that_would_take_too_long_is_skipped_and_reported(
     monkeypatch.setattr(search_pattern, "_MAX_LINE_SECONDS", 0.0)
     write_tree(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
 
-    matches = await found(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
+    matches = await search_done(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
 
     assert "a.txt:2: abc" in matches.text
     assert "Very long lines were not searched" in matches.text
@@ -110,8 +117,8 @@ def test_a_pattern_that_would_be_slow_everywhere_is_refused() -> None:
             search_pattern.SearchPattern(pattern, is_regex=True).build_matcher(lambda: False)
 
 
-@both_ways
-async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{number}.txt": "word " * 1000 + "\n" for number in range(300)})
     gaps: list[float] = []
 
@@ -123,7 +130,7 @@ async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, way: str) 
             last = monotonic()
 
     beats: list[int] = []
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         beating = asyncio.create_task(beat())
         while max(beats, default=0) <= 5 and len(beats) < 10:  # on a busy machine much may pass between two beats
             before = len(gaps)
@@ -135,8 +142,8 @@ async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, way: str) 
     assert median(gaps) < 0.5  # on a busy machine; alone it is a few milliseconds
 
 
-@both_ways
-async def test_irregular_files_do_not_block_a_search(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_irregular_files_do_not_block_a_search(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n", "monster": "word"})
     os.mkfifo(tmp_path / "fifo.txt")
     os.truncate(tmp_path / "monster", 1 << 40)
@@ -146,7 +153,7 @@ async def test_irregular_files_do_not_block_a_search(tmp_path: Path, way: str) -
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(tmp_path / "socket"))
 
-        matches = await found(tmp_path, way, "grep", pattern="word")
+        matches = await search_done(tmp_path, engine, "grep", pattern="word")
 
     assert matches.text == "a.txt:1: word\nsub/b.txt:1: word"
 
@@ -159,8 +166,8 @@ async def test_a_blocked_ripgrep_is_replaced_by_the_python_search(
     write_tree(tmp_path, {"a.txt": "word\n", "sub/b.txt": "word\n"})
     os.mkfifo(tmp_path / "sub/.gitignore")
 
-    matches = await found(tmp_path, "either", "grep", pattern="word")
-    listed = await found(tmp_path, "either", "glob", pattern="*.txt")
+    matches = await search_done(tmp_path, "either", "grep", pattern="word")
+    listed = await search_done(tmp_path, "either", "glob", pattern="*.txt")
 
     assert matches.text == "a.txt:1: word\nsub/b.txt:1: word"
     assert set(listed.data) == {"a.txt", "sub/b.txt"}
@@ -174,7 +181,7 @@ async def test_a_ripgrep_that_cannot_start_is_replaced_by_the_python_search(
     write_tree(tmp_path, {"a.txt": "word\n"})
     monkeypatch.setattr(ripgrep, "find_program", lambda: "/usr/bin/cat")
 
-    assert (await found(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
+    assert (await search_done(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
     assert "without ripgrep" in caplog.text
 
 
@@ -183,7 +190,7 @@ async def test_a_workspace_with_a_non_utf8_name_is_searched(tmp_path: Path) -> N
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
 
     assert (
-        await found(write_tree(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")
+        await search_done(write_tree(root, {"a.txt": "word\n"}), "either", "grep", pattern="word")
     ).text == "a.txt:1: word"
 
 
@@ -200,8 +207,8 @@ def test_searching_works_without_a_sandbox(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.long
-@both_ways
-async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, way: str) -> None:
+@with_both_engines
+async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {f"{folder}/{number}.txt": "word\n" for folder in "abcdefgh" for number in range(50)})
     stop = False
 
@@ -216,7 +223,7 @@ async def test_files_that_vanish_or_cannot_be_read_are_skipped(tmp_path: Path, w
                 (tmp_path / folder).mkdir()
                 (tmp_path / folder / "new.txt").write_text("word\n")
 
-    async with searching(tmp_path, way) as call:
+    async with open_search(tmp_path, engine) as call:
         churning = asyncio.create_task(churn())
         for _ in range(5):
             counts = await call("grep", pattern="word", output_mode="count", include="[bdfh]/*")
@@ -282,7 +289,7 @@ async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
 @needs("bubblewrap")
 async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path) -> None:
     write_tree(tmp_path, {f"{number}.txt": "word\n" * 300 for number in range(50)})
-    async with searching(tmp_path, "ripgrep") as call:
+    async with open_search(tmp_path, "ripgrep") as call:
         await call("grep", pattern="word")
         with leaving_nothing_behind():
             for pattern in ("word", "(", "w", "none"):
@@ -309,8 +316,8 @@ async def test_a_very_deep_tree_is_searched_to_the_maximum_depth(tmp_path: Path)
     for folder in (deep, deep.parent, deep.parent.parent):
         (folder / "a.txt").write_text("word\n")
 
-    for way in ("walker", "ripgrep") if ripgrep.is_available() else ("walker",):
-        matches = await found(tmp_path, way, "grep", pattern="word", output_mode="count")
+    for engine in ("walker", "ripgrep") if ripgrep.is_available() else ("walker",):
+        matches = await search_done(tmp_path, engine, "grep", pattern="word", output_mode="count")
         assert matches.metadata["matchCount"] == 2
 
 
@@ -318,11 +325,11 @@ async def test_an_endless_gitignore_does_not_block_the_python_search(tmp_path: P
     write_tree(tmp_path, {".gitignore": "*a" * 100 + "*b\n" + "*x*y*z\n" * 5000, "a" * 250: "word\n", "b": "word\n"})
 
     began = monotonic()
-    assert (await found(tmp_path, "walker", "grep", pattern="word")).metadata["matchCount"] == 2
+    assert (await search_done(tmp_path, "walker", "grep", pattern="word")).metadata["matchCount"] == 2
     assert monotonic() - began < 10
 
 
 async def test_a_missing_path_gives_the_usual_error(tmp_path: Path) -> None:
-    failed = await refused(tmp_path, "walker", "grep", pattern="x", path="sub/none.txt")
+    failed = await search_failed(tmp_path, "walker", "grep", pattern="x", path="sub/none.txt")
 
     assert failed.code == "not_found"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builtin.racing_search import race
-from tests.builtin.searching import both_ways, searching, yes
-from tests.traversal.grounds import CANARY, MARK, Grounds
-from tests.traversal.strings import strings
+from tests.builtin.search_races import race_search
+from tests.builtin.search_runtime import approve_everything, open_search, with_both_engines
+from tests.traversal.guarded_tree import CANARY, OUTSIDE_FILE_NAME, GuardedTree
+from tests.traversal.hostile_paths import hostile_paths
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -29,39 +29,41 @@ ARGUMENTS = [
 
 
 @pytest.fixture
-def grounds(tmp_path: Path) -> Grounds:
-    made = Grounds(tmp_path)
+def tree(tmp_path: Path) -> GuardedTree:
+    made = GuardedTree(tmp_path)
     (made.root / "hard").unlink()  # a second name inside is a name inside
     return made
 
 
-@both_ways
+@with_both_engines
 @pytest.mark.parametrize(("name", "argument", "more"), ARGUMENTS)
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 async def test_no_path_leads_a_search_outside(
-    grounds: Grounds, way: str, name: str, argument: str, more: dict[str, str], times: int
+    tree: GuardedTree, engine: str, name: str, argument: str, more: dict[str, str], times: int
 ) -> None:
-    ended: Counter[str] = Counter()
-    count = COUNT[way] * times
+    outcomes: Counter[str] = Counter()
+    count = COUNT[engine] * times
 
-    async with searching(grounds.root, way, approver=yes) as call:
-        for text in strings(grounds.base, count, seed=len(name + argument)):
+    async with open_search(tree.root, engine, approver=approve_everything) as call:
+        for text in hostile_paths(tree.base, count, seed=len(name + argument)):
             outcome = await call(name, **{**more, argument: text[:900]})
-            ended["done" if outcome.ok else outcome.code] += 1
+            outcomes["done" if outcome.ok else outcome.code] += 1
 
-            told = f"{outcome.text} {outcome.data}".replace(str(more), "").replace(repr(more.get("pattern"))[1:-1], "")
-            assert CANARY not in told, (text, outcome)
-            assert MARK not in told, (text, outcome)
-            assert "crashed" not in told, (text, outcome)
+            result = f"{outcome.text} {outcome.data}".replace(str(more), "").replace(
+                repr(more.get("pattern"))[1:-1], ""
+            )
+            assert CANARY not in result, (text, outcome)
+            assert OUTSIDE_FILE_NAME not in result, (text, outcome)
+            assert "crashed" not in result, (text, outcome)
 
-    assert ended.total() == count
-    assert grounds.changed() == []
+    assert outcomes.total() == count
+    assert tree.changed_outside() == []
 
 
-@both_ways
+@with_both_engines
 @pytest.mark.parametrize("seconds", [0.4, pytest.param(1.0, marks=pytest.mark.long)])
-async def test_no_race_leads_outside(tmp_path: Path, way: str, seconds: float) -> None:
-    found = await race(tmp_path, seconds, way)
+async def test_no_race_leads_outside(tmp_path: Path, engine: str, seconds: float) -> None:
+    found = await race_search(tmp_path, seconds, engine)
 
     assert found.leaks == []
     assert found.swaps > 200 * seconds

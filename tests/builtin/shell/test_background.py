@@ -10,7 +10,7 @@ import pytest
 from surehand import Runtime
 from surehand.builtin.shell.tools import shell
 from surehand.sandbox.sandbox import UNPROTECTED
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.remains import HOSTILE, descriptors, gone, marker, processes_with
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time

@@ -15,7 +15,7 @@ from surehand.runtime.pipeline import reaper
 from surehand.sandbox import bubblewrap
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
-from tests.needs import needs
+from tests.requirements import needs
 from tests.sandbox.remains import descriptors, gone, marker, wait_until_closed
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time

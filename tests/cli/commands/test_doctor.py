@@ -10,7 +10,7 @@ import pytest
 
 from surehand.store.migrations import MIGRATION_FILES
 
-SERVER = Path(__file__).parents[2] / "providers/mcp/speaking.py"
+SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
 BROKEN = """\
 import os, sys
 print("the token is", os.environ["TOKEN"], file=sys.stderr)
@@ -185,8 +185,8 @@ def test_a_server_that_exits_is_reported_once(doctor, does, more):
 
 
 def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path):
-    also = '[TOLD, {**TOLD, "name": "later", "execution": {"taskSupport": "required"}}]'
-    (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD]", also))
+    also = '[TOLD_TOOL, {**TOLD_TOOL, "name": "later", "execution": {"taskSupport": "required"}}]'
+    (tmp_path / "own.py").write_text(SERVER.read_text().replace("[TOLD_TOOL]", also))
     servers = {"mcpServers": {"own": {"command": sys.executable, "args": ["own.py"]}}}
 
     _, started = doctor(servers, "own")

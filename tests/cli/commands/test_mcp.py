@@ -25,7 +25,7 @@ from tests.gateway.mcp.http_peer import call_request, request
 from tests.gateway.mcp.processes import PROCESS_TIMEOUT_SECONDS, PROCESS_TOOLS, http_process, stdio_process
 from tests.gateway.mcp.sdk_clients import ERAS
 from tests.gateway.mcp.stdio_peer import TIMEOUT_SECONDS, call, encode_line, message
-from tests.needs import needs
+from tests.requirements import needs
 
 surehand = processes.surehand  # a fixture
 WARNED = f"warning: {NO_STORE_WARNING}"
@@ -100,13 +100,13 @@ slow = Slow()
 @pytest.mark.parametrize("over", [[], ["--http", "--port", "0"]])
 async def test_a_signal_ends_it_while_its_tools_are_starting(surehand, tmp_path, over):
     (tmp_path / "slow.py").write_text(SLOW)
-    others = surehand.running()
+    others = surehand.running_pids()
     process = await asyncio.create_subprocess_exec(
         *surehand, "mcp", "--tools", str(tmp_path / "slow.py"), *over, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     assert process.stderr is not None
     assert await asyncio.wait_for(process.stderr.readline(), TIMEOUT_SECONDS) == b"starting\n"
-    (inside,) = surehand.running() - others
+    (inside,) = surehand.running_pids() - others
     os.kill(inside, signal.SIGTERM)
     ended = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
 
@@ -361,6 +361,12 @@ def told_by(surehand, tmp_path, *requests: bytes, options: tuple[str, ...] = ())
         capture_output=True, timeout=PROCESS_TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     return ended.stderr.decode().splitlines()
+
+
+def test_with_log_info_each_served_call_is_a_line_on_stderr(surehand, tmp_path):
+    told = told_by(surehand, tmp_path, encode_line(call(1, "crash", True)), options=("--log", "info"))
+
+    assert len([line for line in told if line.startswith("info: crash failed (crashed): ")]) == 1
 
 
 def test_stderr_shows_how_to_answer_a_call_that_the_client_cannot(surehand, run, tmp_path):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Command
 from tests.gateway.mcp.http_peer import HttpSite
 from tests.gateway.mcp.stdio_peer import StdioPeer
+from tests.surehand_command import Command
 
 HERE = Path(__file__).parent
 PROCESS_TOOLS = str(HERE / "process_tools.py")
@@ -25,9 +25,9 @@ PROCESS_TIMEOUT_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
-def surehand(ready: Command) -> Command:
+def surehand(fast_command: Command) -> Command:
     """The command `surehand`."""
-    return ready
+    return fast_command
 
 
 @asynccontextmanager
@@ -55,13 +55,13 @@ async def stdio_process(
 def http_process(surehand: Command, *arguments: str, **environment: str) -> Iterator[tuple[HttpSite, int]]:
     """`surehand mcp --http` on a free port, and the id of its process."""
     command = [*surehand, "mcp", "--http", "--port", "0", "--tools", PROCESS_TOOLS, *arguments]
-    others = surehand.running()
+    others = surehand.running_pids()
     process = subprocess.Popen(command, stderr=PIPE, stdin=DEVNULL, text=True, env={**os.environ, **environment})
     assert process.stderr is not None
     told = process.stderr.readline()
     found = re.search(r"at http://[^ ]*?:(\d+)/", told)
     assert found, told
-    (inside,) = surehand.running() - others
+    (inside,) = surehand.running_pids() - others
     try:
         yield HttpSite(int(found[1])), inside
     finally:

@@ -21,7 +21,7 @@ from tests.gateway.mcp.http_peer import (
 from tests.gateway.mcp.processes import http_process
 from tests.gateway.mcp.processes import surehand as surehand
 from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, message, stdio_peer
-from tests.leftovers import left_of
+from tests.object_leaks import count_leaked_objects
 
 PROMPT = ConnectionLimits(stop_timeout=0.02)
 TOKEN = {"progressToken": "p"}
@@ -85,7 +85,7 @@ async def test_sessions_that_have_ended_are_forgotten(meta):
             assert (await site.ask(request(called, *known))).status == 200
             assert (await site.ask(request(b"", *known, method="DELETE"))).status == 200
 
-        assert await left_of(session) == {}
+        assert await count_leaked_objects(session) == {}
 
 
 async def test_sessions_that_are_left_in_the_middle_of_a_question_are_forgotten():
@@ -98,7 +98,7 @@ async def test_sessions_that_are_left_in_the_middle_of_a_question_are_forgotten(
             assert (await site.ask(request(b"", *known, method="DELETE"))).status == 200
             await asking.close()
 
-        assert await left_of(session) == {}
+        assert await count_leaked_objects(session) == {}
 
 
 @pytest.mark.parametrize("meta", [META, {**META, **TOKEN}])
@@ -109,7 +109,7 @@ async def test_requests_without_a_session_are_forgotten(meta):
             called = modern_request("tools/call", 1, name="add", arguments={"a": 1, "b": 2}, _meta=meta)
             assert (await site.ask(called)).status == 200
 
-        assert await left_of(ask) == {}
+        assert await count_leaked_objects(ask) == {}
 
 
 async def test_connections_that_are_reset_after_an_answer_are_forgotten():
@@ -123,7 +123,7 @@ async def test_connections_that_are_reset_after_an_answer_are_forgotten():
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await connection.close()
 
-        assert await left_of(reset) == {}
+        assert await count_leaked_objects(reset) == {}
 
 
 @pytest.mark.parametrize("is_modern", [False, True])
@@ -136,7 +136,7 @@ async def test_conversations_over_a_pipe_are_forgotten(is_modern):
                     await peer.handshake()
                 assert "result" in await peer.ask(call(1, "add", is_modern, a=1, b=2))
 
-        assert await left_of(converse) == {}
+        assert await count_leaked_objects(converse) == {}
 
 
 @pytest.mark.parametrize("is_modern", [False, True])
@@ -151,7 +151,7 @@ async def test_calls_over_one_connection_are_forgotten(is_modern):
                 )
                 assert (await connection.answer()).status == 200
 
-        assert await left_of(ask, times=100) == {}
+        assert await count_leaked_objects(ask, times=100) == {}
         await connection.close()
 
 
@@ -171,7 +171,7 @@ async def test_calls_of_a_runtime_are_forgotten_however_they_end():
                 assert isinstance(waits, Pending)
                 await answer(waits.call_id)
 
-        assert await left_of(calls, times=100) == {}
+        assert await count_leaked_objects(calls, times=100) == {}
 
 
 # A server that stops

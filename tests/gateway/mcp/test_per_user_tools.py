@@ -14,7 +14,7 @@ from mcp_types import HEADER_MISMATCH, INVALID_PARAMS
 from surehand import Runtime
 from tests.gateway.mcp.http_peer import call_request, http_site
 from tests.gateway.mcp.sdk_clients import ERAS, http_client, http_server, within
-from tests.providers.mcp.steady import Steady, described
+from tests.providers.mcp.steady_server import SteadyServer, tool_definition
 
 USERS = ("anna", "ben")
 either = pytest.mark.parametrize("era", ERAS)
@@ -25,10 +25,10 @@ def variables(who: Any) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def guarded(folder: Path) -> AsyncIterator[tuple[Steady, str]]:
+async def guarded(folder: Path) -> AsyncIterator[tuple[SteadyServer, str]]:
     """Such a server, and the address of a runtime in front of it, where the name of a user is their token."""
-    behind = Steady(folder / "steady")
-    behind.offer(described("pid"), described("effect", "For Anna."))
+    behind = SteadyServer(folder / "steady")
+    behind.set_tools(tool_definition("pid"), tool_definition("effect", "For Anna."))
     async with http_server(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as url:
         yield behind, url
 
@@ -58,7 +58,7 @@ async def test_a_tool_of_one_user_is_unknown_to_others(tmp_path, era):
         http_client(url, era, "ben") as ben,
     ):
         first = await names(anna)
-        behind.offer(described("pid"), described("effect", "For Ben."))
+        behind.set_tools(tool_definition("pid"), tool_definition("effect", "For Ben."))
 
         assert await names(ben) == ["steady__pid"]
         assert not (await ben.call_tool("steady__pid", {})).is_error
@@ -80,8 +80,8 @@ async def test_a_user_that_the_server_refuses_sees_no_tools_and_does_not_affect_
 
 
 async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each_request(tmp_path):
-    behind = Steady(tmp_path / "steady")
-    behind.say("deaf")
+    behind = SteadyServer(tmp_path / "steady")
+    behind.set_flag("deaf")
     runtime = Runtime(behind.provider(env=variables, start_timeout=0.5))
     async with http_server(runtime, token=lambda shown: shown) as url, http_client(url, token="anna") as anna:
         assert await names(anna) == []
@@ -90,7 +90,7 @@ async def test_a_server_that_does_not_come_up_is_waited_for_once_and_not_at_each
 
 
 async def test_tools_for_all_users_are_listed_once(tmp_path):
-    behind = Steady(tmp_path / "steady")
+    behind = SteadyServer(tmp_path / "steady")
     async with http_server(Runtime(behind.provider()), token=lambda shown: shown) as url:
         for user in USERS:
             async with http_client(url, token=user) as client:
@@ -99,9 +99,9 @@ async def test_tools_for_all_users_are_listed_once(tmp_path):
 
 
 async def test_a_call_of_another_users_tool_does_not_reveal_its_header_parameters(tmp_path):
-    behind = Steady(tmp_path / "steady")
+    behind = SteadyServer(tmp_path / "steady")
     schema = {"type": "object", "properties": {"customer": {"type": "string", "x-mcp-header": "Customer"}}}
-    behind.offer(described("pid", inputSchema=schema))
+    behind.set_tools(tool_definition("pid", inputSchema=schema))
     async with http_site(Runtime(behind.provider(env=variables)), token=lambda shown: shown) as site:
         _, annas, eves = [
             await site.ask(call_request("steady__pid", ("Authorization", f"Bearer {user}"), customer="acme"))

@@ -9,12 +9,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from surehand import Runtime, gateway
-from tests.conformance.listening import listening
+from tests.conformance.own_http import serve_app
 from tests.gateway.mcp.backend_server import BackendServer, returning, text_block
 from tests.gateway.mcp.raw_client import CANCEL, DECLINE, accepted, raw_client
 from tests.gateway.mcp.sdk_clients import ERAS, HANDSHAKE, MODERN, sdk_client, within
 from tests.gateway.mcp.test_elicitation import Person
-from tests.providers.mcp.steady import Steady
+from tests.providers.mcp.steady_server import SteadyServer
 
 both = pytest.mark.parametrize(("front", "behind"), [(front, behind) for front in ERAS for behind in ERAS])
 
@@ -416,7 +416,7 @@ async def test_a_client_that_disconnects_during_a_question_cancels_the_call_behi
 
 @pytest.mark.timeout(60)
 async def test_a_server_that_dies_is_back_for_the_next_call(tmp_path):
-    steady = Steady(tmp_path / "steady")
+    steady = SteadyServer(tmp_path / "steady")
     async with sdk_client(Runtime(steady.provider()), MODERN, short_names=True) as client:
         died = await client.call_tool("die", {"text": "x"})
         result = await client.call_tool("echo", {"text": "again"})
@@ -428,7 +428,7 @@ async def test_a_server_that_dies_is_back_for_the_next_call(tmp_path):
 
 @pytest.mark.timeout(60)
 async def test_each_user_has_a_separate_session_with_the_server_behind(tmp_path):
-    steady, users = Steady(tmp_path / "steady"), {"a": "ann", "b": "bob"}
+    steady, users = SteadyServer(tmp_path / "steady"), {"a": "ann", "b": "bob"}
     app = gateway.mcp.app(Runtime(steady.provider()), token=users.get, short_names=True)
 
     async def pids(url: str, token: str) -> set[str]:
@@ -436,7 +436,7 @@ async def test_each_user_has_a_separate_session_with_the_server_behind(tmp_path)
         async with http, Client(streamable_http_client(url, http_client=http), mode=MODERN) as client:
             return {(await client.call_tool("pid")).content[0].text for _ in range(2)}
 
-    async with listening(app) as url:
+    async with serve_app(app) as url:
         ann, bob = await pids(url, "a"), await pids(url, "b")
         again = await pids(url, "a")
 

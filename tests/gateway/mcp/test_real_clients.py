@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, gateway
-from tests import node
-from tests.gateway.mcp.clients import tools, ways
-from tests.gateway.mcp.clients.ways import Seen, Target
-from tests.needs import CLIENTS, INSPECTOR, needs
+from tests import node_packages
+from tests.gateway.mcp.clients import observations, tools
+from tests.gateway.mcp.clients.observations import Observations, Target
+from tests.requirements import CLIENTS, INSPECTOR, needs
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.long]  # a client may take seconds to start on a busy machine
 
-HERE = Path(__file__).parent / "clients"
-SERVER = [str(Path(sys.executable).parent / "surehand"), "mcp", "--tools", str(HERE / "tools.py")]
-OLDER, NEWER = "legacy", "2026-07-28"
+CLIENTS_FOLDER = Path(__file__).parent / "clients"
+SERVER = [str(Path(sys.executable).parent / "surehand"), "mcp", "--tools", str(CLIENTS_FOLDER / "tools.py")]
+HANDSHAKE, MODERN = "legacy", "2026-07-28"
 TOOLS = {
     "add": "Add two numbers.",
     "bake": "Bake a cake, which takes its time.",
@@ -34,7 +34,7 @@ TOOLS = {
     "look_up": "Look a word up in a dictionary.",
 }
 UNKNOWN = "There is no word 'xyzzy' here."
-SEEN: Seen = {
+EXPECTED_OBSERVATIONS: Observations = {
     "tools": TOOLS,
     "added": ["3", {"result": 3}],
     "counted": "counted",
@@ -43,12 +43,12 @@ SEEN: Seen = {
     "accepted": "deleted old.txt",
     "declined": "the call was rejected by the user. Do not repeat it unless asked to.",
 }
-"""What a client sees of the tools, whatever it is and on whichever way it comes."""
+"""What every client observes, over every transport and in both protocol versions."""
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where the tools are served for all who come over HTTP."""
+    """The URL of the HTTP server that all tests of this module share."""
     process = subprocess.Popen([*SERVER, "--http", "--port", "0"], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -60,37 +60,37 @@ def url() -> Iterator[str]:
 
 
 async def output(*command: str, code: int = 0, **options: Any) -> Any:
-    """The JSON that a command prints, if it ends as it should."""
+    """The JSON that a command prints; the command must exit with `code`."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, **options)
-    printed, complaint = await process.communicate()
-    assert process.returncode == code, f"{' '.join(command)}: {complaint.decode()[-4000:]}"
+    printed, errors = await process.communicate()
+    assert process.returncode == code, f"{' '.join(command)}: {errors.decode()[-4000:]}"
     return json.loads(printed)
 
 
-def reaching(ways: Iterable[tuple[str, str]], **targets: Any) -> dict[str, tuple[Any, str]]:
-    """Each way by its name, with what it leads to."""
-    return {f"{way}, {protocol}": (targets[way], protocol) for way, protocol in ways}
+def make_connections(connections: Iterable[tuple[str, str]], **targets: Any) -> dict[str, tuple[Any, str]]:
+    """Each connection by its name: its target and its protocol version."""
+    return {f"{transport}, {protocol}": (targets[transport], protocol) for transport, protocol in connections}
 
 
-# The protocol's own library
+# The MCP SDK
 
 
-async def library(target: Any, protocol: str) -> Seen:
-    """What its client sees; the target may be a server in memory, too."""
+async def observe_with_sdk(target: Any, protocol: str) -> Observations:
+    """What the MCP SDK's client observes; the target may also be a server in memory."""
     from mcp import Client, StdioServerParameters
     from mcp.types import ElicitResult
 
     reports: list[list[Any]] = []
 
-    async def elicited(_: object, params: Any) -> ElicitResult:
-        action = ways.answer(params.message)
+    async def answer_elicitation(_: object, params: Any) -> ElicitResult:
+        action = observations.answer(params.message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
         reports.append([progress, total, message])
 
     reached = StdioServerParameters(command=target[0], args=target[1:]) if isinstance(target, list) else target
-    async with Client(reached, mode=protocol, elicitation_callback=elicited) as client:
+    async with Client(reached, mode=protocol, elicitation_callback=answer_elicitation) as client:
         tools = {each.name: each.description for each in (await client.list_tools()).tools}
         added = await client.call_tool("add", {"a": 1, "b": 2})
         counted = await client.call_tool("count", {"to": 2}, progress_callback=report)
@@ -110,15 +110,15 @@ async def library(target: Any, protocol: str) -> Seen:
 
 async def test_the_sdk_client_reaches_the_tools_over_every_transport_in_both_protocols(url: str):
     async with Runtime(tools) as runtime:
-        taken = reaching(
-            product(("memory", "stdio", "http"), (OLDER, NEWER)),
+        connections = make_connections(
+            product(("memory", "stdio", "http"), (HANDSHAKE, MODERN)),
             memory=gateway.mcp.server(runtime),
             stdio=SERVER,
             http=url,
         )
-        seen = await ways.seen(library, taken)
+        seen = await observations.observe(observe_with_sdk, connections)
 
-    assert seen == dict.fromkeys(taken, SEEN)
+    assert seen == dict.fromkeys(connections, EXPECTED_OBSERVATIONS)
 
 
 # Frameworks, in environments of their own
@@ -126,31 +126,43 @@ async def test_the_sdk_client_reaches_the_tools_over_every_transport_in_both_pro
 
 @needs("clients")
 async def test_fastmcp_reaches_the_tools(url: str):
-    taken = reaching([("stdio", NEWER), ("http", OLDER), ("http", NEWER)], stdio=SERVER, http=url)
+    connections = make_connections([("stdio", MODERN), ("http", HANDSHAKE), ("http", MODERN)], stdio=SERVER, http=url)
 
-    assert await framework("newer/fastmcp", taken) == dict.fromkeys(taken, SEEN)
+    assert await observe_with_framework("newer/fastmcp", connections) == dict.fromkeys(
+        connections, EXPECTED_OBSERVATIONS
+    )
 
 
 @needs("clients")
 async def test_an_agent_of_pydantic_ai_uses_the_tools(url: str):
-    taken = reaching([("stdio", OLDER), ("http", OLDER), ("http", NEWER)], stdio=SERVER, http=url)
-    told = {"added": 3, "failed": ["retried", UNKNOWN], "declined": ["retried", SEEN["declined"]]}
+    connections = make_connections(
+        [("stdio", HANDSHAKE), ("http", HANDSHAKE), ("http", MODERN)], stdio=SERVER, http=url
+    )
+    differences = {
+        "added": 3,
+        "failed": ["retried", UNKNOWN],
+        "declined": ["retried", EXPECTED_OBSERVATIONS["declined"]],
+    }
 
-    assert await framework("newer/pydantic_ai", taken) == dict.fromkeys(taken, SEEN | told)
+    assert await observe_with_framework("newer/pydantic_ai", connections) == dict.fromkeys(
+        connections, EXPECTED_OBSERVATIONS | differences
+    )
 
 
 @needs("clients")
 async def test_langchain_uses_the_tools(url: str):
-    taken = reaching([("stdio", OLDER), ("http", OLDER)], stdio=SERVER, http=url)
+    connections = make_connections([("stdio", HANDSHAKE), ("http", HANDSHAKE)], stdio=SERVER, http=url)
 
-    assert await framework("older/langchain", taken) == dict.fromkeys(taken, SEEN)
+    assert await observe_with_framework("older/langchain", connections) == dict.fromkeys(
+        connections, EXPECTED_OBSERVATIONS
+    )
 
 
-async def framework(name: str, taken: dict[str, tuple[Any, str]]) -> dict[str, Seen]:
-    """What a client of a framework sees."""
+async def observe_with_framework(name: str, connections: dict[str, tuple[Any, str]]) -> dict[str, Observations]:
+    """What the client of a framework observes."""
     environment, _, client = name.partition("/")
-    python, script = CLIENTS / environment / "bin/python", HERE / f"{client}_client.py"
-    return await output(str(python), str(script), json.dumps(taken))
+    python, script = CLIENTS / environment / "bin/python", CLIENTS_FOLDER / f"{client}_client.py"
+    return await output(str(python), str(script), json.dumps(connections))
 
 
 # The Inspector's command line
@@ -197,7 +209,14 @@ async def first_waiting(runtime: Runtime) -> str:
 async def inspected(home: Path, era: str, target: Target, *words: str, code: int = 0) -> Any:
     """The result of a method."""
     options = ["--connect-timeout", "0", "--protocol-era", era, "--format", "json", "--quiet", "--method", *words]
-    command = [node.node(), str(INSPECTOR), "--cli", *options, "--", *([target] if isinstance(target, str) else target)]
+    command = [
+        node_packages.node_path(),
+        str(INSPECTOR),
+        "--cli",
+        *options,
+        "--",
+        *([target] if isinstance(target, str) else target),
+    ]
     return (await output(*command, code=code, env={**os.environ, "HOME": str(home)}))["result"]
 
 

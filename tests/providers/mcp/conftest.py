@@ -6,7 +6,7 @@ import pytest
 
 from surehand.core.clock import Clock
 from surehand.providers.mcp.connection import silence_timeout
-from tests.providers.mcp.steady import ERAS, Steady
+from tests.providers.mcp.steady_server import ERAS, SteadyServer
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +41,15 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
 
 
 @pytest.fixture(params=ERAS)
-def steady(request: pytest.FixtureRequest, tmp_path: Path) -> Steady:
+def steady(request: pytest.FixtureRequest, tmp_path: Path) -> SteadyServer:
     """A server of the modern protocol, and then one of the handshake protocol."""
-    return Steady(tmp_path / "steady", request.param)
+    return SteadyServer(tmp_path / "steady", request.param)
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Steady:
+def server(tmp_path: Path) -> SteadyServer:
     """A server whose protocol does not matter."""
-    return Steady(tmp_path / "steady")
+    return SteadyServer(tmp_path / "steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

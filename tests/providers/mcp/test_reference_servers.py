@@ -17,11 +17,11 @@ import pytest
 
 from surehand import Done, Failed, Outcome, Pending, Runtime, mcp
 from surehand.core.events import CallEnded, CallProgress, CatalogueChanged
-from tests import node
+from tests import node_packages
 from tests.http.server import port_of_nobody
-from tests.needs import needs
-from tests.providers.mcp.reference import BIN, IN_NODE, IN_PYTHON, Reference, Web
-from tests.providers.mcp.steady import until as until_true
+from tests.providers.mcp.reference_servers import BIN_FOLDER, NODE_SERVERS, PYTHON_SERVERS, FileServer, ReferenceServer
+from tests.providers.mcp.steady_server import wait_until
+from tests.requirements import needs
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.long]  # a server may take seconds to start on a busy machine
 
@@ -100,7 +100,7 @@ def end(process: psutil.Process) -> None:
 def everything_at(transport: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The server `everything` behind a port of this machine."""
     process = subprocess.Popen(
-        [*node.server("everything"), transport],
+        [*node_packages.server_command("everything"), transport],
         env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ def listening(pid: int) -> int:
 
 
 def everything(**options) -> mcp.Server:
-    return mcp.stdio(*node.server("everything"), "stdio", namespace="every", manifest=False, **options)
+    return mcp.stdio(*node_packages.server_command("everything"), "stdio", namespace="every", manifest=False, **options)
 
 
 # Each of them: listed, called, cancelled, killed and back again
@@ -150,14 +150,14 @@ def is_pipe(descriptor: int) -> bool:
 
 
 @asynccontextmanager
-async def asked_in_vain(runtime: Runtime, server: Reference) -> AsyncIterator[asyncio.Task[Outcome]]:
+async def asked_in_vain(runtime: Runtime, server: ReferenceServer) -> AsyncIterator[asyncio.Task[Outcome]]:
     """A call that has surely been sent, and that is surely not answered: the server stands still."""
     process = server_process()
     process.suspend()
-    await until_true(lambda: stands_still(process))
+    await wait_until(lambda: stands_still(process))
     call = asyncio.create_task(runtime.call(f"real__{server.call}", server.arguments, call_id="in vain"))
     try:
-        await until_true(lambda: unread_by(process) > 0)
+        await wait_until(lambda: unread_by(process) > 0)
         yield call
     finally:
         with suppress(psutil.NoSuchProcess):
@@ -165,15 +165,15 @@ async def asked_in_vain(runtime: Runtime, server: Reference) -> AsyncIterator[as
         await asyncio.wait({call})
 
 
-@pytest.fixture(params=[*(pytest.param(name, marks=needs("node servers")) for name in IN_NODE), *IN_PYTHON])
-def reference(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reference]:
+@pytest.fixture(params=[*(pytest.param(name, marks=needs("node servers")) for name in NODE_SERVERS), *PYTHON_SERVERS])
+def reference(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReferenceServer]:
     (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
-    with Web(tmp_path) as web:
-        yield {**IN_NODE, **IN_PYTHON}[request.param](tmp_path, web.url)
+    with FileServer(tmp_path) as web:
+        yield {**NODE_SERVERS, **PYTHON_SERVERS}[request.param](tmp_path, web.url)
 
 
 async def test_a_reference_server_works_before_and_after_a_cancelled_call(
-    reference: Reference,
+    reference: ReferenceServer,
 ) -> None:
     async with running(reference.provider()) as runtime:
         server = server_process()
@@ -189,7 +189,7 @@ async def test_a_reference_server_works_before_and_after_a_cancelled_call(
 
 
 async def test_a_reference_server_killed_during_a_call_is_restarted_for_the_next(
-    reference: Reference,
+    reference: ReferenceServer,
 ) -> None:
     async with running(reference.provider()) as runtime:
         first = server_process()
@@ -340,7 +340,9 @@ async def test_server_filesystem_reads_only_its_folder(tmp_path):
     inside.mkdir()
     (inside / "a.txt").write_text("from a file")
     outside.write_text("secret")
-    async with running(mcp.stdio(*node.server("filesystem"), str(inside), namespace="fs", manifest=False)) as runtime:
+    async with running(
+        mcp.stdio(*node_packages.server_command("filesystem"), str(inside), namespace="fs", manifest=False)
+    ) as runtime:
         read = await runtime.call("fs__read_text_file", {"path": str(inside / "a.txt")})
         refused = await runtime.call("fs__read_text_file", {"path": str(outside)})
         asked = await runtime.call("fs__write_file", {"path": str(inside / "b.txt"), "content": "written"})
@@ -357,7 +359,7 @@ async def test_server_filesystem_reads_only_its_folder(tmp_path):
 @needs("node servers")
 async def test_server_memory_keeps_its_data_when_it_is_killed(tmp_path):
     server = mcp.stdio(
-        *node.server("memory"),
+        *node_packages.server_command("memory"),
         env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")},
         namespace="memory",
         manifest=False,
@@ -378,7 +380,7 @@ async def test_server_memory_keeps_its_data_when_it_is_killed(tmp_path):
 
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_server_time_works_and_is_restarted_when_it_is_killed(protocol):
-    command = (str(BIN / "mcp-server-time"), "--local-timezone", "UTC")
+    command = (str(BIN_FOLDER / "mcp-server-time"), "--local-timezone", "UTC")
     server = mcp.stdio(*command, namespace="time", manifest=False, protocol=protocol, effects=READS)
     async with running(server) as runtime:
         assert names(runtime) == {"time__get_current_time", "time__convert_time"}
@@ -400,7 +402,7 @@ async def test_server_git_is_listed_from_the_cache_and_reads_a_repository(tmp_pa
         subprocess.run(["git", *command], cwd=repository, check=True)
 
     def git() -> mcp.Server:
-        command = (str(BIN / "mcp-server-git"), "--repository", str(repository))
+        command = (str(BIN_FOLDER / "mcp-server-git"), "--repository", str(repository))
         return mcp.stdio(*command, namespace="git", manifest=manifests)
 
     async with running(git()) as runtime:
@@ -416,9 +418,9 @@ async def test_server_git_is_listed_from_the_cache_and_reads_a_repository(tmp_pa
 
 async def test_server_fetch_reads_a_page_while_another_call_is_cancelled(tmp_path):
     (tmp_path / "page.html").write_text("<html><body><article><h1>Hello</h1><p>from a page</p></article></body></html>")
-    command = (str(BIN / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
+    command = (str(BIN_FOLDER / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
     alone = {"PATH": str(tmp_path)}  # where it finds npm, it installs packages while it is asked
-    with Web(tmp_path) as web:
+    with FileServer(tmp_path) as web:
         async with running(mcp.stdio(*command, env=alone, namespace="fetch", manifest=False)) as runtime:
             slow = asyncio.create_task(runtime.call("fetch__fetch", {"url": f"{web.url}/slow"}, call_id="slow"))
             await asyncio.to_thread(web.asked.wait, 20)

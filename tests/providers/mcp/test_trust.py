@@ -26,9 +26,9 @@ from surehand.providers.tool_names import local_name_for
 from surehand.providers.trust import comparison
 from surehand.providers.trust.instructions import RESERVED_DEFINITION_NAMES
 from surehand.providers.trust.lock import DefinitionLock
-from tests.providers.mcp.steady import replace
+from tests.providers.mcp.steady_server import replace_file
 
-PEER = Path(__file__).parent / "peers" / "fickle.py"
+PEER = Path(__file__).parent / "peers" / "changing_server.py"
 HTTP = "http:https://mail.example/mcp"
 
 
@@ -43,7 +43,7 @@ class Fickle:
         self.state = state
 
     def says(self, *tools: dict[str, Any], **more: Any) -> None:
-        replace(self.state, json.dumps({"tools": tools, **more}))
+        replace_file(self.state, json.dumps({"tools": tools, **more}))
 
     def provider(self, **options: Any) -> Server:
         given = {"namespace": "mail", "manifest": False, **options}

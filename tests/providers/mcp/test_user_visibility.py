@@ -19,28 +19,28 @@ from surehand.providers.mcp.addresses.http import HttpAddress
 from surehand.providers.mcp.auth.login import log_in
 from surehand.providers.mcp.connection import backoff
 from tests.http.server import only_loopback
-from tests.providers.mcp.authority import Authority, browser, running
-from tests.providers.mcp.steady import Steady, described, replace, until
+from tests.providers.mcp.oauth_server import OAuthServer, follow_redirects, run_oauth_server
+from tests.providers.mcp.steady_server import SteadyServer, replace_file, tool_definition, wait_until
 
-FICKLE = Path(__file__).parent / "peers" / "fickle.py"
+FICKLE = Path(__file__).parent / "peers" / "changing_server.py"
 HERE = HttpSettings(allow_private=["127.0.0.1"])
 TOKENS = {"anna": "token-of-anna", "ben": "token-of-ben", "eve": "token-of-nobody"}
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Authority]:
-    with running() as authority:
+def servers() -> Iterator[OAuthServer]:
+    with run_oauth_server() as authority:
         yield authority
 
 
 @pytest.fixture
-def authority(servers: Authority, monkeypatch: pytest.MonkeyPatch) -> Authority:
+def authority(servers: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> OAuthServer:
     """A real server over HTTP that wants a token of each user."""
     only_loopback(monkeypatch)
     servers.reset()
     for user in ("anna", "ben"):
         token = AccessToken(token=TOKENS[user], client_id="test", scopes=["tools"], subject=user)
-        servers.access[TOKENS[user]] = token
+        servers.access_tokens[TOKENS[user]] = token
     return servers
 
 
@@ -48,7 +48,7 @@ def headers(who: Any) -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKENS[who.user]}"}
 
 
-def guarded(authority: Authority, **given: Any) -> Server:
+def guarded(authority: OAuthServer, **given: Any) -> Server:
     return mcp.http(authority.url, **{"namespace": "desk", "settings": HERE, "headers": headers, **given})
 
 
@@ -59,7 +59,7 @@ def names(scope: Any) -> list[str]:
 # Calls
 
 
-async def test_a_users_first_call_lists_the_tools_for_that_user_and_is_made(authority: Authority) -> None:
+async def test_a_users_first_call_lists_the_tools_for_that_user_and_is_made(authority: OAuthServer) -> None:
     async with Runtime(guarded(authority)) as runtime:
         before = names(runtime)
         anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
@@ -71,7 +71,7 @@ async def test_a_users_first_call_lists_the_tools_for_that_user_and_is_made(auth
     assert after == ["desk__whoami", "desk__meet"]
 
 
-async def test_concurrent_first_calls_are_all_made(authority: Authority) -> None:
+async def test_concurrent_first_calls_are_all_made(authority: OAuthServer) -> None:
     async with Runtime(guarded(authority)) as runtime:
         scopes = [runtime.scope(user=user) for user in ("anna", "ben") * 4]
         outcomes = await asyncio.gather(*(scope.call("desk__whoami") for scope in scopes))
@@ -80,7 +80,7 @@ async def test_concurrent_first_calls_are_all_made(authority: Authority) -> None
 
 @pytest.mark.parametrize("given", [{}, {"headers": None}])
 async def test_a_server_that_waits_for_a_user_is_reported_so(
-    authority: Authority, caplog: pytest.LogCaptureFixture, given: Any
+    authority: OAuthServer, caplog: pytest.LogCaptureFixture, given: Any
 ) -> None:
     async with Runtime(guarded(authority, **given)) as runtime:
         outcome, instructions = await runtime.call("desk__whoami"), runtime.instructions()
@@ -91,7 +91,7 @@ async def test_a_server_that_waits_for_a_user_is_reported_so(
         assert "waits for a user to sign in: " in text
 
 
-async def test_a_refused_user_gets_the_reason_and_another_is_served(authority: Authority) -> None:
+async def test_a_refused_user_gets_the_reason_and_another_is_served(authority: OAuthServer) -> None:
     async with Runtime(guarded(authority)) as runtime:
         eve, kim = [await runtime.scope(user=user).call("desk__whoami") for user in ("eve", "kim")]
         anna = await runtime.scope(user="anna").call("desk__whoami")
@@ -103,7 +103,7 @@ async def test_a_refused_user_gets_the_reason_and_another_is_served(authority: A
     assert anna.ok
 
 
-async def test_a_users_tools_can_be_loaded_before_the_first_call(authority: Authority) -> None:
+async def test_a_users_tools_can_be_loaded_before_the_first_call(authority: OAuthServer) -> None:
     async with Runtime(guarded(authority)) as runtime:
         anna, eve = runtime.scope(user="anna"), runtime.scope(user="eve")
         await anna.refresh("desk")
@@ -113,14 +113,14 @@ async def test_a_users_tools_can_be_loaded_before_the_first_call(authority: Auth
         assert "desk" not in anna.instructions()
 
 
-async def test_tools_of_a_filtered_server_are_loaded_too(authority: Authority) -> None:
+async def test_tools_of_a_filtered_server_are_loaded_too(authority: OAuthServer) -> None:
     async with Runtime(filtered(guarded(authority), "who*")) as runtime:
         assert (await runtime.scope(user="anna").call("desk__whoami")).ok
         assert names(runtime.scope(user="anna")) == ["desk__whoami"]
         assert names(runtime.scope(user="ben")) == []
 
 
-async def test_a_shared_connection_waits_for_no_user(authority: Authority) -> None:
+async def test_a_shared_connection_waits_for_no_user(authority: OAuthServer) -> None:
     async with Runtime(guarded(authority, per="everyone")) as runtime:
         outcome = await runtime.scope(user="anna").call("desk__whoami")
     assert isinstance(outcome, Failed)
@@ -128,9 +128,9 @@ async def test_a_shared_connection_waits_for_no_user(authority: Authority) -> No
 
 
 async def test_a_user_signed_in_by_browser_is_served_while_anonymous_calls_are_refused(
-    authority: Authority, tmp_path: Path
+    authority: OAuthServer, tmp_path: Path
 ) -> None:
-    person = mcp.oauth(tokens=tmp_path / "tokens", open=browser, interactive=True)
+    person = mcp.oauth(tokens=tmp_path / "tokens", open=follow_redirects, interactive=True)
     await log_in(person, HttpAddress(authority.url, settings=HERE), "ada")
     auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
 
@@ -156,13 +156,13 @@ def variables(who: Any) -> dict[str, str]:
     return {"TOKEN": TOKENS[who.user]}
 
 
-async def test_tools_of_the_first_user_are_hidden_from_users_with_other_tools(server: Steady) -> None:
-    server.offer(described("pid"), described("effect", "For Anna."), described("secret_of_anna"))
+async def test_tools_of_the_first_user_are_hidden_from_users_with_other_tools(server: SteadyServer) -> None:
+    server.set_tools(tool_definition("pid"), tool_definition("effect", "For Anna."), tool_definition("secret_of_anna"))
     async with Runtime(server.provider(env=variables)) as runtime:
         anna, ben = runtime.scope(user="anna"), runtime.scope(user="ben")
         await anna.call("steady__pid")
         unasked = names(ben), ben.instructions()
-        server.offer(described("pid"), described("effect", "For Ben."))
+        server.set_tools(tool_definition("pid"), tool_definition("effect", "For Ben."))
         assert (await ben.call("steady__pid")).ok
 
         assert names(anna) == ["steady__pid", "steady__effect", "steady__secret_of_anna"]
@@ -176,14 +176,16 @@ async def test_tools_of_the_first_user_are_hidden_from_users_with_other_tools(se
     assert "Be steady." not in unasked[1]
 
 
-async def test_a_later_anonymous_list_is_shown_to_everybody(server: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_later_anonymous_list_is_shown_to_everybody(
+    server: SteadyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (0.0, 30.0))
     tokens = dict(TOKENS)
-    server.offer(described("pid"), described("secret_of_anna"))
+    server.set_tools(tool_definition("pid"), tool_definition("secret_of_anna"))
     async with Runtime(server.provider(env=lambda who: {"TOKEN": tokens[who.user]})) as runtime:
         await runtime.scope(user="anna").call("steady__pid")
         tokens[None] = "of the program"  # type: ignore[index]
-        server.offer(described("pid"))
+        server.set_tools(tool_definition("pid"))
         await runtime.refresh()
         assert [names(runtime.scope(user=user)) for user in (None, "anna", "ben")] == [["steady__pid"]] * 3
 
@@ -191,16 +193,16 @@ async def test_a_later_anonymous_list_is_shown_to_everybody(server: Steady, monk
 def server_with_lists_per_user(folder: Path, lists: dict[str, Any], **options: Any) -> Server:
     """A server that lists other tools for each user, and none anonymously."""
     for user, tools in lists.items():
-        replace(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
+        replace_file(folder / user, json.dumps({"tools": tools, "instructions": f"For {user}."}))
     command = ("sh", "-c", 'exec "$0" -I -S "$1" "$STATE"', sys.executable, str(FICKLE))
     given = {"namespace": "apart", "manifest": False, **options}
     return mcp.stdio(*command, env=lambda who: {"STATE": str(folder / who.user)}, **given)
 
 
 async def test_of_two_concurrent_first_users_only_one_sets_the_tools(tmp_path: Path) -> None:
-    many = [described(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
+    many = [tool_definition(f"tool_{n}") for n in range(1_000)]  # so that the second is there before the first is taken
     server = server_with_lists_per_user(
-        tmp_path, {"anna": [*many, described("of_anna")], "ben": [*many, described("of_ben")]}
+        tmp_path, {"anna": [*many, tool_definition("of_anna")], "ben": [*many, tool_definition("of_ben")]}
     )
     async with Runtime(server) as runtime:
         users = [runtime.scope(user=user) for user in ("anna", "ben")]
@@ -212,25 +214,25 @@ async def test_of_two_concurrent_first_users_only_one_sets_the_tools(tmp_path: P
 
 
 async def test_a_user_with_other_tools_is_served_in_a_pool_of_one_connection(tmp_path: Path) -> None:
-    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    lists = {user: [tool_definition("find", f"For {user}.")] for user in ("anna", "ben")}
     async with Runtime(server_with_lists_per_user(tmp_path, lists, sessions=1)) as runtime:
         for user in lists:
             assert (await runtime.scope(user=user).call("apart__find")).unwrap() == "done"
 
 
 async def test_a_users_next_session_sees_the_tools_listed_for_it(tmp_path: Path) -> None:
-    server = server_with_lists_per_user(tmp_path, {"anna": [described("old")]}, per="session")
+    server = server_with_lists_per_user(tmp_path, {"anna": [tool_definition("old")]}, per="session")
     async with Runtime(server) as runtime:
         first, second = (runtime.scope(user="anna", session=session) for session in "12")
         await first.load_user_tools()
-        server_with_lists_per_user(tmp_path, {"anna": [described("new")]})
+        server_with_lists_per_user(tmp_path, {"anna": [tool_definition("new")]})
         await second.refresh()
         assert names(second) == ["apart__new"]
         assert (await second.call("apart__new")).ok
 
 
 async def test_pinned_texts_of_one_user_are_not_shown_to_another(tmp_path: Path) -> None:
-    lists = {user: [described("find", f"For {user}.")] for user in ("anna", "ben")}
+    lists = {user: [tool_definition("find", f"For {user}.")] for user in ("anna", "ben")}
     for user in lists:
         async with Runtime(server_with_lists_per_user(tmp_path, lists, lock=tmp_path / "surehand.lock")) as runtime:
             scope = runtime.scope(user=user)
@@ -241,7 +243,7 @@ async def test_pinned_texts_of_one_user_are_not_shown_to_another(tmp_path: Path)
     assert "anna" not in f"{instructions}{shown}"
 
 
-async def test_the_tools_of_one_user_are_not_cached_on_disk(server: Steady, tmp_path: Path) -> None:
+async def test_the_tools_of_one_user_are_not_cached_on_disk(server: SteadyServer, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept")
     async with Runtime(server.provider(env=variables, manifest=kept)) as runtime:
         assert (await runtime.scope(user="anna").call("steady__pid")).ok
@@ -249,20 +251,20 @@ async def test_the_tools_of_one_user_are_not_cached_on_disk(server: Steady, tmp_
         assert "steady__pid" not in runtime.catalogue
 
 
-async def test_changes_notified_to_the_first_user_are_applied(steady: Steady) -> None:
-    steady.offer(described("change"))
+async def test_changes_notified_to_the_first_user_are_applied(steady: SteadyServer) -> None:
+    steady.set_tools(tool_definition("change"))
     async with Runtime(steady.provider(env=variables)) as runtime:
-        offered = steady.offer(described("change"), described("added"))
+        offered = steady.set_tools(tool_definition("change"), tool_definition("added"))
         anna = runtime.scope(user="anna")
         assert await anna.call("steady__change", {"text": offered}) == Done("changed")
-        await until(lambda: "steady__added" in runtime.catalogue)
+        await wait_until(lambda: "steady__added" in runtime.catalogue)
 
 
 async def test_a_failing_server_is_not_restarted_by_every_call_of_a_user(
-    server: Steady, monkeypatch: pytest.MonkeyPatch
+    server: SteadyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "BACKOFF_DELAYS_SECONDS", (30.0,))
-    server.say("down")
+    server.set_flag("down")
     async with Runtime(server.provider()) as runtime:
         outcomes = [await runtime.scope(user="anna").call("steady__pid") for _ in range(5)]
     assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
@@ -279,7 +281,7 @@ async def test_a_user_sees_the_last_line_of_the_users_own_process(caplog: pytest
     async with Runtime(slow) as runtime:
         scopes = [runtime.scope(user=user) for user in ("anna", "ben")]
         await asyncio.gather(*(scope.load_user_tools() for scope in scopes))
-        await until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
+        await wait_until(lambda: all(f"{name}-secret" in caplog.text for name in "AB"))  # which only people read
         instructions = [await refused(scope) for scope in scopes]
     for name, each in zip("AB", instructions, strict=True):
         assert each.endswith(f"is not up after 0.2 s. It last wrote: {name} is no one by token: ***")

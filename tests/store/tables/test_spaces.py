@@ -13,7 +13,7 @@ from surehand.core.events import Missed
 from surehand.store.database import Statement, StoreUnavailable
 from surehand.store.tables.messages import post_call_statements
 from surehand.store.tables.streams import StreamEvent, space_stream
-from tests.durable.bank import until
+from tests.durable.bank_tools import wait_until
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
 
@@ -339,7 +339,7 @@ async def test_events_deleted_under_a_follower_are_neither_repeated_nor_silently
         following = asyncio.create_task(follow())
         for number in range(1, 6):
             await store.spaces.post("team", number, sender="ann")
-        await until(lambda: len(found) == 5)
+        await wait_until(lambda: len(found) == 5)
         async with reading:  # it does not come to read for a while
             for number in range(6, 9):
                 await store.spaces.post("team", number, sender="ann")

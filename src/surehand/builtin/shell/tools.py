@@ -212,7 +212,7 @@ def _validate_command(command: str) -> None:
 
 def _working_folder(workspace: Workspace, workdir: str | None) -> Path:
     if workdir is None:
-        return workspace.root
+        return workspace.working_directory
     folder = workspace.resolve(workdir)
     if not stat.S_ISDIR(folder.stat().st_mode):
         raise InvalidArguments(f"{folder.display_path} is no folder. Give one as workdir.")

@@ -46,11 +46,14 @@ _LONGEST_TIMEOUT_SECONDS = 600.0
 _MAX_SHOWN_URL_LENGTH = 1000
 
 
-def web(*, search: SearchEngine | None = None, **settings: Unpack[HttpOptions]) -> list[Tool[..., Any]]:
+def web(
+    *, search: SearchEngine | None = None, max_results: int | None = None, **settings: Unpack[HttpOptions]
+) -> list[Tool[..., Any]]:
     """Tools for the web. `web_search` is described to models only if `search` is given.
 
     Args:
         search: the search engine, such as `tavily()` of `surehand.builtin.web.search_engines`.
+        max_results: the most results of a search, and how many it gives unless a call asks for fewer; at most 20.
         settings: limits of the HTTP client.
     """
     known = HttpOptions.__annotations__
@@ -68,7 +71,7 @@ def web(*, search: SearchEngine | None = None, **settings: Unpack[HttpOptions]) 
     return [
         _build_webfetch(http_settings, lifespan),
         *_build_request_tools(http_settings, lifespan),
-        build_search_tool(search),
+        build_search_tool(search, max_results),
     ]
 
 

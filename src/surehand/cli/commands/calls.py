@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import click
@@ -16,11 +16,39 @@ from surehand.cli.history_options import HistoryGroup, refuse_misplaced_options,
 from surehand.cli.lifecycle import open_store, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.tables import print_rows
+from surehand.store.history_filter import HistoryFilter
+from surehand.store.store import ActiveCall
 from surehand.store.tables.journal import JournalRow
 
 ENTRIES_PER_CALL = 4
 """Entries to read for each call: one that waits twice has six, most have one."""
 HEADER = ("Call id", "Tool", "Status", "When", "Took", "User", "Session")
+
+
+@dataclass(frozen=True, slots=True)
+class CallSummary:
+    """A call as the list shows it."""
+
+    at: float
+    kind: str
+    """`ended`, `pending`, `settled`, or the state of a call that has not ended."""
+    call_id: str
+    tool: str
+    status: str
+    user: str | None
+    session: str | None
+    parent: str | None = None
+    latency_ms: float = 0.0
+
+    @classmethod
+    def from_entry(cls, entry: JournalRow) -> CallSummary:
+        """A call by its newest journal entry."""
+        return cls(**{field.name: getattr(entry, field.name) for field in fields(cls)})
+
+    @classmethod
+    def from_active_call(cls, call: ActiveCall) -> CallSummary:
+        """A call that the journal does not know yet."""
+        return cls(call.created_at, call.state, call.call_id, call.tool, call.state, call.user, call.session)
 
 
 @click.group("calls", cls=HistoryGroup, invoke_without_command=True, subcommand_metavar="[CALL_ID | show CALL_ID]")
@@ -31,7 +59,7 @@ HEADER = ("Call id", "Tool", "Status", "When", "Took", "User", "Session")
 def command(ctx: click.Context, /, options: RuntimeOptions, as_json: bool, **filters: Any) -> None:
     """List the calls that the store remembers, newest first, or show CALL_ID.
 
-    Status is what a call waits for, `ok`, or the code of its failure.
+    Status is what a call waits for, `ok`, the code of its failure, or that it runs or that its effect is unknown.
 
     Exit codes: 0 listed, 2 the store cannot be used, 5 no such call.
     """
@@ -49,45 +77,50 @@ def show(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
     run_coroutine(show_call(options, find_call_id(options, call_id), as_json=as_json))
 
 
-async def _load_calls(address: str, filters: dict[str, Any]) -> list[JournalRow]:
-    """The newest entry of each call."""
+async def _load_calls(address: str, filters: dict[str, Any]) -> list[CallSummary]:
+    """Each call once, newest first: by its newest journal entry, or by its state if it has not ended."""
+    limit = filters["limit"]
     async with open_store(address) as store:
-        resolved = await resolve_filters(store, filters)
-        limit = filters["limit"]
-        entries = await store.journal.list(**{**resolved, "limit": limit * ENTRIES_PER_CALL})
-    newest: dict[str, JournalRow] = {}
+        filter = HistoryFilter(**await resolve_filters(store, filters))
+        await store.owners.release_dead_owners("")  # the effect of a call whose process died is unknown
+        active = await store.active_calls(filter)
+        entries = await store.journal.list(**{**asdict(filter), "limit": limit * ENTRIES_PER_CALL})
+    summaries: dict[str, CallSummary] = {}
     for entry in entries:
-        newest.setdefault(entry.call_id, entry)
-    return list(newest.values())[:limit]
+        summaries.setdefault(entry.call_id, CallSummary.from_entry(entry))
+    for call in active:
+        known = summaries.get(call.call_id)
+        if known is None:
+            summaries[call.call_id] = CallSummary.from_active_call(call)
+        elif call.state != "waiting":  # of a call that waits, the entry says what for
+            summaries[call.call_id] = replace(known, kind=call.state, status=call.state)
+    return sorted(summaries.values(), key=lambda summary: summary.at, reverse=True)[:limit]
 
 
-def _print_calls(entries: list[JournalRow], *, as_json: bool) -> None:
+def _print_calls(summaries: list[CallSummary], *, as_json: bool) -> None:
     if as_json or not is_terminal(sys.stdout):
-        sys.stdout.writelines(json_line(_entry_to_json(entry)) for entry in entries)
-    elif entries:
-        short_ids = shorten_ids(entry.call_id for entry in entries)
-        rows = [_table_row(entry, short_ids[entry.call_id]) for entry in entries]
+        sys.stdout.writelines(json_line(asdict(summary)) for summary in summaries)
+    elif summaries:
+        short_ids = shorten_ids(summary.call_id for summary in summaries)
+        rows = [_table_row(summary, short_ids[summary.call_id]) for summary in summaries]
         print_rows(create_console(), HEADER, rows, flexible=("Tool", "User", "Session"))
-    if not entries:
+    if not summaries:
         sys.stderr.write("No calls match.\n")
 
 
-def _entry_to_json(entry: JournalRow) -> dict[str, Any]:
-    return {name: value for name, value in asdict(entry).items() if name != "cursor"}
-
-
-def _table_row(entry: JournalRow, short_id: str) -> tuple[Text, ...]:
-    is_ended = entry.kind == "ended"
-    status = entry.status if is_ended else f"{entry.kind} ({entry.status})"
-    colour = "green" if entry.status == "ok" else "red" if is_ended else "yellow"
+def _table_row(summary: CallSummary, short_id: str) -> tuple[Text, ...]:
+    is_ended = summary.kind == "ended"
+    has_reason = summary.kind in ("pending", "settled")
+    status = f"{summary.kind} ({summary.status})" if has_reason else summary.status
+    colour = "green" if summary.status == "ok" else "red" if is_ended else "yellow"
     return (
         Text(to_one_line(short_id), style="cyan"),
-        Text(to_one_line(entry.tool), style="bold"),
+        Text(to_one_line(summary.tool), style="bold"),
         Text(to_one_line(status), style=colour),
-        Text(format_age(entry.at)),
-        Text(_format_latency(entry.latency_ms) if is_ended else "-"),
-        Text(to_one_line(entry.user or "-")),
-        Text(to_one_line(entry.session or "-")),
+        Text(format_age(summary.at)),
+        Text(_format_latency(summary.latency_ms) if is_ended else "-"),
+        Text(to_one_line(summary.user or "-")),
+        Text(to_one_line(summary.session or "-")),
     )
 
 

@@ -27,6 +27,8 @@ tools: # Python files or modules, relative to this file; `tools.py:count_words` 
 #   max_output: 100kB # what a model sees of one result; the rest is stored under a handle
 #   max_concurrent: 3 # concurrent calls of tools without a queue of their own
 
+# log: info # a line for each call on stderr; or debug, warning, error, off
+
 # queues: # a tool uses one with @tool(queue="slow")
 #   slow: {concurrent: 1, rate: 30/min}
 

@@ -21,10 +21,10 @@ from surehand.catalogue.listing import Listing
 from surehand.cli.elicitation_form import is_yes_no_form
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, YELLOW, CommandExit, print_problem
 from surehand.cli.formatting import is_terminal, to_one_line
-from surehand.cli.serve_address import DEFAULT_HOST, DEFAULT_PATH, DEFAULT_PORT, ServeAddress
 from surehand.cli.lifecycle import exit_on_store_error, fastest_loop_factory, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.cli.outcome_output import question_arguments
+from surehand.cli.serve_address import DEFAULT_HOST, DEFAULT_PATH, DEFAULT_PORT, ServeAddress
 from surehand.config.config import find_config
 from surehand.config.store_address import hide_password
 from surehand.core.errors import Unavailable
@@ -42,7 +42,7 @@ _SILENCED_LOGGERS = ("mcp", "uvicorn", "sse_starlette", "starlette")
     "--host", metavar="ADDRESS", help=f"The address to listen on [{DEFAULT_HOST}]. Other machines need a token."
 )
 @click.option("--port", type=click.IntRange(0, 65535), help=f"The port [{DEFAULT_PORT}]; 0 picks a free one.")
-@click.option("--path", metavar="PATH", help=f"The path of the address [{DEFAULT_PATH}].")
+@click.option("--path", metavar="PATH", help=f"The path of the endpoint [{DEFAULT_PATH}].")
 @click.option("--token-env", metavar="NAME", help="The environment variable with the bearer token for clients.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A further host name that clients may use.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="An origin whose web pages may connect.")

@@ -12,6 +12,7 @@ from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import EFFECTS
 from surehand.core.names import is_legal_name, nearest_names
+from surehand.core.provider import OnConflict
 
 ConnectionSharing: TypeAlias = Literal["user", "session", "everyone"]
 ProbeKind: TypeAlias = Literal["list", "ping"]
@@ -65,6 +66,8 @@ class ServerOptions:
     """Whether its last manifest is cached on disk, so that listing starts no server; or the folder of the cache."""
     sessions: int = 100
     """Most open connections, over all users."""
+    on_conflict: OnConflict = "rename"
+    """What happens to a tool whose name is taken: it gets a number, replaces the other tool, or is an error."""
 
     def __post_init__(self) -> None:
         for name in _DURATION_OPTIONS:
@@ -83,6 +86,7 @@ class ServerOptions:
         _validate_choice("per", self.per, ConnectionSharing)
         _validate_choice("probe", self.probe, ProbeKind)
         _validate_choice("protocol", self.protocol, ProtocolMode)
+        _validate_choice("on_conflict", self.on_conflict, OnConflict)
         for name in ("allow", "deny"):
             object.__setattr__(self, name, _validate_globs(name, getattr(self, name)))
         # `__` separates a namespace from a tool's name: the namespace may neither contain it nor end in `_`.
@@ -133,6 +137,7 @@ class ServerOptionArguments(TypedDict, total=False):
     frozen: bool
     manifest: bool | str | PathLike[str]
     sessions: int
+    on_conflict: OnConflict
 
 
 _OPTION_TYPES: tuple[tuple[str, Any, str], ...] = (

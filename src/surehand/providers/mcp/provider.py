@@ -60,7 +60,6 @@ class Server(Provider):
     """The tools of one MCP server. `mcp.stdio`, `mcp.http` and the other factories create it."""
 
     kind: ToolKind = "mcp"
-    on_conflict = "rename"
     retries_start = True
     tracks_own_health = True
     is_per_user = True
@@ -74,6 +73,7 @@ class Server(Provider):
         """Its key in the configuration file that it was read from."""
         self.required = options.required
         self.queue = options.queue
+        self.on_conflict = options.on_conflict
         self.timeout = inf if options.total is None else float(options.total)
         self.cache = None if options.cache is None else float(options.cache)
         self._server_tools = ServerTools(self.namespace, address.identity, options)

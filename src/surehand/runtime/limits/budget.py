@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from surehand.core.call import Principal
 from surehand.core.outcome import Failed
 
 
@@ -17,6 +18,8 @@ class Budget:
     calls_used: int = 0
     is_exceeded: bool = False
     """Set once an output did not fit; later calls are refused."""
+    is_default: bool = False
+    """Whether the runtime's defaults set the limit, and not a scope."""
 
     def admit(self) -> Failed | None:
         """Count a call; returns the failure if the budget is used up."""
@@ -37,6 +40,29 @@ class Budget:
             return False
         self.tokens_used += tokens
         return True
+
+
+MAX_TURNS = 10_000
+"""Turns whose calls are counted; the one that is longest unused makes room."""
+
+
+class TurnBudgets:
+    """The budgets of turns that a default limits: one for all scopes of a user's session and turn."""
+
+    def __init__(self, max_calls: int | None) -> None:
+        self._max_calls = max_calls
+        self._budgets: dict[tuple[str | None, str | None, str], Budget] = {}
+
+    def get(self, principal: Principal) -> Budget | None:
+        """The budget of a turn; None without a turn, or without a default limit."""
+        if self._max_calls is None or principal.turn is None:
+            return None
+        key = (principal.user, principal.session, principal.turn)
+        budget = self._budgets.pop(key, None) or Budget(max_calls=self._max_calls, is_default=True)
+        self._budgets[key] = budget
+        while len(self._budgets) > MAX_TURNS:
+            del self._budgets[next(iter(self._budgets))]
+        return budget
 
 
 def estimate_tokens(text: str) -> int:

@@ -1,4 +1,4 @@
-"""FastMCP's client."""
+"""A client that uses FastMCP's `Client`."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
-from ways import Seen, Target, answer, tell
+from observations import Observations, Target, answer, print_observations
 
 
-async def client(target: Target, protocol: str) -> Seen:
+async def client(target: Target, protocol: str) -> Observations:
     reports: list[list[Any]] = []
 
-    async def elicited(message: str, *_: object) -> ElicitResult[dict[str, Any]]:
+    async def answer_elicitation(message: str, *_: object) -> ElicitResult[dict[str, Any]]:
         action = answer(message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
@@ -20,7 +20,7 @@ async def client(target: Target, protocol: str) -> Seen:
         reports.append([progress, total, message])
 
     transport = StdioTransport(target[0], target[1:]) if isinstance(target, list) else target
-    options = {"mode": protocol, "elicitation_handler": elicited, "progress_handler": report}
+    options = {"mode": protocol, "elicitation_handler": answer_elicitation, "progress_handler": report}
     async with Client(transport, **options) as server:
         tools = {each.name: each.description for each in await server.list_tools()}
         added = await server.call_tool("add", {"a": 1, "b": 2})
@@ -46,4 +46,4 @@ async def problem(server: Client[Any], name: str, arguments: dict[str, Any]) -> 
 
 
 if __name__ == "__main__":
-    tell(client)
+    print_observations(client)

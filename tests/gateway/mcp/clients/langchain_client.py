@@ -1,4 +1,4 @@
-"""LangChain's tools, made of the server's by its adapters."""
+"""A client that uses the tools through LangChain's MCP adapters."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from langchain_mcp_adapters.callbacks import Callbacks
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp.types import ElicitRequestParams, ElicitResult
-from ways import Seen, Target, answer, tell
+from observations import Observations, Target, answer, print_observations
 
 
-async def client(target: Target, _: str) -> Seen:
+async def client(target: Target, _: str) -> Observations:
     reports: list[list[Any]] = []
 
-    async def elicited(_: object, params: ElicitRequestParams, __: object) -> ElicitResult:
+    async def answer_elicitation(_: object, params: ElicitRequestParams, __: object) -> ElicitResult:
         action = answer(params.message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def report(progress: float, total: float | None, message: str | None, _: object) -> None:
         reports.append([progress, total, message])
 
-    callbacks = Callbacks(on_progress=report, on_elicitation=elicited)
+    callbacks = Callbacks(on_progress=report, on_elicitation=answer_elicitation)
     servers = MultiServerMCPClient({"surehand": connection(target)}, callbacks=callbacks)
     async with servers.session("surehand") as session:
         tools = {each.name: each for each in await load_mcp_tools(session, callbacks=callbacks)}
@@ -53,4 +53,4 @@ def text(message: ToolMessage) -> str:
 
 
 if __name__ == "__main__":
-    tell(client)
+    print_observations(client)

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI with the server's tools; its model is scripted."""
+"""A client that is a Pydantic AI agent with a scripted model."""
 
 import json
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StdioTransport
+from observations import Observations, Target, answer, print_observations
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from ways import Seen, Target, answer, tell
 
 CALLS = {
     "added": ("add", {"a": 1, "b": 2}),
@@ -20,11 +20,11 @@ CALLS = {
 }
 
 
-async def client(target: Target, protocol: str) -> Seen:
+async def client(target: Target, protocol: str) -> Observations:
     reports: list[list[Any]] = []
     tools: dict[str, str | None] = {}
 
-    async def elicited(message: str, *_: object) -> ElicitResult[dict[str, Any]]:
+    async def answer_elicitation(message: str, *_: object) -> ElicitResult[dict[str, Any]]:
         action = answer(message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
@@ -35,22 +35,25 @@ async def client(target: Target, protocol: str) -> Seen:
         tools.update({each.name: each.description for each in info.function_tools})
         if len(messages) > 1:
             return ModelResponse([TextPart(json.dumps(answers(messages)))])
-        return ModelResponse([ToolCallPart(name, given, tool_call_id=key) for key, (name, given) in CALLS.items()])
+        return ModelResponse(
+            [ToolCallPart(name, arguments, tool_call_id=key) for key, (name, arguments) in CALLS.items()]
+        )
 
     transport = StdioTransport(target[0], target[1:]) if isinstance(target, list) else target
-    server = Client(transport, mode=protocol, elicitation_handler=elicited, progress_handler=report)
+    server = Client(transport, mode=protocol, elicitation_handler=answer_elicitation, progress_handler=report)
     async with Agent(FunctionModel(model), toolsets=[MCPToolset(server)]) as agent:
-        said = json.loads((await agent.run("Do what you have to.")).output)
-    return {"tools": tools, "reports": reports, **said}
+        results = json.loads((await agent.run("Do what you have to.")).output)
+    return {"tools": tools, "reports": reports, **results}
 
 
 def answers(messages: list[ModelMessage]) -> dict[str, Any]:
-    """What the model is told of its calls: values, and beside what went wrong that it may try again."""
-    told = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    """The results that the model gets: a value, or the outcome and message of a failed call."""
+    returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     return {
-        part.tool_call_id: part.content if part.outcome == "success" else [part.outcome, part.content] for part in told
+        part.tool_call_id: part.content if part.outcome == "success" else [part.outcome, part.content]
+        for part in returned
     }
 
 
 if __name__ == "__main__":
-    tell(client)
+    print_observations(client)

@@ -1,4 +1,4 @@
-"""The tools that every client is shown."""
+"""The tools that the test of real clients serves."""
 
 import asyncio
 

@@ -13,7 +13,7 @@ from mcp import MCPError
 from surehand import Context, Runtime, Store, Tool, ToolError, gateway, tool
 from surehand.store.retention import Retention
 from surehand.testing import ManualClock
-from tests.conformance.listening import listening
+from tests.conformance.own_http import serve_app
 from tests.gateway.mcp.raw_client import (
     ACCEPT,
     CANCEL,
@@ -811,7 +811,7 @@ async def test_a_stream_over_http_tells_of_tasks_as_well():
     def request(method: str, **params: Any) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta, **params}}
 
-    async with listening(gateway.mcp.app(Runtime(mill.tool))) as url, httpx2.AsyncClient(headers=headers) as http:
+    async with serve_app(gateway.mcp.app(Runtime(mill.tool))) as url, httpx2.AsyncClient(headers=headers) as http:
         call = request("tools/call", name="grind", arguments={})
         made = await http.post(url, json=call, headers={"Mcp-Method": "tools/call", "Mcp-Name": "grind"})
         listen = request("subscriptions/listen", notifications={"taskIds": [made.json()["result"]["taskId"]]})

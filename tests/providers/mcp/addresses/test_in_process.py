@@ -14,7 +14,7 @@ from tests.providers.mcp.peers import FOLDER
 
 
 def friendly():
-    spec = importlib.util.spec_from_file_location("friendly", FOLDER / "friendly.py")
+    spec = importlib.util.spec_from_file_location("friendly", FOLDER / "friendly_server.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.server("My Server!")

@@ -13,12 +13,12 @@ import pytest
 from surehand.cli.commands import login, logout
 from surehand.cli.exit_codes import CommandExit
 from tests.http.server import only_loopback
-from tests.providers.mcp.authority import running, texts_in
+from tests.providers.mcp.oauth_server import read_token_files, run_oauth_server
 
 
 @pytest.fixture(scope="module")
 def servers():
-    with running() as authority:
+    with run_oauth_server() as authority:
         yield authority
 
 
@@ -46,7 +46,7 @@ def run(module, *arguments):
 
 
 def kept(folder):
-    return texts_in(folder / "state" / "tokens")
+    return read_token_files(folder / "state" / "tokens")
 
 
 def test_login_signs_in_and_logout_forgets(authority, tmp_path, capsys):

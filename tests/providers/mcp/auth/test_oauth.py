@@ -25,7 +25,7 @@ from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS, client_credentials, identity_assertion, oauth
 from surehand.providers.mcp.transports.connection_errors import NotSignedIn, innermost_error
 from tests.http.server import Names, only_loopback, port_of_nobody
-from tests.providers.mcp.authority import browser, running, texts_in
+from tests.providers.mcp.oauth_server import follow_redirects, read_token_files, run_oauth_server
 
 ROOT = Path(__file__).parents[4]
 HERE = HttpSettings(allow_private=["127.0.0.1"])
@@ -33,7 +33,7 @@ HERE = HttpSettings(allow_private=["127.0.0.1"])
 
 @pytest.fixture(scope="module")
 def servers():
-    with running() as authority:
+    with run_oauth_server() as authority:
         yield authority
 
 
@@ -61,7 +61,7 @@ def person(folder):
     """OAuth settings with a person at a browser; each use stands for another process: only the folder is shared."""
 
     def make(**settings):
-        return oauth(**{"tokens": folder, "open": browser, "interactive": True, **settings})
+        return oauth(**{"tokens": folder, "open": follow_redirects, "interactive": True, **settings})
 
     return make
 
@@ -175,7 +175,7 @@ async def test_tokens_are_refreshed_during_a_connection(authority, person):
 
 
 async def test_parallel_calls_refresh_once(authority, person):
-    authority.pace = 0.05
+    authority.refresh_seconds = 0.05
     async with connected(person(), authority) as client:
         authority.expire()
         found = await asyncio.gather(*(client.call_tool("whoami", {}) for _ in range(10)))
@@ -194,14 +194,14 @@ async def test_calls_do_not_wait_for_each_other(authority, person):
 async def test_a_rejected_refresh_token_needs_a_person_and_causes_no_loop(authority, person, headless, folder, port):
     await whoami(person(redirect_port=port), authority)
     authority.expire()
-    authority.renewing.clear()
+    authority.refresh_tokens.clear()
 
     for _ in range(3):
         with pytest.raises(Denied, match="surehand login"):
             await whoami(headless(), authority)
 
     assert authority.seen[2:] == ["reused"]
-    assert texts_in(folder)[0]["tokens"] is None
+    assert read_token_files(folder)[0]["tokens"] is None
     assert await whoami(person(redirect_port=port), authority) == "ada"
     assert authority.seen[3:] == ["signed in ada"]  # and not registered again
 
@@ -220,12 +220,12 @@ async def test_an_authorization_server_that_is_unavailable_costs_no_tokens(autho
 async def test_a_call_cancelled_during_a_refresh_loses_no_tokens(authority, person, headless):
     async with connected(person(), authority) as client:
         authority.expire()
-        authority.holds = True
+        authority.refresh_is_held = True
         calling = asyncio.create_task(client.call_tool("whoami", {}))
-        while authority.renewing:  # noqa: ASYNC110  # another thread's
+        while authority.refresh_tokens:  # noqa: ASYNC110  # another thread's
             await asyncio.sleep(0.01)
         calling.cancel()
-        authority.holds = False
+        authority.refresh_is_held = False
         await asyncio.wait({calling})
 
     assert calling.cancelled()
@@ -291,11 +291,11 @@ async def test_a_person_who_refuses_ends_the_sign_in(authority, person):
 
 async def test_further_scopes_are_requested_when_a_tool_needs_them(authority, person, folder):
     async with connected(person(), authority) as client:
-        assert texts_in(folder)[0]["tokens"]["scope"] == "tools"
+        assert read_token_files(folder)[0]["tokens"]["scope"] == "tools"
         result = await client.call_tool("admin", {})
 
     assert "Unknown tool" in result.content[0].text  # and so it was let in
-    assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
+    assert read_token_files(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
 async def test_a_call_that_cannot_request_scopes_names_the_missing_ones(authority, person, headless):
@@ -313,7 +313,7 @@ async def test_a_call_that_cannot_request_scopes_names_the_missing_ones(authorit
 async def test_scopes_of_the_developer_are_requested(authority, person, folder):
     await whoami(person(scopes=["tools", "admin"]), authority)
 
-    assert texts_in(folder)[0]["tokens"]["scope"] == "tools admin"
+    assert read_token_files(folder)[0]["tokens"]["scope"] == "tools admin"
 
 
 async def test_a_client_that_is_registered_already_signs_in_without_registering(
@@ -328,7 +328,7 @@ async def test_a_client_that_is_registered_already_signs_in_without_registering(
 
     assert await whoami(person(redirect_port=port, **known), authority) == "ada"
     assert authority.seen == ["signed in ada"]
-    assert client.client_secret not in json.dumps(texts_in(folder))
+    assert client.client_secret not in json.dumps(read_token_files(folder))
     with pytest.raises(Denied):  # what was signed in to as one client is not used as another
         await whoami(headless(client_id="another"), authority)
 
@@ -456,7 +456,7 @@ async def test_a_response_from_another_issuer_is_refused(authority, person, fold
     with pytest.raises(Denied, match="iss mismatch"):
         await whoami(person(), authority)
 
-    assert texts_in(folder)[0]["tokens"] is None
+    assert read_token_files(folder)[0]["tokens"] is None
 
 
 async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, headless, caplog):
@@ -465,7 +465,7 @@ async def test_no_token_is_in_a_log_or_an_error_or_a_repr(authority, person, hea
     await whoami(ours, authority)
     authority.expire()
     await whoami(headless(), authority)
-    authority.renewing.clear()
+    authority.refresh_tokens.clear()
     authority.expire()
     with pytest.raises(Denied) as refused:
         await whoami(headless(), authority)
@@ -484,7 +484,7 @@ async def test_two_processes_use_a_refresh_token_once(authority, person, headles
     await whoami(person(), authority)
     authority.expire()
     expire_tokens(folder)
-    authority.pace = 0.3
+    authority.refresh_seconds = 0.3
     process = [sys.executable, "-P", "-c", _CHILD, str(folder), authority.url]
     child = subprocess.Popen(process, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert await asyncio.to_thread(child.stdout.readline) == "ready\n"
@@ -526,7 +526,7 @@ asyncio.run(main())
         lambda: oauth(issuer="auth.test"),
         lambda: client_credentials("c"),
         lambda: client_credentials("c", "s", private_key="k"),
-        lambda: identity_assertion("c", "s", issuer="ftp://x", assertion=browser),
+        lambda: identity_assertion("c", "s", issuer="ftp://x", assertion=follow_redirects),
     ],
 )
 def test_invalid_settings_are_definition_errors(make):

@@ -25,7 +25,7 @@ from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.options import ServerOptions
 
-SERVER = Path(__file__).parents[1] / "speaking.py"
+SERVER = Path(__file__).parents[1] / "peers/environment_server.py"
 
 
 def read(value, **_) -> list[ServerEntry]:

@@ -20,7 +20,7 @@ from surehand import Done, Failed, Pending, Queue, Runtime, mcp
 from surehand.core.events import CallProgress
 from surehand.providers.mcp.connection import elicitation_order
 from surehand.testing import ManualClock
-from tests.providers.mcp.steady import Steady, until
+from tests.providers.mcp.steady_server import SteadyServer, wait_until
 
 REPEATABLE = {"ask*": ["read"]}
 
@@ -44,7 +44,7 @@ async def ask_first() -> Elicit[Sure]:
     return Elicit(message="Shred it?", schema=Sure)
 
 
-async def test_a_question_makes_the_call_wait_for_input(steady: Steady) -> None:
+async def test_a_question_makes_the_call_wait_for_input(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         [listed] = await runtime.pending()
@@ -57,14 +57,14 @@ async def test_a_question_makes_the_call_wait_for_input(steady: Steady) -> None:
     assert steady.effects == ["asked"]
 
 
-async def test_a_person_can_decline(steady: Steady) -> None:
+async def test_a_person_can_decline(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         for action in ("decline", "cancel"):
             waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
             assert given(await runtime.settle(waiting.call_id, {"action": action})) == [{"action": action}]
 
 
-async def test_an_invalid_answer_leaves_the_question_open(steady: Steady) -> None:
+async def test_an_invalid_answer_leaves_the_question_open(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         again = asks(await runtime.settle(waiting.call_id, {"sure": "perhaps"}))
@@ -75,7 +75,7 @@ async def test_an_invalid_answer_leaves_the_question_open(steady: Steady) -> Non
     assert given(outcome)[0]["content"] == {"sure": False}
 
 
-async def test_a_server_can_ask_several_times(steady: Steady) -> None:
+async def test_a_server_can_ask_several_times(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask_twice"))
         asks(await runtime.settle(waiting.call_id, {"sure": True}))
@@ -83,7 +83,7 @@ async def test_a_server_can_ask_several_times(steady: Steady) -> None:
     assert [answer["content"]["sure"] for answer in given(outcome)] == [True, False]
 
 
-async def test_a_server_can_send_a_person_to_a_url(steady: Steady) -> None:
+async def test_a_server_can_send_a_person_to_a_url(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__open_url"))
         outcome = await runtime.settle(waiting.call_id, True)
@@ -92,7 +92,7 @@ async def test_a_server_can_send_a_person_to_a_url(steady: Steady) -> None:
     assert given(outcome) == [{"action": "accept"}]
 
 
-async def test_a_pending_call_holds_no_slot_and_has_no_deadline(steady: Steady, silence: Any) -> None:
+async def test_a_pending_call_holds_no_slot_and_has_no_deadline(steady: SteadyServer, silence: Any) -> None:
     provider, clock = steady.provider(timeout=0.2, total=30, queue="one"), ManualClock()
     async with Runtime(provider, queues={"one": Queue(concurrent=1)}, clock=clock) as runtime:
         waiting = [asks(await runtime.call("steady__ask", {"text": str(number)})) for number in range(3)]
@@ -124,7 +124,7 @@ async def test_progress_after_an_answer_is_reported(protocol: Any) -> None:
     ]
 
 
-async def test_concurrent_questions_each_get_their_own_answer(steady: Steady) -> None:
+async def test_concurrent_questions_each_get_their_own_answer(steady: SteadyServer) -> None:
     async with Runtime(steady.provider()) as runtime:
         calls = [runtime.call("steady__ask", {"text": str(number)}) for number in range(8)]
         waiting = [asks(outcome) for outcome in await asyncio.gather(*calls)]
@@ -133,7 +133,7 @@ async def test_concurrent_questions_each_get_their_own_answer(steady: Steady) ->
 
 
 async def test_a_question_of_the_modern_protocol_can_be_answered_after_a_restart(tmp_path: Path) -> None:
-    steady, store = Steady(tmp_path / "steady", "modern"), str(tmp_path / "store.db")
+    steady, store = SteadyServer(tmp_path / "steady", "modern"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(), store=store) as runtime:
         waiting = asks(await runtime.call("steady__ask_twice"))
         asks(await runtime.settle(waiting.call_id, {"sure": True}))
@@ -150,7 +150,7 @@ async def test_a_question_of_the_modern_protocol_can_be_answered_after_a_restart
 async def test_a_question_of_the_handshake_protocol_ends_with_the_program(
     tmp_path: Path, effects: Any, code: str
 ) -> None:
-    steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
+    steady, store = SteadyServer(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(effects=effects), store=store) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         given = waiting.call_id
@@ -166,11 +166,11 @@ async def test_a_question_of_the_handshake_protocol_ends_with_the_program(
 
 
 async def test_a_question_of_the_handshake_protocol_ends_with_its_server(tmp_path: Path) -> None:
-    steady = Steady(tmp_path / "steady", "legacy")
+    steady = SteadyServer(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         os.kill(int(steady.lines("starts")[-1]), signal.SIGKILL)
-        await until(lambda: steady.starts == 2)
+        await wait_until(lambda: steady.starts == 2)
         outcome = await runtime.settle(waiting.call_id, {"sure": True})
     assert isinstance(outcome, Failed)
     assert outcome.code == "unknown_effect"
@@ -178,7 +178,7 @@ async def test_a_question_of_the_handshake_protocol_ends_with_its_server(tmp_pat
 
 @pytest.mark.parametrize("how", ["cancelled", "expired"])
 async def test_a_waiting_server_is_notified_when_its_call_is_cancelled(tmp_path: Path, how: str) -> None:
-    steady, clock = Steady(tmp_path / "steady", "legacy"), ManualClock()
+    steady, clock = SteadyServer(tmp_path / "steady", "legacy"), ManualClock()
     provider = steady.provider()
     async with Runtime(provider, clock=clock) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
@@ -188,12 +188,12 @@ async def test_a_waiting_server_is_notified_when_its_call_is_cancelled(tmp_path:
             await runtime.cancel(waiting.call_id)
         else:
             await clock.advance(8 * 86_400)
-        await until(lambda: not connection.open_requests)
+        await wait_until(lambda: not connection.open_requests)
         assert await runtime.call("steady__echo", {"text": "well"}) == Done("well")
 
 
 async def test_a_server_with_an_open_question_is_not_stopped_as_idle(tmp_path: Path) -> None:
-    steady = Steady(tmp_path / "steady", "legacy")
+    steady = SteadyServer(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider(idle=0.1)) as runtime:
         waiting = asks(await runtime.call("steady__ask", {"text": "it"}))
         starts = steady.starts  # two on a slow machine: the first was stopped before the question
@@ -206,7 +206,7 @@ async def test_a_question_of_the_handshake_protocol_is_assigned_to_its_own_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elicitation_order, "ASK_TIMEOUT_SECONDS", 30.0)  # a busy machine may ask late
-    steady = Steady(tmp_path / "steady", "legacy")
+    steady = SteadyServer(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         await asyncio.gather(*(runtime.call("steady__echo", {"text": "x"}) for _ in range(3)))
         calls = [runtime.call("steady__ask", {"text": f"number {number}"}) for number in range(8)]
@@ -217,26 +217,26 @@ async def test_a_question_of_the_handshake_protocol_is_assigned_to_its_own_call(
 
 
 async def test_a_question_is_not_assigned_if_it_may_belong_to_another_user(tmp_path: Path) -> None:
-    steady = Steady(tmp_path / "steady", "legacy")
+    steady = SteadyServer(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider(per="everyone")) as runtime:
         waiting = [
             asyncio.create_task(runtime.scope(user=user).call("steady__ask_late", {"text": user}))
             for user in ("anna", "ben")
         ]
-        await until(lambda: len(steady.lines("late")) == 2)
-        steady.say("ask now")
+        await wait_until(lambda: len(steady.lines("late")) == 2)
+        steady.set_flag("ask now")
         outcomes = await asyncio.gather(*waiting)
         assert not any(isinstance(outcome, Pending) for outcome in outcomes)
 
 
 async def test_an_answer_given_in_another_runtime_reaches_the_runtime_that_holds_the_request(tmp_path: Path) -> None:
-    steady, store = Steady(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
+    steady, store = SteadyServer(tmp_path / "steady", "legacy"), str(tmp_path / "store.db")
     async with Runtime(steady.provider(), store=store) as here, Runtime(steady.provider(), store=store) as there:
         waiting = asks(await here.call("steady__ask", {"text": "it"}))
         assert [each.call_id for each in await there.pending()] == [waiting.call_id]
         first_outcome = await there.settle(waiting.call_id, {"sure": True})
         assert isinstance(first_outcome, Pending)
-        await until(lambda: steady.effects == ["asked"])
+        await wait_until(lambda: steady.effects == ["asked"])
         outcome = first_outcome
         async with asyncio.timeout(25):
             while isinstance(outcome, Pending):  # the server is done before its answer is written down
@@ -246,11 +246,11 @@ async def test_an_answer_given_in_another_runtime_reaches_the_runtime_that_holds
 
 
 async def test_the_result_of_a_server_that_did_not_wait_for_the_answer_is_used(tmp_path: Path) -> None:
-    steady = Steady(tmp_path / "steady", "legacy")
+    steady = SteadyServer(tmp_path / "steady", "legacy")
     async with Runtime(steady.provider()) as runtime:
         waiting = asks(await runtime.call("steady__ask_briefly", {"text": "it"}))
-        steady.say("give up")
-        await until(lambda: steady.effects == ["gave-up"])
+        steady.set_flag("give up")
+        await wait_until(lambda: steady.effects == ["gave-up"])
         assert await runtime.settle(waiting.call_id, {"sure": True}) == Done("without you")
 
 

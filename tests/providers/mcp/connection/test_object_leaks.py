@@ -8,8 +8,8 @@ from mcp.server import MCPServer
 from surehand import Pending, Runtime, mcp, tool
 from surehand.providers.mcp import Server
 from tests.gateway.mcp.sdk_clients import http_server
-from tests.leftovers import left_of
-from tests.providers.mcp.steady import Steady
+from tests.object_leaks import count_leaked_objects
+from tests.providers.mcp.steady_server import SteadyServer
 from tests.providers.mcp.transports.test_websocket import bridge, listening
 
 PROTOCOLS = ("auto", "legacy")
@@ -47,7 +47,7 @@ async def call_once(provider: Server) -> None:
 async def test_connections_to_an_in_process_server_are_garbage_collected(protocol):
     made = served()
 
-    assert await left_of(lambda: call_once(mcp.server(made, protocol=protocol))) == {}
+    assert await count_leaked_objects(lambda: call_once(mcp.server(made, protocol=protocol))) == {}
 
 
 @pytest.mark.long
@@ -58,13 +58,13 @@ async def test_connections_over_http_are_garbage_collected(protocol):
         async def connect() -> None:
             await call_once(mcp.http(url, namespace="web", manifest=False, protocol=protocol))
 
-        assert await left_of(connect) == {}
+        assert await count_leaked_objects(connect) == {}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(30)
-async def test_connections_over_stdio_are_garbage_collected(steady: Steady):
-    assert await left_of(lambda: call_once(steady.provider()), times=8, warm=2) == {}
+async def test_connections_over_stdio_are_garbage_collected(steady: SteadyServer):
+    assert await count_leaked_objects(lambda: call_once(steady.provider()), times=8, warm=2) == {}
 
 
 @pytest.mark.long
@@ -72,7 +72,7 @@ async def test_connections_over_a_websocket_are_garbage_collected(monkeypatch):
     made = served()
     monkeypatch.setattr("tests.providers.mcp.transports.test_websocket.friendly", lambda: made)
     async with listening(bridge) as url:
-        assert await left_of(lambda: call_once(mcp.websocket(url, namespace="ws", manifest=False))) == {}
+        assert await count_leaked_objects(lambda: call_once(mcp.websocket(url, namespace="ws", manifest=False))) == {}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

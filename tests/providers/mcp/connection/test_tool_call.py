@@ -17,8 +17,8 @@ import surehand.providers.mcp.connection.tool_call  # noqa: F401 - it takes a se
 from surehand import Runtime, mcp
 from surehand.providers.mcp.connection import direct_call
 from surehand.providers.mcp.transports import http_client
-from tests.providers.mcp.peers.bare import bare
-from tests.providers.mcp.steady import until
+from tests.providers.mcp.peers.raw_http_server import serve_raw_http
+from tests.providers.mcp.steady_server import wait_until
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 TOOLS = [{"name": "look", "inputSchema": {"type": "object"}}]
@@ -72,7 +72,7 @@ async def test_a_result_does_not_wait_for_the_end_of_its_stream(monkeypatch):
     monkeypatch.setattr(http_client, "DRAIN_SECONDS", 0.05)
     web = Web(ends=False)
 
-    async with bare(web) as url, Runtime(provider(url)) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url)) as runtime:
         for _ in range(3):
             assert (await runtime.call("web__look")).text == "seen"
             await asyncio.sleep(0.1)
@@ -90,7 +90,7 @@ async def test_a_connection_closed_by_the_server_is_not_reused():
             asked.writer.close()
 
     web = Web()
-    async with bare(closing) as url, Runtime(provider(url)) as runtime:
+    async with serve_raw_http(closing) as url, Runtime(provider(url)) as runtime:
         for _ in range(3):
             assert (await runtime.call("web__look")).text == "seen"
             await asyncio.sleep(0.05)
@@ -198,7 +198,7 @@ async def test_a_traced_call_has_its_own_span_whose_context_is_sent(stdio, monke
 async def test_a_cancelled_call_is_cancelled_at_the_server_by_its_request_id(stdio, tmp_path):
     async with Runtime(stdio()) as runtime:
         call = asyncio.create_task(runtime.call("x__hold"))
-        await until((tmp_path / "server.py.held").exists)
+        await wait_until((tmp_path / "server.py.held").exists)
         call.cancel()
         await asyncio.wait({call})
 

@@ -12,7 +12,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Pro
 
 from surehand import Runtime, mcp
 from surehand.providers.mcp.connection import tools_list
-from tests.providers.mcp.steady import until
+from tests.providers.mcp.steady_server import wait_until
 
 
 class Book:
@@ -69,7 +69,7 @@ async def test_changes_of_prompts_alone_are_subscribed_to() -> None:
     book, bus = Book("old"), InMemorySubscriptionBus()
     server = Server("book", on_list_prompts=book.list_prompts, on_subscriptions_listen=ListenHandler(bus))
     async with Runtime(mcp.server(server)) as runtime:
-        await until(lambda: bool(bus._listeners))
+        await wait_until(lambda: bool(bus._listeners))
         book.names = ("new",)
         await bus.publish(PromptsListChanged())
-        await until(lambda: "Prompts of it are held back" in runtime.instructions())
+        await wait_until(lambda: "Prompts of it are held back" in runtime.instructions())

@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp_types import HEADER_MISMATCH
 
 from surehand import Done, Failed, Runtime, mcp
-from surehand.cli.command_group import log_on_stderr
+from surehand.cli.log_switch import log_on_stderr
 from surehand.core.errors import ToolError
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
 from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
@@ -38,9 +38,9 @@ from tests.providers.mcp.connection.test_hostile_servers import (
     times,
     tool,
 )
-from tests.providers.mcp.hostile_scene import Turns, hostile
-from tests.providers.mcp.peers.bare import Asked, bare
-from tests.providers.mcp.steady import replace
+from tests.providers.mcp.hostile_runtime import LoopTimer, hostile_provider
+from tests.providers.mcp.peers.raw_http_server import RawRequest, serve_raw_http
+from tests.providers.mcp.steady_server import replace_file
 from tests.providers.mcp.transports.test_http import connected
 from tests.providers.mcp.transports.test_websocket import listening
 
@@ -55,7 +55,7 @@ def is_clean(text: str) -> bool:
 @asynccontextmanager
 async def speaking(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[Runtime, Callable[..., Any]]]:
     """A runtime with a server that says whatever it is told to say."""
-    async with Runtime(hostile(tmp_path / "bad", **options)) as runtime:
+    async with Runtime(hostile_provider(tmp_path / "bad", **options)) as runtime:
 
         async def bad(*steps: str | dict[str, Any]) -> Any:
             said_so = [{"say": step} if isinstance(step, str) else step for step in steps]
@@ -149,7 +149,7 @@ async def web(
     """A server that answers every call with a status; gives its URL and the calls that came."""
     calls: list[Any] = []
 
-    async def handle(asked: Asked) -> None:
+    async def handle(asked: RawRequest) -> None:
         method = asked.message.get("method") if asked.method == "POST" else asked.method
         if method == "initialize":
             await asked.result(VERSION, **({"mcp_session_id": "one"} if session else {}))
@@ -161,7 +161,7 @@ async def web(
         else:
             await asked.answer(405 if asked.method == "GET" else 202)
 
-    async with bare(handle) as url:
+    async with serve_raw_http(handle) as url:
         yield f"{url}/mcp", calls
 
 
@@ -196,9 +196,9 @@ def test_a_401_means_not_executed_and_is_not_retried(status: int) -> None:
 
 @pytest.mark.parametrize(("status", "again", "answered"), [(400, False, True), (404, True, False), (503, False, False)])
 async def test_statuses_mean_the_same_over_sse(status: int, again: bool, answered: bool) -> None:
-    streams: list[Asked] = []
+    streams: list[RawRequest] = []
 
-    async def sse_server(asked: Asked) -> None:
+    async def sse_server(asked: RawRequest) -> None:
         if asked.method == "GET":
             streams.append(asked)
             await asked.events("event: endpoint\ndata: /messages")
@@ -211,7 +211,7 @@ async def test_statuses_mean_the_same_over_sse(status: int, again: bool, answere
         else:
             await asked.answer(status if asked.message.get("method") == "tools/call" else 202)
 
-    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
+    async with serve_raw_http(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(RequestFailed) as caught:
             await client.call_tool("t", {})
         failure = failure_from_error(caught.value)
@@ -256,10 +256,10 @@ async def test_a_list_of_a_million_malformed_tools_does_not_block_the_event_loop
     count = 3_000_000 // (len(junk) + 1)
     steps = [raw('{"tools":[').rstrip("}\n"), times(f"{junk},", count), f"{junk}]}}}}\n"]
     flood = {"tools/list": [{"say": step} if isinstance(step, str) else step for step in steps]}
-    with Turns() as turns, recorded("surehand") as records:
-        async with Runtime(hostile(tmp_path / "bad", said=flood, start_timeout=2)) as runtime:
+    with LoopTimer() as turns, recorded("surehand") as records:
+        async with Runtime(hostile_provider(tmp_path / "bad", said=flood, start_timeout=2)) as runtime:
             assert len(runtime.catalogue) == 0
-    assert turns.longest < 0.3
+    assert turns.longest_seconds < 0.3
     assert len(records) < 30
 
 
@@ -268,7 +268,7 @@ async def test_many_malformed_tools_reject_the_list_and_a_few_are_logged_one_by_
         tools = [*({"name": n} for n in range(bad)), *(tool(f"t{n}") for n in range(1_000))]
         with recorded("surehand.mcp.bad") as records:
             async with Runtime(
-                hostile(tmp_path / f"{bad}", said={"tools/list": [{"say": answer({"tools": tools})}]})
+                hostile_provider(tmp_path / f"{bad}", said={"tools/list": [{"say": answer({"tools": tools})}]})
             ) as runtime:
                 assert len(runtime.catalogue) == good
         assert len([each for each in records if "is left out" in each.getMessage()]) == (bad if good else 0)
@@ -292,27 +292,27 @@ async def test_a_response_with_too_many_values_fails_without_blocking_the_event_
     (tmp_path / "bad").mkdir()
     async with speaking(tmp_path) as (runtime, _):
         assert (await runtime.call("bad__echo", {"text": "warm"})).ok
-        replace(tmp_path / "bad" / "said.json", json.dumps({"tools/call": [{"say": raw(HEAVY[what])}]}))
-        with Turns() as turns:
+        replace_file(tmp_path / "bad" / "said.json", json.dumps({"tools/call": [{"say": raw(HEAVY[what])}]}))
+        with LoopTimer() as turns:
             outcome = await runtime.call("bad__echo", {"text": "x"})
         (tmp_path / "bad" / "said.json").unlink()
         assert isinstance(outcome, Failed)
         assert "in it, which is not read. Ask for less at once." in outcome.message
-        assert turns.longest < 0.6
+        assert turns.longest_seconds < 0.6
         assert (await runtime.call("bad__echo", {"text": "well"})).ok
 
 
 async def test_a_response_with_too_many_values_fails_over_http() -> None:
     body = '{"jsonrpc":"2.0","id":$ID,"result":' + HEAVY["a million empty lists"] + "}"
-    async with bare(_answers(body)) as url, connected(HttpAddress(url)) as client:
-        with Turns() as turns, pytest.raises(MCPError) as caught:
+    async with serve_raw_http(_answers(body)) as url, connected(HttpAddress(url)) as client:
+        with LoopTimer() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
     assert failure_from_error(caught.value).code == "too_large"
-    assert turns.longest < 0.3
+    assert turns.longest_seconds < 0.3
 
 
 def _answers(body: str) -> Any:
-    async def handle(asked: Asked) -> None:
+    async def handle(asked: RawRequest) -> None:
         if asked.method != "POST" or "id" not in asked.message:
             await asked.answer(405 if asked.method == "GET" else 202)
         elif asked.message["method"] == "initialize":
@@ -325,7 +325,7 @@ def _answers(body: str) -> Any:
 
 
 async def test_a_response_with_too_many_values_fails_in_an_event_stream() -> None:
-    async def handle(asked: Asked) -> None:
+    async def handle(asked: RawRequest) -> None:
         if asked.method != "POST" or "id" not in asked.message:
             await asked.answer(405 if asked.method == "GET" else 202)
         elif asked.message["method"] == "initialize":
@@ -337,11 +337,11 @@ async def test_a_response_with_too_many_values_fails_in_an_event_stream() -> Non
             )
             await asyncio.Event().wait()
 
-    async with bare(handle) as url, connected(HttpAddress(url)) as client:
-        with Turns() as turns, pytest.raises(MCPError) as caught:
+    async with serve_raw_http(handle) as url, connected(HttpAddress(url)) as client:
+        with LoopTimer() as turns, pytest.raises(MCPError) as caught:
             await client.call_tool("t", {})
     assert "more than 250,000 values" in failure_from_error(caught.value).message
-    assert turns.longest < 0.3
+    assert turns.longest_seconds < 0.3
 
 
 def test_events_are_counted_one_by_one_however_they_are_split() -> None:
@@ -399,9 +399,9 @@ def test_the_patterns_of_all_schemas_of_a_server_share_one_budget(caplog: pytest
 @pytest.mark.parametrize("line", ["", "{}", "[]", '{"jsonrpc":"2.0","id":99999,"result":{}}'])
 async def test_a_flood_of_meaningless_lines_does_not_block_the_event_loop(tmp_path: Path, line: str) -> None:
     async with speaking(tmp_path) as (_, bad):
-        with Turns() as turns, recorded("surehand") as records:
+        with LoopTimer() as turns, recorded("surehand") as records:
             assert await bad(times(f"{line}\n", 50_000), answer(said("ok"))) == Done("ok")
-    assert turns.longest < 0.25
+    assert turns.longest_seconds < 0.25
     assert len(records) < 50
 
 

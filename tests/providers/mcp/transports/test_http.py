@@ -16,8 +16,8 @@ from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
 from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from tests.http.server import port_of_nobody
-from tests.providers.mcp.peers import served
-from tests.providers.mcp.peers.bare import LISTENING, bare
+from tests.providers.mcp.peers import start_friendly_http
+from tests.providers.mcp.peers.raw_http_server import SERVERS_BY_URL, serve_raw_http
 
 pytestmark = pytest.mark.timeout(30, func_only=True)  # starting a real server takes a while, once
 INITIALIZED = {
@@ -60,18 +60,18 @@ def by_hand(**answers):
     async def handle(asked):
         await answered(asked, **answers)
 
-    return bare(handle)
+    return serve_raw_http(handle)
 
 
 @pytest.fixture(scope="module")
 def http_server():
-    with served("streamable-http") as port:
+    with start_friendly_http("streamable-http") as port:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
 @pytest.fixture(scope="module")
 def sse_server():
-    with served("sse") as port:
+    with start_friendly_http("sse") as port:
         yield f"http://127.0.0.1:{port}/sse"
 
 
@@ -137,7 +137,7 @@ async def test_a_refused_connection_says_why(status, sent, hopeless, other_way, 
     async def refuse(asked):
         await asked.answer(status, "<html>no</html>", content_type="text/html")
 
-    async with bare(refuse) as url:
+    async with serve_raw_http(refuse) as url:
         address = HttpAddress(f"{url}/mcp")
         with pytest.raises((MCPError, ExceptionGroup)) as caught:
             async with connected(address, mode):
@@ -170,7 +170,7 @@ async def test_an_outage_is_logged_once_with_url_and_cause_and_without_secrets(c
 
     caplog.set_level(logging.WARNING, "surehand")
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(bare(handle))
+        url = await stack.enter_async_context(serve_raw_http(handle))
         back = mcp.http(f"{url}/mcp/sk-hunter2hunter2?token=hunter3", namespace="back", manifest=False)
         async with Runtime(back) as runtime:
             await stack.aclose()
@@ -353,10 +353,10 @@ async def test_the_end_of_the_server_is_reported_to_an_open_session(how):
             await over.wait()
             asked.writer.close()
 
-    async with bare(handle) as url, connected(HttpAddress(url), ended=reasons.put_nowait):
+    async with serve_raw_http(handle) as url, connected(HttpAddress(url), ended=reasons.put_nowait):
         await opened.wait()
         if how == "gone":
-            LISTENING[url].close()
+            SERVERS_BY_URL[url].close()
         over.set()
         reason = await reasons.get()
 
@@ -384,7 +384,7 @@ async def test_the_end_of_an_sse_stream_is_reported_and_fails_waiting_requests()
             if asked.message.get("method") == "tools/call":
                 posted.set()
 
-    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse"), ended=reasons.append) as client:
+    async with serve_raw_http(sse_server) as url, connected(SseAddress(f"{url}/sse"), ended=reasons.append) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("echo", {})
 
@@ -405,7 +405,7 @@ async def test_a_failed_post_over_sse_fails_its_request():
         else:
             await asked.answer(404 if asked.message.get("method") == "tools/call" else 500)
 
-    async with bare(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
+    async with serve_raw_http(sse_server) as url, connected(SseAddress(f"{url}/sse")) as client:
         with pytest.raises(Exception, match="does not know this session") as caught:
             await client.call_tool("echo", {})
 
@@ -420,7 +420,7 @@ async def test_sse_posts_to_no_other_server():
         await asked.events("event: endpoint\ndata: http://169.254.169.254/latest")
         await asyncio.Event().wait()
 
-    async with bare(elsewhere) as url:
+    async with serve_raw_http(elsewhere) as url:
         failure = await failure_of_connection(SseAddress(f"{url}/sse"))
 
     assert (failure.was_sent, failure.is_permanent) == (False, True)
@@ -437,7 +437,7 @@ async def test_only_the_named_host_may_be_private():
     async def leading(asked):
         await asked.answer(307, location=inner.replace("127.0.0.1", "127.0.0.2"))
 
-    async with bare(inside, "0.0.0.0") as anywhere, bare(leading) as url:
+    async with serve_raw_http(inside, "0.0.0.0") as anywhere, serve_raw_http(leading) as url:
         inner = anywhere.replace("0.0.0.0", "127.0.0.1")
         for address in (HttpAddress(f"{url}/mcp"), SseAddress(f"{url}/sse")):
             await failure_of_connection(address)

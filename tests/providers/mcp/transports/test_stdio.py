@@ -23,9 +23,9 @@ from surehand.providers.mcp.addresses.stdio import StdioAddress
 from surehand.providers.mcp.transports import stdio as stdio_transport
 from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from surehand.sandbox.sandbox import Sandbox, Unprotected
-from tests.needs import needs
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
-from tests.providers.mcp.steady import until
+from tests.providers.mcp.steady_server import wait_until
+from tests.requirements import needs
 from tests.sandbox.remains import descriptors, gone, marker, processes_with
 
 PYTHON = os.path.realpath(sys.executable)
@@ -133,7 +133,7 @@ async def test_the_end_of_a_server_is_reported_with_exit_code_and_last_line(capl
     assert ended == [reason]
     assert (trouble.was_sent, trouble.is_connection_lost, trouble.message) == (True, True, reason)
     assert address.exit_report() == "It ended with exit code 3.\nThe last lines of its stderr:\n  last words"
-    assert ("surehand.mcp.plain", logging.INFO, "last words") in caplog.record_tuples
+    assert ("surehand.mcp.plain_server", logging.INFO, "last words") in caplog.record_tuples
 
 
 async def test_a_server_that_does_not_come_up_says_why():
@@ -264,7 +264,7 @@ async def test_a_server_whose_supervisor_is_killed_restarts_and_leaves_nothing_b
 
         assert (await again(runtime, "plain__pid")).ok
 
-        await until(lambda: not known & numbers_with(mark))
+        await wait_until(lambda: not known & numbers_with(mark))
     assert await gone(mark, 20) == []
 
 

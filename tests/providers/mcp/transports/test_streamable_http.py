@@ -18,8 +18,8 @@ from surehand.http.connector import Connector
 from surehand.http.settings import HttpSettings
 from surehand.providers.mcp.transports import http_client, streamable_http
 from surehand.providers.mcp.transports.streamable_http import StreamableHttpTransport
-from tests.providers.mcp.peers.bare import LISTENING, bare
-from tests.providers.mcp.steady import until
+from tests.providers.mcp.peers.raw_http_server import SERVERS_BY_URL, serve_raw_http
+from tests.providers.mcp.steady_server import wait_until
 
 pytestmark = pytest.mark.timeout(30, func_only=True)
 ERAS = ("2026-07-28", "legacy")
@@ -258,7 +258,7 @@ def direct(monkeypatch):
 async def connections_are_idle():
     """Wait until no response is being read any more."""
     names = ("mcp: tools/call", "mcp: rest of an event stream")
-    await until(lambda: not any(task.get_name() in names for task in asyncio.all_tasks()))
+    await wait_until(lambda: not any(task.get_name() in names for task in asyncio.all_tasks()))
 
 
 def provider(url, era, **options):
@@ -277,7 +277,7 @@ async def outcomes_and_calls(call, era, session=None):
     """Two calls, one after the other: what comes of them, and what the server has seen."""
     web = Web(call, session=session)
     settings = HttpSettings(timeout=None, read_timeout=0.5 if call is silent else 30.0)
-    async with bare(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, era, settings=settings)) as runtime:
         outcomes = [comparable_outcome(await runtime.call("web__look", {"region": "über"}), url) for _ in range(2)]
     return outcomes, web.calls
 
@@ -313,7 +313,7 @@ async def test_one_connection_is_reused_for_consecutive_calls(era, monkeypatch):
         await next(calls)(asked)
 
     web = Web(call)
-    async with bare(web) as url, Runtime(provider(url, era)) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, era)) as runtime:
         for _ in range(6):
             await runtime.call("web__look")
             await connections_are_idle()
@@ -330,7 +330,7 @@ async def test_a_connection_closed_by_the_server_is_not_reused_even_before_the_c
         await asked.result(SAID)
 
     web = Web(call)
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
         assert (await runtime.call("web__look")).ok
         come[0].hang_up()  # the event loop has no turn before the next call
         assert (await runtime.call("web__look")).ok
@@ -347,7 +347,7 @@ async def test_more_calls_than_connections_are_all_made():
         await asked.result(SAID)
 
     settings = HttpSettings(timeout=None, max_connections=6)
-    async with bare(Web(call)) as url, Runtime(provider(url, "legacy", settings=settings)) as runtime:
+    async with serve_raw_http(Web(call)) as url, Runtime(provider(url, "legacy", settings=settings)) as runtime:
         outcomes = await asyncio.gather(*(runtime.call("web__look") for _ in range(30)))
 
     assert all(outcome.ok for outcome in outcomes)
@@ -370,7 +370,7 @@ async def test_a_cancelled_call_is_signalled_as_the_protocol_requires(era, how):
         left.set()
 
     web = Web(call)
-    async with bare(web) as url, Runtime(provider(url, era)) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, era)) as runtime:
         task = asyncio.create_task(runtime.call("web__look"))
         await came.wait()
         await asyncio.sleep(0.02)
@@ -396,7 +396,7 @@ async def test_a_call_cancelled_before_the_connection_is_open_is_not_sent(monkey
         return await connect_tcp(self, *address, **options)
 
     web = Web(result(SAID))
-    async with bare(web) as url:
+    async with serve_raw_http(web) as url:
         given = mcp.http(url, namespace="web", manifest=False, protocol="legacy", headers={"Connection": "close"})
         async with Runtime(given) as runtime:
             monkeypatch.setattr(Connector, "connect_tcp", slow)
@@ -431,7 +431,7 @@ async def test_a_server_can_ask_within_a_response_stream():
             await super().__call__(asked)
 
     web = Asking(call)
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
         pending = await runtime.call("web__look")
         assert isinstance(pending, Pending)
         done = await runtime.settle(pending.call_id, {"ok": True})
@@ -444,12 +444,12 @@ async def test_a_server_can_ask_within_a_response_stream():
 async def test_an_unreachable_server_was_sent_nothing(where):
     web = Web(ending(raw(f"{SIZED}Connection: close\r\n", answer_to)))
     closing = {"Connection": "close"}  # no connection is left from before
-    async with bare(web) as url:
+    async with serve_raw_http(web) as url:
         given = mcp.http(url, namespace="web", manifest=False, protocol="2026-07-28", headers=closing)
         async with Runtime(given) as runtime:
             if where == "between":
                 assert (await runtime.call("web__look")).ok
-            LISTENING[url].close()
+            SERVERS_BY_URL[url].close()
             outcome = await runtime.call("web__look")
 
     assert (outcome.ok, outcome.executed) == (False, False)
@@ -466,7 +466,7 @@ async def test_sign_in_and_headers_are_sent_with_calls(direct, options):
     if "auth" in options:
         options = {"auth": Known()}
     web = Web(result(SAID))
-    async with bare(web) as url:
+    async with serve_raw_http(web) as url:
         given = mcp.http(f"{url}/mcp", namespace="web", manifest=False, protocol="legacy", **options)
         async with Runtime(given) as runtime:
             assert (await runtime.call("web__look")).ok
@@ -479,7 +479,7 @@ async def test_sign_in_and_headers_are_sent_with_calls(direct, options):
 async def test_redirects_within_the_origin_are_followed():
     web = Web(elsewhere)
 
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
         assert [(await runtime.call("web__look")).ok for _ in range(2)] == [True, True]
 
     assert [path for path, _, _ in web.calls] == ["/mcp", "/there"] * 2
@@ -525,7 +525,7 @@ class EndingStreams(Web):
 async def test_a_notification_stream_is_not_reopened_without_a_pause():
     web = EndingStreams()
 
-    async with bare(web) as url, Runtime(provider(url, "legacy", required=True)):
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy", required=True)):
         await web.has_opened_thrice.wait()
 
     first, second, third = web.opened_at[:3]
@@ -539,7 +539,7 @@ async def test_a_broken_stream_is_resumed(direct_path, monkeypatch):
         monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
     web = Resuming()
 
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
         assert (await runtime.call("web__look")).data == SAID["structuredContent"]
 
     assert web.resumed == ["e1"]
@@ -551,7 +551,7 @@ async def test_a_stream_that_cannot_be_resumed_leaves_the_effect_unknown(direct_
         monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
     web = Resuming(status=400)
 
-    async with bare(web) as url, Runtime(provider(url, "legacy")) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
         outcome = await runtime.call("web__look")
 
     assert web.resumed == ["e1"] * streamable_http.MAX_RESUME_ATTEMPTS
@@ -562,7 +562,7 @@ async def test_a_stream_that_cannot_be_resumed_leaves_the_effect_unknown(direct_
 async def test_progress_is_delivered_before_the_result(era):
     web = Web(chunked(progress, event))
 
-    async with bare(web) as url, Runtime(provider(url, era)) as runtime:
+    async with serve_raw_http(web) as url, Runtime(provider(url, era)) as runtime:
         events = [each async for each in runtime.stream("web__look")]
 
     assert [type(each).__name__ for each in events] == ["CallStarted", "CallProgress", "CallEnded"]
@@ -586,7 +586,7 @@ async def test_calls_are_posted_over_tls_too(direct):
 @asynccontextmanager
 async def secret(web, trust):
     """The same server, behind one that speaks in secret."""
-    async with bare(web) as url:
+    async with serve_raw_http(web) as url:
         tasks = set()
 
         async def copy(reader, writer):

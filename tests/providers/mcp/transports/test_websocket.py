@@ -18,7 +18,7 @@ from surehand.providers.mcp.addresses.websocket import WebSocketAddress
 from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.addresses.test_in_process import friendly
-from tests.providers.mcp.peers.bridge import bridged
+from tests.providers.mcp.peers.websocket_bridge import bridge_websocket
 
 INITIALIZED = {
     "protocolVersion": "2025-11-25",
@@ -34,7 +34,7 @@ async def listening(handle, **options):
 
 
 async def bridge(socket):
-    await bridged(socket, friendly())
+    await bridge_websocket(socket, friendly())
 
 
 def by_hand(**tools):

@@ -11,7 +11,10 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
+
+import h11
 
 from surehand.core.errors import DefinitionError, Denied
 
@@ -22,7 +25,9 @@ REQUEST_TIMEOUT_SECONDS = 5.0
 """Time in which the head of a request has to arrive and the page has to be sent."""
 MAX_CONNECTIONS = 32
 """Open connections at one time; a browser needs one or two."""
-_CONNECTION_ERRORS = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+_READ_BYTES = 4096
+_CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_CONNECTION_ERRORS = (TimeoutError, OSError, ValueError, h11.RemoteProtocolError)
 """Errors of a peer that sends no usable HTTP request: the connection is dropped, the sign-in waits on."""
 
 
@@ -91,7 +96,9 @@ class CallbackServer:
         try:
             if len(self._connections) <= MAX_CONNECTIONS:
                 async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                    writer.write(self._handle_request(await reader.readuntil(b"\r\n\r\n")))
+                    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+                    status, text = self._handle_request(await _read_request(reader, connection))
+                    writer.write(_encode_page(connection, status, text))
                     await writer.drain()
         except (*_CONNECTION_ERRORS, asyncio.CancelledError):
             writer.transport.abort()
@@ -111,42 +118,46 @@ class CallbackServer:
         if self._connections:
             await asyncio.wait(set(self._connections))
 
-    def _handle_request(self, head: bytes) -> bytes:
-        """Render the page for a request. The page repeats nothing of the request, so it cannot carry a script."""
-        request_line, _, headers = head.decode("latin-1").partition("\r\n")
-        method, _, rest = request_line.partition(" ")
-        target = rest.partition(" ")[0]
-        if not self._is_addressed_to_us(headers) or urlsplit(target).path != CALLBACK_PATH:
-            return _render_page("404 Not Found", "There is nothing here.")
-        if method != "GET":
-            return _render_page("405 Method Not Allowed", "There is nothing to be sent here.")
-        parameters = parse_qsl(urlsplit(target).query)
+    def _handle_request(self, request: h11.Request) -> tuple[int, str]:
+        """Decide the status and text of the page for a request."""
+        target = urlsplit(request.target.decode("latin-1"))
+        if not self._is_addressed_to_us(request) or target.path != CALLBACK_PATH:
+            return 404, "There is nothing here."
+        if request.method != b"GET":
+            return 405, "There is nothing to be sent here."
+        parameters = parse_qsl(target.query)
         return self._accept_response(dict(reversed(parameters)))  # of a repeated parameter the first counts
 
-    def _is_addressed_to_us(self, headers: str) -> bool:
+    def _is_addressed_to_us(self, request: h11.Request) -> bool:
         """Whether the Host header is ours; a foreign host name that resolves to loopback is DNS rebinding."""
         here = urlsplit(self.redirect_uri).netloc
-        pairs = map(_split_header, headers.split("\r\n"))
-        hosts = [value.strip() for name, _, value in pairs if name.lower() == "host"]
+        hosts = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
         return hosts in ([here], [here.replace(CALLBACK_HOST, "localhost")])
 
-    def _accept_response(self, parameters: Mapping[str, str]) -> bytes:
+    def _accept_response(self, parameters: Mapping[str, str]) -> tuple[int, str]:
         state = parameters.get("state", "")
         code = parameters.get("code", "")
         if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
-            return _render_page("400 Bad Request", "This answer belongs to no sign-in that was begun here.")
+            return 400, "This answer belongs to no sign-in that was begun here."
         if self._response.done():
-            return _render_page("409 Conflict", "This sign-in was answered already.")
+            return 409, "This sign-in was answered already."
         if not code:
             reason = _error_suffix(parameters.get("error", ""))
             self._response.set_exception(Denied(f"The sign-in was refused{reason}."))
-            return _render_page("200 OK", "The sign-in was refused. You may close this window.")
+            return 200, "The sign-in was refused. You may close this window."
         self._response.set_result(AuthorizationResponse(code, state, parameters.get("iss")))
-        return _render_page("200 OK", "Thank you. You may close this window and go back to where you came from.")
+        return 200, "Thank you. You may close this window and go back to where you came from."
 
 
-def _split_header(line: str) -> tuple[str, str, str]:
-    return line.partition(":")
+async def _read_request(reader: asyncio.StreamReader, connection: h11.Connection) -> h11.Request:
+    """Read the head of one request; a body, which no redirect has, is left unread."""
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Request):
+            return event
+        if event is not h11.NEED_DATA:
+            raise ConnectionResetError("The peer closed the connection without a request.")
+        connection.receive_data(await reader.read(_READ_BYTES))
 
 
 def _error_suffix(error: str) -> str:
@@ -155,16 +166,19 @@ def _error_suffix(error: str) -> str:
     return f" ({error})" if is_code else ""
 
 
-def _render_page(status: str, text: str) -> bytes:
-    body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>surehand</title><p>{text}</p></html>\n'
-    lines = (
-        f"HTTP/1.1 {status}",
-        "Content-Type: text/html; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-        "X-Content-Type-Options: nosniff",
-        "Referrer-Policy: no-referrer",
-        "Cache-Control: no-store",
-        "Connection: close",
-    )
-    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+def _encode_page(connection: h11.Connection, status: int, text: str) -> bytes:
+    """Encode the response. The page repeats nothing of the request, so it cannot carry a script."""
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>surehand</title><p>{text}</p></html>\n'
+    body = page.encode()
+    headers = [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Content-Security-Policy", _CONTENT_SECURITY_POLICY),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+    ]
+    response = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
+    parts = [connection.send(event) for event in (response, h11.Data(data=body), h11.EndOfMessage())]
+    return b"".join(part for part in parts if part)

@@ -97,6 +97,7 @@ OPTION_PARSERS: Mapping[str, NodeParser] = {
     "frozen": read_flag,
     "manifest": _parse_manifest_folder,
     "sessions": read_positive_integer,
+    "on_conflict": choice_parser(error="error", replace="replace", rename="rename"),
 }
 """The options of every server."""
 PYTHON_OPTION_NAMES = {"tools_allowed": "allow", "tools_denied": "deny"}

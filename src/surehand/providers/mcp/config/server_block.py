@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from os import PathLike
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from surehand.core.errors import DefinitionError
+from surehand.core.json_with_comments import JsonPath
 from surehand.core.names import NAMESPACE_SEPARATOR, is_legal_name, sanitize_name
 from surehand.providers.mcp.addresses.labels import to_namespace
 from surehand.providers.mcp.config.deferred_address import build_address
@@ -133,10 +134,19 @@ def load_servers(
     try:
         block = find_server_block(file.root)
         variables = Variables(os.environ if environment is None else environment, file.folder, block.inputs)
-        entries = [entry for entry in block.entries() if entry.enabled]
+        entries = enabled_entries(block.entries(), file.location_of)
     except FileNodeError as error:
         raise DefinitionError(error.problem, fix=error.fix, where=file.location_of(error.key_path)) from None
     return [_build_located_server(entry, variables, file.location_of(entry.key_path), options) for entry in entries]
+
+
+def enabled_entries(entries: Iterable[ServerEntry], location_of: Callable[[JsonPath], str]) -> list[ServerEntry]:
+    """The entries of servers to start; one that does not say how its server is reached is left out with a warning."""
+    for entry in entries:
+        if not entry.has_address:
+            problem = "it has neither a command nor a url"
+            log.warning("%s: the MCP server %s is left out: %s.", location_of(entry.key_path), entry.name, problem)
+    return [entry for entry in entries if entry.enabled]
 
 
 def _build_located_server(

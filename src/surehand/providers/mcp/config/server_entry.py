@@ -63,6 +63,8 @@ class ServerEntry:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The keyword options of `mcp.stdio` and `mcp.http`."""
     enabled: bool = True
+    has_address: bool = True
+    """False for an entry of options alone, which says nothing of how the server is reached; it is not enabled."""
     ignored_key_notes: tuple[str, ...] = ()
     """Which keys of another program are ignored, and why."""
 
@@ -79,7 +81,9 @@ def parse_server_entry(name: str, node: FileNode, default_namespace: str) -> Ser
         key = "url" if "://" in node.value.split(" ")[0] else "command"
         node = FileNode({key: node.value}, node.key_path)
     nodes, notes = _split_ignored_keys(node.known_entries(DOCUMENTED_KEYS, KEY_ALIASES, UNDOCUMENTED_KEYS))
-    transport_type = _transport_type(name, nodes, node)
+    has_options = any(key in nodes for key in OPTION_PARSERS)
+    has_address = not has_options or any(key in nodes for key in ("type", *COMMAND_KEYS, *URL_KEYS))
+    transport_type = _transport_type(name, nodes, node) if has_address else "stdio"
     options = {
         PYTHON_OPTION_NAMES.get(key, key): OPTION_PARSERS[key](child)
         for key, child in nodes.items()
@@ -92,10 +96,11 @@ def parse_server_entry(name: str, node: FileNode, default_namespace: str) -> Ser
         name,
         transport_type,
         node.key_path,
-        **(_command_fields(nodes) if transport_type == "stdio" else _url_fields(nodes)),
+        **_address_fields(nodes, transport_type if has_address else None),
         connection_options=connection_options,
         options={**options, **_parse_shared(nodes), "namespace": _parse_namespace(nodes, default_namespace)},
-        enabled=_parse_switch(nodes, "enabled", True) and not _parse_switch(nodes, "disabled", False),
+        enabled=has_address and _parse_switch(nodes, "enabled", True) and not _parse_switch(nodes, "disabled", False),
+        has_address=has_address,
         ignored_key_notes=notes,
     )
 
@@ -144,6 +149,12 @@ def _transport_type_of_url(url: str) -> TransportType:
     if url.lower().startswith(("ws://", "wss://")):
         return "websocket"
     return "sse" if "/sse" in url else "http"
+
+
+def _address_fields(nodes: NodesByKey, transport_type: TransportType | None) -> dict[str, Any]:
+    if transport_type is None:
+        return {}
+    return _command_fields(nodes) if transport_type == "stdio" else _url_fields(nodes)
 
 
 def _command_fields(nodes: NodesByKey) -> dict[str, Any]:

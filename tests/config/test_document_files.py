@@ -1,0 +1,284 @@
+"""The configuration blocks of the five source documents load as they stand there, and each key does what it says.
+
+The blocks are in the folder `documents`, with the keys as they are.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from surehand import Call, Pending, Runtime, tool
+from surehand.assemble import assemble
+from surehand.config.config import read_config
+from surehand.config.errors import ConfigError
+from tests.http.server import only_loopback, reply, serving
+
+DOCUMENTS = Path(__file__).with_name("documents")
+WHOLE_FILES = sorted(
+    path.name for path in DOCUMENTS.iterdir() if path.stem not in ("000_gateway_tool", "001_rest_tool")
+)
+INTERNAL = '"executionType": "internal"'
+SEAT_MAP = '"display": { "customUI": "seat-map" }'
+NO_SERVERS = ("enabled: true", "enabled: false")
+
+
+@tool
+async def note() -> str:
+    """Note something."""
+    return "noted"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Assemble a document's file in a folder of its own, perhaps changed."""
+
+    def load(name: str, *changes: tuple[str, str], **environment: str):
+        text = (DOCUMENTS / name).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / name
+        path.write_text(text)
+        return assemble(read_config(path), environment=environment)
+
+    return load
+
+
+@pytest.mark.parametrize("name", WHOLE_FILES)
+def test_every_file_loads_as_it_stands_without_any_variable_set(load, name):
+    load(name)
+
+
+# 000
+
+
+def test_servers_of_000_are_limited_to_their_allowed_tools(load):
+    [server] = load("000_mcp_servers.json").providers
+
+    assert (server.namespace, server.options.allow) == ("github-tools", ("list_prs", "create_issue"))
+    assert server.address.label == "https://mcp.github.com/"
+
+
+async def test_a_space_tool_waits_for_its_client_which_is_told_what_to_show(load):
+    async with load("000_tools.json") as runtime:
+        waits = await runtime.call("confirmAction", {"question": "Book it?"})
+
+        assert (waits.waiting_for, waits.request) == ("result", {"customUI": "confirmAction"})
+        assert (await runtime.call("confirmAction", {})).code == "invalid_arguments"
+        assert (await runtime.settle(waits.call_id, {"confirmed": True})).data == {"confirmed": True}
+
+
+async def test_the_custom_ui_is_read_in_both_places(load):
+    async with load("000_tools.json") as runtime:
+        shown = {name: runtime.catalogue.find(name).tool.presentation.display for name in ("confirmAction", "pickSeat")}
+
+        assert shown == {"confirmAction": {"customUI": "confirmAction"}, "pickSeat": {"customUI": "seat-map"}}
+        assert (await runtime.call("pickSeat", {})).request == {"customUI": "seat-map"}
+
+
+async def test_where_both_places_name_a_custom_ui_the_one_at_the_top_counts(load):
+    both = f'{SEAT_MAP}, "execution": {{"display": {{"customUI": "other", "wide": true}}}}'
+
+    async with load("000_tools.json", (SEAT_MAP, both)) as runtime:
+        assert (await runtime.call("pickSeat", {})).request == {"customUI": "seat-map", "wide": True}
+
+
+async def test_an_external_tool_without_a_url_gets_its_result_later(load):
+    async with load("000_tools.json") as runtime:
+        waits = await runtime.call("runBatch", {"rows": 3})
+
+        assert isinstance(waits, Pending)
+        assert (await runtime.settle(waits.call_id, "done")).data == "done"
+
+
+async def test_an_internal_tool_runs_at_once_and_is_shown_in_no_space(load):
+    async with load("000_tools.json") as runtime:
+        outcome = await runtime.call("noteToSelf", {"anything": 1})
+
+        assert outcome.data == {"success": True, "args": {"anything": 1}}
+        visible = {listing.name: listing.tool.visible for listing in runtime.catalogue if listing.kind != "internal"}
+        assert visible == {"confirmAction": True, "pickSeat": True, "runBatch": True, "noteToSelf": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "problem"),
+    [
+        ("000_gateway_tool.json", [], "json:8: fetchWeather calls a URL. REST tools are not available in this version"),
+        ("000_gateway_tool.json", [('"gateway"', '"external"')], "leave the URL out if the result arrives later"),
+        ("000_gateway_tool.json", [('"url"', '"webhookUrl"')], "REST tools are not available in this version"),
+        ("001_rest_tool.json", [], "json:2: restTools is not available in this version"),
+    ],
+)
+def test_a_tool_that_needs_http_says_that_rest_tools_are_not_there_yet(load, name, changes, problem):
+    with pytest.raises(ConfigError) as error:
+        load(name, *changes)
+
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (INTERNAL, '"executionType": "gateway"', "noteToSelf has nothing to run: execution has no url"),
+        (INTERNAL, '"executionType": "hunter2"', "executionType has an unknown value. Fix: use gateway"),
+        (INTERNAL, '"visible": true', "json:24: A tool in the file has no executionType"),
+        (SEAT_MAP, '"execution": {"agentConfig": {}}', "An agent as a tool, which pickSeat needs, is not available"),
+        (SEAT_MAP, '"execution": {"quality": "hd"}', "Image generation, which pickSeat needs, is not available"),
+        (SEAT_MAP, '"execution": {"dispaly": {}}', "Unknown key 'dispaly'. Fix: did you mean 'display'?"),
+        (SEAT_MAP, '"parameters": 7', "set the same value"),
+        (SEAT_MAP, '"mcpConfig": {"serverName": "a"}', "pickSeat has an executionType, so mcpConfig has no effect"),
+        ('"inputSchema": {}', '"inputSchema": {"properties": 7}', "json:11: pickSeat: The JSON Schema cannot be used"),
+    ],
+)
+def test_a_definition_that_cannot_work_says_why_with_its_line(load, old, new, problem):
+    with pytest.raises(ConfigError) as error:
+        load("000_tools.json", (old, new))
+
+    assert problem in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+# 001
+
+
+def test_the_example_of_001_sets_limits_queue_and_tools(load):
+    runtime = load("001_example.yaml")
+    [server] = runtime.providers
+
+    assert (runtime.services.defaults.tool_timeout, runtime.services.defaults.max_output) == (30.0, 100_000)
+    assert (server.queue, server.options.allow) == ("github-queue", ("search_code", "get_file_contents"))
+    assert runtime.queues()["github-queue"].capacity == 5
+
+
+def test_a_server_of_001_is_cached_for_milliseconds(load):
+    [server] = load("001_server.json").providers
+
+    assert (server.cache, server.options.deny) == (300.0, ("delete_repo",))
+
+
+async def test_servers_without_a_command_or_url_are_left_out_with_a_warning(load, caplog):
+    async with load("001_queues.json") as runtime:
+        assert {name: queue.capacity for name, queue in runtime.queues().items()} == {"github": 3, "slow-api": 1}
+        assert runtime.providers == []
+    assert "001_queues.json:7: the MCP server github is left out: it has neither a command nor a url." in caplog.text
+
+
+async def test_a_file_of_001_allows_ten_calls_a_turn_and_code_any_number(load):
+    async with load("001_queues.json") as runtime:
+        await runtime.add(note)
+        turn = runtime.scope(user="ada", session="s", turn="t1")
+        outcomes = [await turn.call("note") for _ in range(5)]
+        outcomes += await runtime.call_many([Call("note", {}, user="ada", session="s", turn="t1") for _ in range(6)])
+        assert [outcome.ok for outcome in outcomes] == [True] * 10 + [False]
+        assert outcomes[-1].code == "limit_exceeded"
+        assert (await runtime.scope(user="ada", session="s", turn="t2").call("note")).ok
+        assert (await runtime.scope(user="bob", session="s", turn="t1").call("note")).ok
+        assert (await runtime.call("note")).ok
+
+
+async def test_code_has_no_limit_of_calls_a_turn():
+    async with Runtime(note) as runtime:
+        turn = runtime.scope(turn="t1")
+        assert all([(await turn.call("note")).ok for _ in range(30)])
+
+
+# 002
+
+
+def test_the_limits_of_a_config_yml_hold(load):
+    defaults = load("002_config.yml").services.defaults
+
+    assert (defaults.tool_timeout, defaults.max_concurrent) == (30.0, 3)
+
+
+def test_a_tools_mapping_without_a_limit_runs_three_calls_at_once(load):
+    assert load("002_mcp_servers.yml").services.defaults.max_concurrent == 3
+    assert load("002_config.yml", ("maxConcurrent: 3", "maxConcurrent: 7")).services.defaults.max_concurrent == 7
+
+
+def test_the_servers_of_a_config_yml_are_those_that_are_enabled(load):
+    assert [server.namespace for server in load("002_config.yml").providers] == ["filesystem"]
+    assert [server.namespace for server in load("002_mcp_servers.yml").providers] == ["filesystem", "remote-tools"]
+
+
+async def test_allowed_paths_restrict_the_file_tools_and_are_relative_to_the_file(load, tmp_path):
+    for name in ("data", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(name)
+
+    async with load("002_config.yml", NO_SERVERS) as runtime:
+        assert (await runtime.call("read_file", {"path": "data/a.txt"})).data["content"] == "data"
+        for path in ("secret/a.txt", "002_config.yml", "/etc/passwd"):
+            outcome = await runtime.call("read_file", {"path": path})
+            assert "Permission denied" in outcome.message
+        assert (await runtime.call("read_file", {"path": "data/absent.txt"})).code == "not_found"
+
+
+async def test_the_tools_of_a_config_yml_are_those_of_its_document(load):
+    async with load("002_config.yml", NO_SERVERS) as runtime:
+        shown = {entry["function"]["name"] for entry in runtime.describe("openai")}
+
+    assert {"current_time", "sleep", "read_file", "write_file", "list_files", "delete_file", "move_file"} <= shown
+    assert {"get_file_info", "edit_file", "grep_files", "http_get", "http_post", "http_request", "web_search"} <= shown
+    assert {"json_parse", "json_stringify", "base64_encode", "base64_decode"} <= shown
+
+
+async def test_a_search_key_that_is_not_set_costs_the_search_alone(load, caplog):
+    async with load("002_config.yml", NO_SERVERS) as runtime:
+        runtime.policy = []
+        outcome = await runtime.call("web_search", {"query": "tea"})
+
+    assert "WEB_SEARCH_API_KEY, which is not set" in caplog.text
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "WEB_SEARCH_API_KEY" in outcome.message
+
+
+async def test_max_results_is_the_number_of_results_and_an_address_in_the_file_may_be_private(load, monkeypatch):
+    only_loopback(monkeypatch)
+
+    def answer(asked):
+        wanted = json.loads(asked.body)["max_results"]
+        found = [{"title": "A", "url": f"https://example.com/{number}", "content": "B"} for number in range(wanted)]
+        return reply(json.dumps({"results": found}), content_type="application/json")
+
+    async with serving(answer) as server:
+        endpoint = f"maxResults: 4\n    endpoint: http://127.0.0.1:{server.port}/search"
+        changes = [NO_SERVERS, ("maxResults: 10", endpoint)]
+        async with load("002_config.yml", *changes, WEB_SEARCH_API_KEY="k") as runtime:
+            runtime.policy = []
+            assert (await runtime.call("web_search", {"query": "tea"})).data["totalResults"] == 4
+            assert (await runtime.call("web_search", {"query": "tea", "limit": 2})).data["totalResults"] == 2
+            assert (await runtime.call("web_search", {"query": "tea", "limit": 5})).code == "invalid_arguments"
+
+
+def test_a_key_that_the_search_provider_does_not_need_is_left_out(load):
+    load("002_config.yml", NO_SERVERS, ('provider: "tavily"', 'provider: "duckduckgo"'))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("timeout: 30000", "timeuot: 30000"), "yml:2: Unknown key 'timeuot'. Fix: did you mean 'timeout'?"),
+        (("maxResults: 10", "maxResults: 50"), "yml:13: maxResults must be at most 20"),
+        (('provider: "tavily"', 'provider: "hunter2"'), "yml:11: Unknown search engine"),
+        (("tools:\n", "mcp_servers: {a: x}\ntools:\n"), "yml:16: There are two sections of MCP servers"),
+        (("tools:\n", "workspace: {root: ., allowedPaths: [a]}\ntools:\n"), "yml:6: workspace has allowed paths too"),
+    ],
+)
+def test_mistakes_in_a_config_yml_are_named_with_their_line(load, change, problem):
+    with pytest.raises(ConfigError) as error:
+        load("002_config.yml", change)
+
+    assert problem in str(error.value)
+
+
+async def test_allowed_paths_of_the_workspace_restrict_too(tmp_path):
+    for name in ("data", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(name)
+    (tmp_path / "surehand.yaml").write_text("workspace: {root: ., allowed_paths: data}\nbuiltin: [files]\n")
+
+    async with assemble(read_config(tmp_path / "surehand.yaml"), environment={}) as runtime:
+        assert (await runtime.call("read", {"file_path": "data/a.txt"})).ok
+        assert (await runtime.call("read", {"file_path": "secret/a.txt"})).code == "denied"

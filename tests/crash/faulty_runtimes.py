@@ -1,0 +1,75 @@
+"""Deliberate faults for a runtime. The invariant checks must detect each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from surehand.runtime.durability.ledger import Ledger
+from surehand.store.database import Statement
+from surehand.store.tables import owners
+from surehand.store.tables.inbox import InboxTable
+
+
+def intent_after_effect() -> None:
+    """Record the intent after the effect instead of before it."""
+    claim, record_outcome = Ledger.claim, Ledger.record_outcome
+
+    async def pretend_to_claim(self: Ledger, invocation: Any) -> bool:
+        return True
+
+    async def claim_and_record(self: Ledger, invocation: Any, outcome: Any) -> Any:
+        await claim(self, invocation)
+        return await record_outcome(self, invocation, outcome)
+
+    Ledger.claim, Ledger.record_outcome = pretend_to_claim, claim_and_record  # type: ignore[method-assign]
+
+
+def reply_before_write() -> None:
+    """Return the outcome to the caller before it is written to disk."""
+    record_outcome, background_tasks = Ledger.record_outcome, set[asyncio.Task[Any]]()
+
+    async def record_in_background(self: Ledger, invocation: Any, outcome: Any) -> Any:
+        task = asyncio.create_task(record_outcome(self, invocation, outcome))
+        background_tasks.add(task)
+        return outcome
+
+    Ledger.record_outcome = record_in_background  # type: ignore[method-assign]
+
+
+def rerun_unknown_calls() -> None:
+    """Run a call again although its process died while it ran."""
+    query = "mark_running_calls_unknown"
+    owners._SQL[query] = owners._SQL[query].replace("state = 'unknown'", "state = 'idle'")
+
+
+def overwrite_outcome() -> None:
+    """Overwrite the stored outcome when a call is requested again."""
+    open_call = Ledger.open_call
+    change = "UPDATE ledger SET outcome = '{\"done\":\"otherwise\"}' WHERE call_id = :call_id AND state = 'ended'"
+
+    async def open_and_overwrite(self: Ledger, invocation: Any) -> Any:
+        opened = await open_call(self, invocation)
+        await self._services.store.write([Statement(change, {"call_id": invocation.id})])
+        return opened
+
+    Ledger.open_call = open_and_overwrite  # type: ignore[method-assign]
+
+
+def push_to_inbox_separately() -> None:
+    """Notify the agent in another transaction than the one that writes the outcome."""
+    push_statement = InboxTable.push_statement
+    InboxTable.push_statement = lambda self, agent, event_id, *rest: push_statement(self, agent, f"{event_id}?", *rest)  # type: ignore[method-assign]
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    fault.__name__: fault
+    for fault in (
+        intent_after_effect,
+        reply_before_write,
+        rerun_unknown_calls,
+        overwrite_outcome,
+        push_to_inbox_separately,
+    )
+}

@@ -1,0 +1,174 @@
+"""The invariants of a crash: compares the recorded effects and replies with the contents of the store."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.crash.run_log import RunLog
+from tests.crash.scenarios import Scenario
+from tests.crash.stored_state import Row, StoredState
+from tests.crash.tools import REPEATABLE_TOOLS, VERIFIED_TOOLS
+
+CLIENT_TOOLS = frozenset({"ask", "ask_first"})
+DELEGATING_TOOLS = frozenset({"travel"})
+"""Tools whose calls end with the outcome of their nested call."""
+PROVISIONAL_CODES = frozenset({"unknown_effect", "unavailable"})
+"""Codes that are not final: the call can still get another outcome."""
+UNDECIDED_CODES = frozenset({"cancelled", "crashed", "timed_out"})
+"""Codes of calls that started and may or may not have had their effect."""
+
+
+@dataclass
+class Evidence:
+    """Everything that is left of a run: its log, and the store after each kill and each restart."""
+
+    scenario: Scenario
+    run_log: RunLog
+    codes: list[int] = field(default_factory=list)
+    """Exit codes of the processes."""
+    stores_after_kills: list[StoredState] = field(default_factory=list)
+    """The store as each killed process left it."""
+    final: StoredState | None = None
+    """The store when every call had ended."""
+    after_restart: StoredState | None = None
+    """The store after one more restart."""
+    exclusive: bool = True
+    """No other process worked on the store while a process died."""
+
+    @property
+    def unknown(self) -> set[str]:
+        """Calls whose effect was unknown, so that a person or `verify` had to answer."""
+        return self.final.unknown_effects if self.final else set()
+
+
+def find_problems(evidence: Evidence) -> list[str]:
+    """Describe every violated invariant."""
+    assert evidence.final is not None
+    assert evidence.after_restart is not None
+    return [
+        *_check_processes(evidence),
+        *_check_calls(evidence, evidence.final),
+        *_check_effects(evidence, evidence.final),
+        *_check_replies(evidence, evidence.final),
+        *_check_unknown_effects(evidence, evidence.final),
+        *_check_inbox(evidence.final),
+        *_check_restart(evidence.final, evidence.after_restart),
+    ]
+
+
+def _check_processes(evidence: Evidence) -> Iterator[str]:
+    if failed := [code for code in evidence.codes if code not in (0, -9)]:
+        yield f"a process ended with {failed}"
+    if "Traceback" in (log := (evidence.run_log.folder / "log").read_text()):
+        yield f"a process logged a traceback:\n{log[-3000:]}"
+    yield from (f"stuck: {calls}" for calls in evidence.run_log.lines("stuck"))
+    if evidence.run_log.lines("audit") != [{"problem": None, "unsealed": 0}]:
+        yield f"the audit has a problem: {evidence.run_log.lines('audit')}"
+    yield from (f"an output cannot be read: {each}" for each in evidence.run_log.lines("read") if not each["ok"])
+
+
+def _check_calls(evidence: Evidence, final: StoredState) -> Iterator[str]:
+    """Every call has ended exactly once."""
+    for call_id, row in final.ledger.items():
+        if row["state"] != "ended" or row["outcome"] is None:
+            yield f"{call_id} is left {row['state']}"
+        for name, count in (("audit", final.audit["outcome", call_id]), ("journal", final.journal["ended", call_id])):
+            if count != 1:
+                yield f"the outcome of {call_id} is in the {name} {count} times"
+    if twice := [call_id for (kind, call_id), count in final.journal.items() if kind == "ended" and count > 1]:
+        yield f"the journal has several ends of {twice}"
+    wanted = {requested.call_id for requested in evidence.scenario.calls if requested.call_id}
+    if missing := wanted - final.ledger.keys():
+        yield f"{missing} is missing in the store"
+    if final.owners and evidence.exclusive:  # soon after its start, a server does not report clients as dead
+        yield f"owners are left: {final.owners}"
+    yield from (f"an output is incomplete: {each}" for each in final.artifacts if each["bytes"] != each["kept"])
+
+
+def _check_effects(evidence: Evidence, final: StoredState) -> Iterator[str]:
+    """The effects match the stored outcomes, and none that is not repeatable happened twice."""
+    lines = evidence.run_log.lines("effects")
+    effects = Counter(line["call_id"] for line in lines)
+    tools = {line["call_id"]: line["tool"] for line in lines}
+    for call_id, count in effects.items():
+        if tools[call_id] not in REPEATABLE_TOOLS and count > 1:
+            yield f"{call_id} of {tools[call_id]} happened {count} times"
+        if call_id not in final.ledger:
+            yield f"{call_id} of {tools[call_id]} happened, but is missing in the store"
+    for call_id, row in final.ledger.items():
+        if row["tool"] not in CLIENT_TOOLS and row["outcome"] is not None:
+            yield from _check_effect(row, effects[call_id], json.loads(row["outcome"]))
+    edited = evidence.scenario.edited_arguments
+    for line in lines:
+        if edited is not None and line["arguments"] != edited:
+            yield f"{line['call_id']} ran with {line['arguments']} instead of {edited}"
+
+
+def _check_effect(row: Row, count: int, outcome: Any) -> Iterator[str]:
+    if "done" in outcome and not count:
+        yield f"{row['call_id']} is done, but has not happened"
+    if (
+        "failed" in outcome
+        and count
+        and outcome["failed"] not in UNDECIDED_CODES
+        and row["tool"] not in DELEGATING_TOOLS
+    ):
+        yield f"{row['call_id']} ended {outcome['failed']}, but has happened"
+
+
+def _check_replies(evidence: Evidence, final: StoredState) -> Iterator[str]:
+    """Every final reply equals the stored outcome, from the reply on."""
+    for line in evidence.run_log.lines("replies"):
+        reply = json.loads(line["outcome"]) if line["outcome"] else None
+        if reply is not None and reply.get("failed") in PROVISIONAL_CODES:
+            continue
+        stores = [*(evidence.stores_after_kills if line["part"] == "begin" else ()), final]
+        yield from (
+            problem for store in stores for problem in _check_reply(line, reply, store.ledger.get(line["call_id"]))
+        )
+
+
+def _check_reply(line: Row, reply: Any, row: Row | None) -> Iterator[str]:
+    reply_name = f"the reply to {line['verb']} {line['call_id']}"
+    if row is None:
+        yield f"{reply_name} was given, but the call is missing in the store"
+    elif reply is not None and (row["outcome"] is None or json.loads(row["outcome"]) != reply):
+        yield f"{reply_name}: {reply} was the reply, but {row['outcome']} is stored ({row['state']})"
+
+
+def _check_unknown_effects(evidence: Evidence, final: StoredState) -> Iterator[str]:
+    """The effect of a call is unknown if and only if its process died between intent and outcome."""
+    if not evidence.exclusive:
+        return
+    running = {call_id for store in evidence.stores_after_kills for call_id in store.running}
+    if unfounded := final.unknown_effects - running:
+        yield f"{unfounded} counts as unknown, but did not run when its process died"
+    verified = {call_id for call_id, row in final.ledger.items() if row["tool"] in VERIFIED_TOOLS}
+    if forgotten := running - final.unknown_effects - verified:
+        yield f"{forgotten} ran when its process died, but does not count as unknown"
+
+
+def _check_inbox(final: StoredState) -> Iterator[str]:
+    """The inbox holds the outcome of each call that was pending, once, and nothing else."""
+    items = {item["event_id"].removeprefix("tr:"): item for item in final.inbox}
+    ended = {call_id for call_id in final.waiting if final.ledger[call_id]["state"] == "ended"}
+    if len(items) != len(final.inbox) or items.keys() != ended:
+        yield f"the inbox holds {[item['event_id'] for item in final.inbox]}, and {ended} were pending and ended"
+    for call_id in ended & items.keys():
+        row, outcome = final.ledger[call_id], json.loads(final.ledger[call_id]["outcome"])
+        error = {"error": outcome.get("message"), "code": outcome.get("failed")}
+        if json.loads(items[call_id]["data"])["result"] != outcome.get("done", error):
+            yield f"the inbox holds another outcome of {call_id}: {items[call_id]['data']}"
+        if items[call_id]["agent"] != (row["agent"] or ""):
+            yield f"the outcome of {call_id} is in the inbox of {items[call_id]['agent']!r}"
+
+
+def _check_restart(final: StoredState, after_restart: StoredState) -> Iterator[str]:
+    """One more restart changes nothing."""
+    for name in ("ledger", "pending", "inbox", "owners"):
+        if getattr(final, name) != getattr(after_restart, name):
+            yield f"{name} has changed: {getattr(final, name)} is now {getattr(after_restart, name)}"

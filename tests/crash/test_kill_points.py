@@ -1,0 +1,93 @@
+"""A process is killed at the numbered points of a call; another process recovers, and every invariant holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.harness import Harness, ProcessKill, Tally, choose_points
+
+pytestmark = pytest.mark.timeout(60)
+KILLS_PER_SCENARIO = 20
+"""More than three hundred kills in all; `scripts/crash` makes ten thousand."""
+SEED = 20260
+
+
+def run_with_kills(harness: Harness, name: str) -> Tally:
+    points = choose_points(harness.points(name), KILLS_PER_SCENARIO, SEED)
+    tally = harness.run_each([(name, ProcessKill(point)) for point in points])
+    assert tally.problems == []
+    assert tally.runs == tally.recovered == KILLS_PER_SCENARIO
+    assert tally.killed >= KILLS_PER_SCENARIO - 3, "most chosen points no longer kill a process"
+    return tally
+
+
+@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested"])
+def test_the_invariants_hold_after_a_few_kills(harness, name):
+    tally = harness.run_each([(name, ProcessKill(point)) for point in choose_points(harness.points(name), 3, SEED)])
+
+    assert tally.problems == []
+    assert tally.killed >= 2
+    assert tally.recovered == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["plain", "approved"])
+def test_a_call_without_a_call_id_from_the_caller_happens_at_most_once(harness, name):
+    tally = run_with_kills(harness, name)
+
+    assert (
+        KILLS_PER_SCENARIO // 4 < tally.effects == tally.done < KILLS_PER_SCENARIO
+    )  # a process that was killed early had made no call
+    assert tally.unknown >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name",
+    ["given id", "approved, given id", "approved, edited", "verified", "verified approval", "large output", "new file"],
+)
+def test_a_call_repeated_under_its_id_happens_exactly_once_or_is_known_not_to_have_happened(harness, name):
+    tally = run_with_kills(harness, name)
+
+    assert KILLS_PER_SCENARIO - 5 <= tally.effects == tally.done <= KILLS_PER_SCENARIO
+    assert tally.unknown >= 1
+
+
+@pytest.mark.long
+def test_a_repeatable_call_may_happen_again_and_is_never_unknown(harness):
+    tally = run_with_kills(harness, "repeatable")
+
+    assert tally.done == KILLS_PER_SCENARIO < tally.effects
+    assert tally.unknown == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rejected", "expired"])
+def test_a_call_that_is_not_approved_never_happens(harness, name):
+    tally = run_with_kills(harness, name)
+
+    assert (tally.effects, tally.done, tally.unknown) == (0, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["settled", "waits twice"])
+def test_the_answer_of_a_person_becomes_the_outcome_and_is_in_the_inbox_once(harness, name):
+    tally = run_with_kills(harness, name)
+
+    assert (tally.effects, tally.done, tally.unknown) == (0, KILLS_PER_SCENARIO, 0)
+
+
+@pytest.mark.long
+def test_a_call_with_a_pending_nested_call_ends_with_its_outcome(harness):
+    tally = run_with_kills(harness, "nested")
+
+    assert tally.done > KILLS_PER_SCENARIO
+    assert tally.unknown >= 2
+
+
+@pytest.mark.long
+def test_calls_whose_writes_share_a_commit_recover_independently(harness):
+    tally = run_with_kills(harness, "together")
+
+    assert tally.done > 8 * KILLS_PER_SCENARIO
+    assert tally.unknown >= KILLS_PER_SCENARIO // 2
