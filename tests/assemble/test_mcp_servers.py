@@ -83,3 +83,26 @@ async def test_file_tools_cannot_change_server_files_or_the_lock_file(config, tm
         outcome = await runtime.call("write", {"file_path": name, "content": "mine"})
 
     assert outcome.code == "denied"
+
+
+async def test_a_tool_of_a_server_that_is_switched_off_says_so(config):
+    text = "mcp_servers:\n  shop: {{command: none, enabled: false}}\n"
+
+    async with assemble(config(text)) as runtime:
+        outcome = await runtime.call("shop__buy")
+
+    assert outcome.code == "denied"
+    assert outcome.message == "shop__buy is not allowed here: the MCP server shop is switched off in the configuration."
+
+
+async def test_a_tool_that_a_server_may_not_offer_says_so(config):
+    text = """\
+mcp_servers:
+  one: {{command: "{python}", args: ["{server}"], tools_denied: [told]}}
+"""
+
+    async with assemble(config(text), environment={}) as runtime:
+        outcome = await runtime.call("one__told")
+
+    assert outcome.code == "denied"
+    assert "tools_allowed or tools_denied of the MCP server one leave it out" in outcome.message

@@ -77,7 +77,8 @@ async def test_an_approved_call_tells_the_agent_that_asked_for_it_once(address: 
         nobodys = await runtime.store.inbox.drain("")  # type: ignore[union-attr]
 
     (item,) = items
-    assert item.data == {"toolCallId": call_id, "toolName": "transfer", "originRunId": "t1", "result": "sent 5 to ann"}
+    told = {"toolCallId": call_id, "toolName": "transfer", "originRunId": "t1", "result": "sent 5 to ann"}
+    assert item.data == {**told, "agent": "a1", "turn": "t1"}
     assert nobodys == []
 
 

@@ -161,11 +161,11 @@ async def test_a_provider_that_comes_back_is_there_again(caplog: pytest.LogCaptu
     assert "Did you mean weather__hang" in unknown.text
 
 
-async def test_a_tool_that_was_filtered_out_is_not_found() -> None:
+async def test_a_tool_that_was_filtered_out_is_refused_with_that_reason() -> None:
     weather = Weather()
     async with Runtime(filtered(weather, deny="hang")) as runtime:
         outcome = await runtime.call("weather__hang")
 
     assert isinstance(outcome, Failed)
-    assert outcome.code == "not_found"
+    assert (outcome.code, outcome.message) == ("denied", "weather__hang is not allowed here: it is filtered out.")
     assert weather.diary == ["start", "stop"]

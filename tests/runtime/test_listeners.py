@@ -71,8 +71,8 @@ async def test_a_plain_call_starts_and_ends() -> None:
         outcome = await runtime.call("add", {"a": 1}, call_id="c1")
 
     assert events == [
-        CallStarted("c1", "add", {"a": 1}, None, {"icon": "plus"}, 1000.0),
-        CallEnded("c1", "add", outcome, 1000.0),
+        CallStarted("c1", "add", {"a": 1}, None, {"icon": "plus"}, 1000.0, intent="compute"),
+        CallEnded("c1", "add", outcome, 1000.0, intent="compute", display={"icon": "plus"}),
     ]
     assert outcome == Done(2)
 
@@ -163,7 +163,8 @@ async def test_progress_is_a_message_a_fraction_a_title_or_any_values(report: An
 
     _, progress, _ = events
     expected = {"message": None, "fraction": None, "title": None, "data": {}, **told}
-    assert progress._asdict() == {"call_id": "c1", "tool": "working", "at": progress.at, **expected}
+    assert {name: getattr(progress, name) for name in expected} == expected
+    assert (progress.call_id, progress.tool) == ("c1", "working")
 
 
 async def test_progress_from_a_thread_comes_in_order_on_the_loop() -> None:
@@ -221,12 +222,14 @@ async def test_an_approved_call_is_pending_settled_resumed_and_ended() -> None:
         outcome = await runtime.approve("c1", by="ann", always=True)
 
     assert events == [
-        CallStarted("c1", "pay", {"amount": 7}, at=1000.0),
-        CallPending("c1", "pay", "approval", "Pay it?", events[1].request, {"amount": 7}, 1060.0, 1000.0),
-        CallEnded("c1", "pay", asked, 1000.0),
-        CallSettled("c1", "pay", "approve", "approval", "ann", True, "", 1005.0),
-        CallResumed("c1", "pay", 1005.0),
-        CallEnded("c1", "pay", outcome, 1005.0),
+        CallStarted("c1", "pay", {"amount": 7}, at=1000.0, intent="compute"),
+        CallPending(
+            "c1", "pay", "approval", "Pay it?", events[1].request, {"amount": 7}, 1060.0, 1000.0, intent="compute"
+        ),
+        CallEnded("c1", "pay", asked, 1000.0, intent="compute"),
+        CallSettled("c1", "pay", "approve", "approval", "ann", True, "", 1005.0, intent="compute"),
+        CallResumed("c1", "pay", 1005.0, intent="compute"),
+        CallEnded("c1", "pay", outcome, 1005.0, intent="compute"),
     ]
     assert isinstance(events[2].outcome, Pending)
     assert events[5].outcome == Done("paid 7")
@@ -553,7 +556,7 @@ async def test_the_caller_may_tell_the_end_itself_once_its_own_state_is_right() 
             runtime.complete(each)
 
     assert before == ["CallStarted"] * 3
-    assert events[3] == CallEnded("c1", "add", outcome, events[3].at)
+    assert events[3] == CallEnded("c1", "add", outcome, events[3].at, intent="compute", display={"icon": "plus"})
     assert [(event.tool, event.outcome) for event in events[4:]] == [("broken", failure), ("nothing", unknown)]
 
 

@@ -41,7 +41,7 @@ def assemble(
         *_load_mcp_servers(config, environment),
         *flatten_sources(sources),
     ]
-    return Runtime(
+    runtime = Runtime(
         *{id(item): item for item in items}.values(),  # two sources may import the same tool object
         store=store,
         policy=Policy.default() if config.policy is None else config.policy,
@@ -50,6 +50,19 @@ def assemble(
         approver=approver,
         defaults=config.defaults,
     )
+    _refuse_switched_off_servers(runtime, config)
+    return runtime
+
+
+def _refuse_switched_off_servers(runtime: Runtime, config: Config) -> None:
+    """Let calls of a server that is switched off say so: a model may know its tools from earlier."""
+    if config.mcp_servers is None:
+        return
+    from surehand.assemble.mcp_servers import switched_off_servers  # imports the MCP SDK
+
+    for name, namespace in switched_off_servers(config):
+        reason = f"the MCP server {name} is switched off in the configuration"
+        runtime.catalogue.leave_out(f"{namespace}__*", reason)
 
 
 def _tool_groups(config: Config, environment: Mapping[str, str], store: str | None) -> Iterator[ToolGroup]:

@@ -28,6 +28,14 @@ def build_mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Se
     return [build_mcp_server(config, entry, variables) for entry in entries]
 
 
+def switched_off_servers(config: Config) -> list[tuple[str, str]]:
+    """Name and namespace of every server that the configuration switches off."""
+    if config.mcp_servers is None:
+        return []
+    entries = server_entries(config.mcp_servers)
+    return [(entry.name, str(entry.options["namespace"])) for entry in entries if not entry.enabled]
+
+
 def build_mcp_server(config: Config, entry: ServerEntry, variables: Variables) -> Server:
     """Build the provider of one server. Its lock file is beside the configuration, unless its entry names another."""
     assert config.mcp_servers is not None

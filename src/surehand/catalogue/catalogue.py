@@ -32,7 +32,7 @@ log = logging.getLogger("surehand")
 
 
 class Catalogue:
-    """The tools of a runtime. `on_change` gets an event after every complete change.
+    """The tools of a runtime. `on_change` gets an event after every complete change, an empty one for a toolset's.
 
     `check` is called with each tool before it is added, and may raise.
     """
@@ -50,6 +50,8 @@ class Catalogue:
         """The full name of a tool by wire name, where the two differ."""
         self._toolsets: dict[str, tuple[str, ...]] = {}
         """The glob patterns of a toolset by its name."""
+        self._left_out: dict[str, str] = {}
+        """Why tools were left out, by name or glob."""
         self._search_index: ToolIndex | None = None
         self._descriptions: dict[Any, ToolDescriptions] = {}
         self._on_change = on_change
@@ -126,6 +128,19 @@ class Catalogue:
             if tool_wire_name != name:
                 changed_wire_names.add(tool_wire_name)
         return added
+
+    def leave_out(self, pattern: str, reason: str) -> None:
+        """Refuse calls of a name, or of all names that match a glob, with that reason instead of as unknown.
+
+        A tool that the catalogue has is not affected.
+        """
+        self._left_out[pattern] = reason
+
+    def refusal_reason(self, name: str) -> str | None:
+        """Why a tool that the catalogue does not have was left out, if it was."""
+        if (reason := self._left_out.get(name)) is not None:
+            return reason
+        return next((why for glob, why in self._left_out.items() if fnmatchcase(name, glob)), None)
 
     def remove(self, *names: str) -> None:
         """Remove tools and their aliases; unknown names are ignored."""
@@ -212,10 +227,13 @@ class Catalogue:
         return self._listings.get(owner)
 
     def resolve(self, name: str) -> Listing | None:
-        """`find`, and the tool that a model meant if it left out the namespace or added special tokens to the name."""
-        for possible_name in possible_names(name):
+        """`find`, and the tool that a model meant if it changed the case, left out the namespace or added tokens."""
+        possible = possible_names(name)
+        for possible_name in possible:
             if listing := self.find(possible_name):
                 return listing
+        if listing := self._find_ignoring_case({each.casefold() for each in possible}):
+            return listing
         short_name = sanitize_name(name)
         if NAMESPACE_SEPARATOR in short_name:
             return None
@@ -225,6 +243,12 @@ class Catalogue:
             return None
         log.info("%r was called without its namespace; calling %s.", name[:100], matches[0].name)
         return matches[0]
+
+    def _find_ignoring_case(self, folded_names: set[str]) -> Listing | None:
+        """The only tool with one of these names or aliases in another case; None if there are two."""
+        matches = {full_name for full_name in self._listings if full_name.casefold() in folded_names}
+        matches |= {owner for alias, owner in self._aliases.items() if alias.casefold() in folded_names}
+        return self._listings[matches.pop()] if len(matches) == 1 else None
 
     def suggest(self, name: str) -> list[str]:
         """Known names that are similar to an unknown one."""
@@ -250,6 +274,8 @@ class Catalogue:
         if patterns:
             self._toolsets[name] = patterns
             self._descriptions.clear()
+            if self._on_change:
+                self._on_change(CatalogueChanged())
             self._notify_watchers()
         listings = [listing for listing in self if self._is_in_toolset(listing, name)]
         if not listings and name not in self._toolsets:
@@ -257,6 +283,10 @@ class Catalogue:
             suggestion = f" Did you mean {near[0]!r}?" if near else ""
             raise KeyError(f"There is no toolset {name!r}.{suggestion}")
         return listings
+
+    def is_in_toolsets(self, listing: Listing, toolsets: Iterable[str]) -> bool:
+        """Whether a tool belongs to every one of the toolsets."""
+        return all(self._is_in_toolset(listing, name) for name in toolsets)
 
     def _is_in_toolset(self, listing: Listing, toolset: str) -> bool:
         if toolset in listing.tool.presentation.toolsets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, overload
 
@@ -18,7 +18,17 @@ from surehand.core.tool import Tool
 
 AnyTool: TypeAlias = Tool[..., Any]
 ReshapeTools: TypeAlias = Callable[[Sequence[AnyTool]], list[AnyTool]]
+FILTERED_OUT_REASON = "it is filtered out"
 ToolFilter: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
+
+
+class FilteredTools(list[AnyTool]):
+    """The tools that `filtered` kept of a list; the runtime refuses those left out by name."""
+
+    def __init__(self, kept: Iterable[AnyTool], left_out: Iterable[str]) -> None:
+        super().__init__(kept)
+        self.left_out = frozenset(left_out)
+        """Names of the tools that were not kept."""
 
 
 @dataclass(eq=False)
@@ -29,6 +39,8 @@ class WrappedProvider(Provider):
     reshape: ReshapeTools
     original_name: Callable[[str], str]
     """Maps the name of a tool to its name in the inner provider."""
+    left_out: frozenset[str] = field(default=frozenset(), init=False)
+    """Tools of the inner provider that `reshape` dropped, by their names there."""
 
     def __post_init__(self) -> None:
         for name in _COPIED_SETTINGS:
@@ -47,7 +59,15 @@ class WrappedProvider(Provider):
 
     async def tools(self) -> list[AnyTool]:
         """The tools of the inner provider, reshaped."""
-        return self.reshape(await self.inner.tools())
+        tools = await self.inner.tools()
+        kept = self.reshape(tools)
+        used = {self.original_name(tool.name) for tool in kept}
+        self.left_out = frozenset(tool.name for tool in tools if tool.name not in used)
+        return kept
+
+    def refusal_reason(self, tool: str) -> str | None:
+        original = self.original_name(tool)
+        return FILTERED_OUT_REASON if original in self.left_out else self.inner.refusal_reason(original)
 
     async def invoke(self, call: Call, context: Context) -> Any:
         return await self.inner.invoke(self._with_original_name(call), context)
@@ -135,7 +155,8 @@ def filtered(
     is_denied = _name_matcher(deny)
 
     def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
-        return [tool for tool in tools if is_allowed(tool) and not is_denied(tool)]
+        kept = [tool for tool in tools if is_allowed(tool) and not is_denied(tool)]
+        return FilteredTools(kept, {tool.name for tool in tools} - {tool.name for tool in kept})
 
     return _wrap_source(source, reshape, lambda name: name)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 Arguments: TypeAlias = Mapping[str, Any] | str | bytes | None
 """Arguments as a caller may send them: an object, its JSON text as models write it, or nothing."""
@@ -21,6 +22,40 @@ class Principal:
     user: str | None = None
     space: str | None = None
     turn: str | None = None
+
+
+NO_DISPLAY: Mapping[str, Any] = MappingProxyType({})
+CallerFields: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None, str | None]
+"""User, session, agent, space, turn and task: the last six fields of a `CallIdentity`."""
+
+
+def caller_fields(principal: Principal) -> CallerFields:
+    """The fields of a principal that events and stored rows carry."""
+    return (
+        principal.user,
+        principal.session,
+        principal.agent,
+        principal.space,
+        principal.turn,
+        principal.task,
+    )
+
+
+class CallIdentity(NamedTuple):
+    """Whose call it is, beside its id and tool: what every event, wait and stored row of a call carries."""
+
+    parent: str | None = None
+    """The id of the call that made this one."""
+    model_id: str | None = None
+    intent: str | None = None
+    """`render`, `action` or `compute`, as the tool declares; None for an unknown tool."""
+    display: Mapping[str, Any] = NO_DISPLAY
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +84,5 @@ class Call:
     parent: str | None = field(default=None, kw_only=True)
     model_id: str | None = field(default=None, kw_only=True)
     """The id that the model gave the call; the result is sent back to the model under it."""
+    priority: int | None = field(default=None, kw_only=True)
+    """How urgent the call is in a queue, the higher the sooner; None takes that of its scope or tool, else 0."""

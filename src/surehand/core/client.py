@@ -17,6 +17,7 @@ class ClientHandler:
     """Returns the default value, or a Pending outcome that the client's answer settles."""
 
     can_suspend = False
+    can_ask_for_context = False
 
     def __init__(
         self, name: str, reply: ReplyMode, *, default: Any = None, timeout: float = 30.0, request: Any = None

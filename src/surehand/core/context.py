@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from surehand.core.call import Arguments, Principal
@@ -46,6 +47,26 @@ class RunningCall(Protocol):
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome: ...
     async def open_store(self) -> Any: ...
     def set_active_space(self, space: str | None) -> None: ...
+    def find_tool(self, name: str) -> OfferedTool | None: ...
+    def list_tools(self) -> Sequence[OfferedTool]: ...
+
+
+class OfferedTool(Protocol):
+    """A tool that the call's scope may use: a `Listing`."""
+
+    @property
+    def name(self) -> str:
+        """The full name, with the namespace."""
+        ...
+
+    @property
+    def tool(self) -> Any:
+        """The `Tool` itself."""
+        ...
+
+
+CURRENT_CALL: ContextVar[RunningCall] = ContextVar("surehand_current_call")
+"""The call whose handler, confirmation or middleware runs now; `Context.get` reads it."""
 
 
 class Context:
@@ -55,6 +76,17 @@ class Context:
 
     def __init__(self, call: RunningCall) -> None:
         self._call = call
+
+    @classmethod
+    def get(cls) -> Context:
+        """The context of the call that runs now, for functions that are not given it.
+
+        Works in handlers, `confirm`, `confirm_message`, `preview` and middleware; raises `LookupError` elsewhere.
+        """
+        try:
+            return cls(CURRENT_CALL.get())
+        except LookupError:
+            raise LookupError("Context.get() was called outside a call: only code that a call runs has one.") from None
 
     @property
     def call_id(self) -> str:
@@ -95,6 +127,11 @@ class Context:
     def space(self) -> str | None:
         """The active space, where a visible call is shown."""
         return self._call.principal.space
+
+    @property
+    def principal(self) -> Principal:
+        """The user, agent, session and space of the call, as one value."""
+        return self._call.principal
 
     @property
     def attempt(self) -> int:
@@ -141,6 +178,15 @@ class Context:
     async def call(self, tool: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
         """Call another tool as part of this call."""
         return await self._call.call_tool(tool, arguments, timeout)
+
+    def find(self, name_or_alias: str) -> OfferedTool | None:
+        """Find a tool by name or alias among those that this call's scope may use; None for any other."""
+        return self._call.find_tool(name_or_alias)
+
+    @property
+    def tools(self) -> Sequence[OfferedTool]:
+        """The tools that this call's scope may use."""
+        return self._call.list_tools()
 
     async def store(self) -> Any:
         """The runtime's `Store`; a runtime without one opens a store in memory."""

@@ -36,16 +36,27 @@ ParametersLike: TypeAlias = type | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
+class InitContext:
+    """What a lazy tool's factory is told about the runtime, if it takes an argument."""
+
+    working_dir: str
+    """The folder that relative file paths refer to."""
+
+
+_NO_INIT = InitContext(".")
+
+
+@dataclass(frozen=True, slots=True)
 class LazyTool:
     """A tool whose factory the runtime calls when it starts."""
 
     name: str
-    factory: Callable[[], Any | Awaitable[Any]]
+    factory: Callable[..., Any | Awaitable[Any]]
 
-    async def resolve(self) -> Tool[..., Any]:
+    async def resolve(self, init: InitContext = _NO_INIT) -> Tool[..., Any]:
         """Call the factory and return its tool under the name of this one; raises `DefinitionError`."""
         try:
-            product = self.factory()
+            product = self.factory(init) if _takes_argument(self.factory) else self.factory()
             if inspect.isawaitable(product):
                 product = await product
         except DefinitionError as error:
@@ -66,6 +77,16 @@ class LazyTool:
             fix="return a tool or a function.",
             where=source_location(self.factory),
         )
+
+
+def _takes_argument(factory: Callable[..., Any]) -> bool:
+    """Whether a factory must be given the init context: it has a positional parameter without a default."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # some built-in callables have no signature
+        return False
+    return any(each.kind in positional and each.default is each.empty for each in parameters)
 
 
 class _ToolDecorator:
@@ -168,8 +189,11 @@ class _ToolDecorator:
         """A tool that a `Provider` invokes; a provider's `tools()` returns these."""
         return _tool_without_function("provided", name, description or name, parameters, options, None)
 
-    def lazy(self, name: str, factory: Callable[[], Any | Awaitable[Any]]) -> LazyTool:
-        """A tool whose sync or async factory the runtime calls once, when it starts."""
+    def lazy(self, name: str, factory: Callable[..., Any | Awaitable[Any]]) -> LazyTool:
+        """A tool whose sync or async factory the runtime calls once, when it starts.
+
+        A factory that takes an argument is given the init context, with the runtime's `working_dir`.
+        """
         return LazyTool(name, factory)
 
 

@@ -1,6 +1,7 @@
 """Events of calls and of the catalogue, as one typed union. A listener is a function of one event.
 
-They are named tuples, because creating a tuple takes a fraction of the time of creating a frozen dataclass.
+They are named tuples, because creating a tuple takes a fraction of the time of creating a frozen dataclass. Every event
+of a call ends with the fields of `CallIdentity`, which say whose call it is: a named tuple cannot inherit them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ class CallStarted(NamedTuple):
     parent: str | None = None
     display: Mapping[str, Any] = _NO_DATA
     at: float = 0.0
+    model_id: str | None = None
+    intent: str | None = None
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallQueued(NamedTuple):
@@ -34,6 +43,16 @@ class CallQueued(NamedTuple):
     queue: str
     position: int
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallProgress(NamedTuple):
@@ -46,6 +65,16 @@ class CallProgress(NamedTuple):
     title: str | None = None
     data: Mapping[str, Any] = _NO_DATA
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallPending(NamedTuple):
@@ -59,6 +88,16 @@ class CallPending(NamedTuple):
     arguments: Any = None
     expires_at: float | None = None
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallSettled(NamedTuple):
@@ -73,6 +112,16 @@ class CallSettled(NamedTuple):
     always: bool = False
     reason: str = ""
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallResumed(NamedTuple):
@@ -81,6 +130,16 @@ class CallResumed(NamedTuple):
     call_id: str
     tool: str
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CallEnded(NamedTuple):
@@ -90,6 +149,16 @@ class CallEnded(NamedTuple):
     tool: str
     outcome: Outcome
     at: float = 0.0
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = _NO_DATA
+    user: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
 
 
 class CatalogueChanged(NamedTuple):

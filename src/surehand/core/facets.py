@@ -69,6 +69,8 @@ class CallLimits:
     retries: int = 0
     cache: Cache | None = None
     queue: str | None = None
+    priority: int = 0
+    """How urgent calls are in the queue, the higher the sooner. A waiting call gains one a second."""
     max_bytes: int | None = None
     overflow: Overflow = "handle"
 
@@ -166,6 +168,8 @@ def _find_type_problems(safety: Safety, limits: CallLimits) -> list[tuple[str, s
     expect("retries", limits.retries, "a whole number", _is_instance_not_bool(limits.retries, int))
     queue = limits.queue
     expect("queue", queue, "the name of a queue", queue is None or isinstance(queue, str))
+    priority = limits.priority
+    expect("priority", priority, "a whole number", _is_instance_not_bool(priority, int))
     max_bytes = limits.max_bytes
     is_size = max_bytes is None or _is_instance_not_bool(max_bytes, int)
     expect("max_bytes", max_bytes, "a number of bytes, or '100kB'", is_size)

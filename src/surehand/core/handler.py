@@ -23,6 +23,7 @@ StartWithArguments: TypeAlias = Callable[[RunningCall, dict[str, Any]], Awaitabl
 """The same, with the arguments of the function already bound."""
 
 _SEND_OPCODE = dis.opmap["SEND"]
+_CALL_OPCODES = frozenset(opcode for name, opcode in dis.opmap.items() if name.startswith("CALL"))
 
 
 class Handler(Protocol):
@@ -31,6 +32,11 @@ class Handler(Protocol):
     @property
     def can_suspend(self) -> bool:
         """False if the handler never gives control back to the event loop, so that a deadline could not stop it."""
+        ...
+
+    @property
+    def can_ask_for_context(self) -> bool:
+        """False if the handler's own code calls nothing, so that `Context.get` cannot be reached from it."""
         ...
 
     def compile(self) -> StartHandler:
@@ -77,6 +83,12 @@ class FunctionHandler:
             return True
         # Every `await`, `async for` and `async with` compiles to SEND. Bytecode alternates opcodes and operands.
         return _SEND_OPCODE in code.co_code[::2]
+
+    @property
+    def can_ask_for_context(self) -> bool:
+        """False for a function without any call in its code."""
+        code = getattr(self.function, "__code__", None)
+        return code is None or not _CALL_OPCODES.isdisjoint(code.co_code[::2])
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -149,6 +149,8 @@ def _log_crash(name: str, error: BaseException, redact: Redactor | None) -> None
 def outcome_from_value(name: str, value: Any) -> Outcome:
     """The outcome of a returned value: an outcome, content blocks, or any value that JSON can hold."""
     if isinstance(value, Done):
+        if _is_marked_as_error(value):
+            return _failed_from_metadata(name, value)
         done = value.evolve()  # a copy: the outcome of a nested call keeps its own `meta`
     elif isinstance(value, Pending):
         return value.evolve()
@@ -167,6 +169,22 @@ def outcome_from_value(name: str, value: Any) -> Outcome:
         reason = next(iter(str(error).splitlines()), "")[:200]
         message = f"{name} returned {data_type}, which cannot be written as JSON ({reason})"
         return Failed("crashed", message, executed=True, data={"exception": type(error).__name__})
+
+
+def _is_marked_as_error(done: Done) -> bool:
+    """Whether a result says in its metadata that it is an error; the status `pending` asks the host for help."""
+    metadata = done.metadata
+    return bool(metadata) and bool(metadata.get("error")) and metadata.get("status") != "pending"
+
+
+def _failed_from_metadata(name: str, done: Done) -> Failed:
+    """The failure that a handler returned as a result with `metadata.error`; `data` is the result's own."""
+    unmarked = outcome_from_value(name, done.evolve(metadata={}))
+    if isinstance(unmarked, Failed):  # its data cannot be serialized
+        return unmarked
+    error = str(done.metadata["error"])
+    has_text = done.has_own_content or done.data not in (None, "")
+    return Failed("failed", unmarked.text if has_text else error, executed=True, data=done.data)
 
 
 def _done_from_blocks(value: Any) -> Done | None:

@@ -68,6 +68,13 @@ class Provider:
         """Whether a tool must not be described to this user, because it belongs to others. `tool` has no namespace."""
         return False
 
+    def refusal_reason(self, tool: str) -> str | None:
+        """Why the provider does not offer a tool that its service has; None if it does not know the tool.
+
+        `tool` has no namespace. A call of such a tool is refused with the reason: `filtered out`, for example.
+        """
+        return None
+
     def describe_missing_tools(self) -> str:
         """A text for the model that says which tools cannot be used now, and why; empty if all can."""
         return ""

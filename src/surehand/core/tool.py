@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from time import time
@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, ov
 
 from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
+from surehand.core.context import CURRENT_CALL, OfferedTool
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
 from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
@@ -173,7 +174,11 @@ class Tool(Generic[P, R]):
         except InvalidArguments as error:
             outcome = failed_from_error(error).evolve(executed=False)
         else:
-            outcome = await build_invoker(self.name, start)(call)
+            token = CURRENT_CALL.set(call)
+            try:
+                outcome = await build_invoker(self.name, start)(call)
+            finally:
+                CURRENT_CALL.reset(token)
         attach_origin(outcome, call)
         return outcome
 
@@ -276,6 +281,12 @@ class StandaloneCall:
 
     def find_value(self, value_type: type[Any]) -> Any:
         return None
+
+    def find_tool(self, name: str) -> OfferedTool | None:
+        return None
+
+    def list_tools(self) -> Sequence[OfferedTool]:
+        return ()
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         raise Unavailable(f"{self.tool_name} calls {tool}, which needs a runtime: use `await runtime.call(...)`.")

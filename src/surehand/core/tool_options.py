@@ -47,6 +47,7 @@ class ToolOptions(TypedDict, total=False):
     retries: int
     cache: float | str | Cache
     queue: str
+    priority: int
     max_bytes: int | str
     overflow: Overflow
     middleware: Sequence[Callable[..., Any]]
@@ -133,7 +134,7 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    fields = _pick_options(options, "timeout", "retries", "queue", "max_bytes", "overflow")
+    fields = _pick_options(options, "timeout", "retries", "queue", "priority", "max_bytes", "overflow")
     cache = options.get("cache")
     try:
         if isinstance(fields.get("timeout"), str):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from surehand.core.call import CallIdentity
 from surehand.core.content import to_json
 from surehand.core.errors import NotFound
 from surehand.core.ids import new_id
@@ -16,6 +17,7 @@ from surehand.runtime.durability.call_record import unknown_effect_failure
 from surehand.runtime.durability.json_arguments import json_arguments
 from surehand.runtime.visible_calls import to_message_status
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
+from surehand.store.stored_identity import whose_call
 from surehand.store.tables.messages import (
     Message,
     amend_statements,
@@ -125,7 +127,8 @@ async def mark_interrupted_calls(store: Store, owner_id: str) -> None:
         interrupted = Failed("interrupted", f"{name} was interrupted: its process died. It may be called again.")
         ended = content | {"status": "error", "result": interrupted.text}
         statements = _amend_statements(message.space_id, message.message_id, ended)
-        statements.append(store.journal.entry_statement("ended", call_id, name, interrupted.code))
+        whose = CallIdentity(**{field: content[field] for field in CallIdentity._fields if field in content})
+        statements.append(store.journal.entry_statement("ended", call_id, name, interrupted.code, identity=whose))
         if run is not None:
             statements += store.streams.call_event_statements(run, "ended", call_id, name, interrupted.code, 0.0)
         with suppress(UnexpectedRowCount):  # another runtime was first
@@ -156,6 +159,7 @@ def build_call_message(invocation: Invocation, status: str, outcome: Outcome | N
     """The content of the message that shows a call."""
     is_pending = isinstance(outcome, Pending)
     return {
+        **whose_call(invocation.identity),
         "type": "tool_call",
         "toolName": invocation.listing.name,
         "args": json_arguments(invocation),

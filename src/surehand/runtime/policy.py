@@ -111,6 +111,11 @@ class Policy:
                     break
         return tuple(matching)
 
+    def always_denies(self, listing: Listing) -> bool:
+        """Whether every call of a tool is denied, whatever its arguments."""
+        rules = self.rules_for(listing)
+        return bool(rules) and all(rule.decision == "deny" for rule in rules) and not rules[-1].arguments
+
     def decide(self, listing: Listing, arguments: Mapping[str, Any]) -> Rule:
         """The rule that decides a call."""
         return first_matching_rule(self.rules_for(listing), {**listing.tool.defaults, **arguments})

@@ -9,9 +9,10 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from surehand.catalogue.wrap import FILTERED_OUT_REASON
 from surehand.core.call import Principal
 from surehand.core.clock import Clock
-from surehand.core.define import LazyTool
+from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
@@ -21,8 +22,8 @@ from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
-from surehand.runtime.services import Approver, RuntimeServices
-from surehand.runtime.sources import flatten_sources, split_server_tools
+from surehand.runtime.services import Approver, OnCommit, RuntimeServices
+from surehand.runtime.sources import flatten_sources, left_out_names, split_server_tools
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Runtime(Scope):
         secrets: Sequence[str] = (),
         journal: bool = False,
         auto_complete: bool = True,
+        on_commit: OnCommit | None = None,
         clock: Clock | None = None,
     ) -> None:
         services = RuntimeServices(
@@ -68,6 +70,7 @@ class Runtime(Scope):
             redact=_build_redactor(secrets) if secrets else None,
             keeps_journal=journal,
             auto_complete=auto_complete,
+            on_commit=on_commit,
             is_durable=store is not None,
         )
         super().__init__(services, Principal())
@@ -78,6 +81,7 @@ class Runtime(Scope):
         self._lazy_tools: list[LazyTool] = []
         services.provider_table = ProviderTable(services)
         self._add_sources(flatten_sources(sources))
+        self._refuse_left_out(sources)
 
     def _add_sources(self, sources: list[Tool[..., Any] | Provider | LazyTool]) -> None:
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
@@ -86,6 +90,14 @@ class Runtime(Scope):
         self.services.provider_table.unstarted += providers
         if tools:
             self.catalogue.add(*tools)
+
+    @property
+    def _init_context(self) -> InitContext:
+        return InitContext(self.services.workspace)
+
+    def _refuse_left_out(self, sources: Iterable[Any]) -> None:
+        for name in left_out_names(sources):
+            self.catalogue.leave_out(name, FILTERED_OUT_REASON)
 
     async def __aenter__(self) -> Self:
         if self.services.is_open:
@@ -102,7 +114,7 @@ class Runtime(Scope):
         if self._configured_store is not None:
             await self._open_store(self._configured_store)
         while self._lazy_tools:
-            self._add_sources([await self._lazy_tools[0].resolve()])
+            self._add_sources([await self._lazy_tools[0].resolve(self._init_context)])
             del self._lazy_tools[0]
         await self.services.provider_table.start()
         self._compile_tools()
@@ -170,11 +182,13 @@ class Runtime(Scope):
 
     async def add(self, *sources: Any) -> None:
         """Add tools or providers while running."""
+        self._refuse_left_out(sources)
         for source in flatten_sources(sources):
             if isinstance(source, Provider):
                 await self.services.provider_table.add(source)
                 continue
-            tools, providers = split_server_tools([await source.resolve() if isinstance(source, LazyTool) else source])
+            resolved = await source.resolve(self._init_context) if isinstance(source, LazyTool) else source
+            tools, providers = split_server_tools([resolved])
             for provider in providers:
                 await self.services.provider_table.add(provider)
             for tool in tools:

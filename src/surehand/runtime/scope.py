@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, Principal, ScopeFolders
+from surehand.core.call import Arguments, Call, CallIdentity, Principal, ScopeFolders, caller_fields
+from surehand.core.context import Context
 from surehand.core.durations import parse_duration
-from surehand.core.events import CallEnded, Event, Listener
+from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from surehand.store.tables.grants import Grant
 
 T = TypeVar("T")
+CallerContext: TypeAlias = Context | Principal | Mapping[str, Any]
 _new_object = object.__new__
+_NO_TOOL = CallIdentity()[:4]
 _PRINCIPAL_FIELDS = ("agent", "session", "message", "task", "user", "space", "turn")
 _NO_FOLDERS = ScopeFolders()
 
@@ -52,6 +55,8 @@ class Scope:
         budget: Budget | None = None,
         state: dict[str, Any] | None = None,
         own_catalogue: Catalogue | None = None,
+        toolsets: tuple[str, ...] = (),
+        priority: int | None = None,
         folders: ScopeFolders = _NO_FOLDERS,
     ) -> None:
         self.services = services
@@ -59,6 +64,10 @@ class Scope:
         self.budget = budget
         self._offered_values = values
         self._own_catalogue = own_catalogue
+        self.priority = priority
+        """Priority of this scope's calls in their queues; None takes that of the tool."""
+        self.toolsets = toolsets
+        """Toolsets that a tool of the runtime must belong to, each of them, to be called in this scope."""
         self.folders = folders
         self.host_space = principal.space
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
@@ -66,25 +75,38 @@ class Scope:
         """The same scope in the space that its agent entered, once a call was made there."""
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
+        self.caller_fields = caller_fields(principal)
+        """The principal, as fields of an event."""
         self.record_templates: dict[Listing, RecordTemplate] = {}
         """Prepared rows for the durable calls of each tool."""
-        self.stack_table = services.stack_table if own_catalogue is None else services.stack_table_for(own_catalogue)
+        self.stack_table = services.stack_table_for(own_catalogue, toolsets)
         self.state = services.session_state(principal) if state is None else state
         self._stacks = self.stack_table.get(self, is_recallable=False)
 
     # Calling
 
     def call(
-        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None, call_id: str | None = None
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        timeout: float | str | None = None,
+        call_id: str | None = None,
+        context: CallerContext | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
-        """Run a tool and return Done, Failed or Pending. Raises only when the caller itself is cancelled."""
+        """Run a tool and return Done, Failed or Pending. Raises only when the caller itself is cancelled.
+
+        Args:
+            context: the caller's own context: fields such as `session` and `agent`, or the `Context` of a call that
+                this one is nested in.
+        """
         # Not `async def`: the caller awaits the stack's own coroutine, and one layer less saves a tenth of a call.
         # Without `__init__`, which would cost as much as the rest of this method.
         invocation = _new_object(Invocation)
         invocation.scope = self
         invocation.requested_name = name
         invocation.raw_arguments = arguments
-        if timeout is None and call_id is None:
+        if timeout is None and call_id is None and context is None:
             try:
                 stack = self._stacks[name]
             except TypeError:  # models send values of any type as a name, even a list
@@ -94,10 +116,31 @@ class Scope:
             invocation.caller_timeout = parse_duration(timeout) if timeout is not None else None
         except ValueError as error:
             return invalid_call(f"{error} Write 30, '30s' or 'off'.")
+        try:
+            self._apply_caller_context(invocation, context)
+        except TypeError as error:
+            return invalid_call(str(error))
         if call_id is not None:
             invocation.assigned_id = call_id
             invocation.has_given_id = True
         return self.services.stack_for_call(invocation)(invocation)
+
+    def _apply_caller_context(self, invocation: Invocation, context: CallerContext | None) -> None:
+        """Make a call on behalf of the caller's context; raises `TypeError` for what is no context."""
+        if isinstance(context, Context):
+            invocation.parent = context.call_id
+            context = context.principal
+        if context is not None:
+            fields = asdict(context) if isinstance(context, Principal) else dict(context)
+            given = {name: value for name, value in fields.items() if value is not None}
+            invocation.scope = self._scope_with_fields(given)
+
+    def _scope_with_fields(self, fields: dict[str, Any]) -> Scope:
+        """A scope with further fields of a principal; they cannot change the user or session of this one."""
+        for name in ("user", "session"):
+            if getattr(self.principal, name) is not None:
+                fields.pop(name, None)
+        return self.scope(**fields) if fields else self
 
     async def run_invocation(self, invocation: Invocation) -> Outcome:
         """Send an invocation through its stack."""
@@ -117,12 +160,10 @@ class Scope:
     def _build_invocation(self, call: Call) -> Invocation:
         """Convert a `Call` to an invocation in a scope with its principal."""
         fields = {name: value for name in _PRINCIPAL_FIELDS if (value := getattr(call, name)) is not None}
-        for name in ("user", "session"):  # a call cannot change the user or session of its scope
-            if getattr(self.principal, name) is not None:
-                fields.pop(name, None)
-        invocation = Invocation(self.scope(**fields) if fields else self, call.tool, call.arguments)
+        invocation = Invocation(self._scope_with_fields(fields), call.tool, call.arguments)
         invocation.parent = call.parent
         invocation.model_id = call.model_id
+        invocation.priority = None if call.priority is None else validate_priority(call.priority)
         if call.id is not None:
             invocation.assigned_id = call.id
             invocation.has_given_id = True
@@ -246,16 +287,44 @@ class Scope:
 
     def describe(self, format: str = "openai", *, toolset: str | None = None) -> ToolDescriptions:
         """The tool definitions in the format of a model API; the scope's own tools come first."""
-        hidden = self.hidden_tool_names()
+        hidden = self.hidden_tool_names() | self._names_outside_toolsets()
         workspace = self.services.workspace
-        if self._own_catalogue is None:
-            return self.catalogue.describe(format, toolset=toolset, workspace=workspace, hide=hidden)
-        own = self._own_catalogue.describe(format, workspace=workspace)
-        hidden |= frozenset(listing.name for listing in self._own_catalogue)
+        offered = self.services.offered_tools.table_for(self.principal)
+        own_catalogues = [self._own_catalogue, None if offered is None else offered.catalogue]
+        descriptions: ToolDescriptions | None = None
+        for catalogue in own_catalogues:
+            if catalogue is None:
+                continue
+            described = catalogue.describe(format, workspace=workspace, hide=hidden)
+            hidden |= frozenset(listing.name for listing in catalogue)
+            descriptions = described if descriptions is None else _join_descriptions(descriptions, described)
         rest = self.catalogue.describe(format, toolset=toolset, workspace=workspace, hide=hidden)
-        own.extend(rest)
-        own.left_out.update(rest.left_out)
-        return own
+        return rest if descriptions is None else _join_descriptions(descriptions, rest)
+
+    def _names_outside_toolsets(self) -> frozenset[str]:
+        """Names of the runtime's tools that this scope's toolsets forbid."""
+        if not self.toolsets:
+            return frozenset()
+        return frozenset(
+            listing.name for listing in self.catalogue if not self.catalogue.is_in_toolsets(listing, self.toolsets)
+        )
+
+    def usable_listings(self, *, for_person: bool = False) -> list[Listing]:
+        """The tools that a model, or a person, may call in this scope: none that is hidden, forbidden or denied."""
+        offered = self.services.offered_tools.table_for(self.principal)
+        own = [*(self._own_catalogue or ()), *(() if offered is None else offered.catalogue)]
+        return [each for each in [*own, *self.catalogue] if self.may_use(each, for_person=for_person)]
+
+    def may_use(self, listing: Listing, *, for_person: bool = False) -> bool:
+        """Whether a model, or a person, may call a tool in this scope: false if it is hidden, forbidden or denied."""
+        if (listing.tool.audience == "user" and not for_person) or self.services.policy.always_denies(listing):
+            return False
+        if self.catalogue.find(listing.name) is not listing:  # the scope's or session's own
+            return True
+        provider = listing.provider
+        if provider is not None and provider.is_per_user and provider.is_hidden_from(self.principal, listing.tool.name):
+            return False
+        return self.catalogue.is_in_toolsets(listing, self.toolsets)
 
     def hidden_tool_names(self) -> frozenset[str]:
         """Names of the tools that their providers hide from this scope's user."""
@@ -282,22 +351,42 @@ class Scope:
         await self.services.provider_table.refresh(namespaces, self.principal)
 
     def find(self, name: str) -> Listing | None:
-        """Find a tool by name: the scope's own tools come before the runtime's."""
+        """Find a tool by name: the scope's own tools come before the runtime's, and these before the session's."""
         own = self._own_catalogue.find(name) if self._own_catalogue is not None else None
-        return own or self.services.catalogue.find(name)
+        return own or self.services.catalogue.find(name) or self.services.offered_tools.find(name, self.principal)
 
     def listen(self, callback: Listener) -> Callable[[], None]:
-        """Call `callback` for every event, until the returned function is called."""
-        return self.services.listeners.listen(callback)
+        """Call `callback` for every event of this scope's user and session, until the returned function is called.
+
+        A scope without a session hears all sessions of its user; the runtime itself hears every event.
+        """
+        if not self._is_restricted:
+            return self.services.listeners.listen(callback)
+        return self.services.listeners.listen(lambda event: callback(event) if self._owns_event(event) else None)
 
     def events(self) -> AsyncIterator[Event]:
-        """Yield every event from now on; a reader that is too slow gets `Missed`."""
-        return stream_events(self.services.listeners)
+        """Yield the events that `listen` would hear, from now on; a reader that is too slow gets `Missed`."""
+        return stream_events(self.services.listeners, self._owns_event if self._is_restricted else None)
+
+    @property
+    def _is_restricted(self) -> bool:
+        """Whether the scope shows only the calls of a user or session."""
+        return self.principal.user is not None or self.principal.session is not None
+
+    def _owns_event(self, event: Event) -> bool:
+        """Whether an event is about a call of this scope's user and session."""
+        if isinstance(event, (CatalogueChanged, Missed)):  # of no call
+            return False
+        viewer = self.principal
+        return viewer.user in (None, event.user) and viewer.session in (None, event.session)
 
     def complete(self, outcome: Outcome) -> None:
         """Emit `CallEnded` for a call, where `auto_complete=False` leaves that to the caller."""
         meta = outcome.meta
-        self.services.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, self.services.clock.time()))
+        origin = outcome.origin
+        identity = origin.identity if isinstance(origin, Invocation) else CallIdentity(*_NO_TOOL, *self.caller_fields)
+        at = self.services.clock.time()
+        self.services.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, at, *identity))
 
     def queues(self) -> dict[str, QueueStatus]:
         """The capacity, use and waiting calls of each queue."""
@@ -317,6 +406,17 @@ class Scope:
             artifacts=services.outputs.stored_count,
         )
 
+    def last_results(self, session: str | None = None, *, limit: int = 10) -> list[tuple[str, Outcome]]:
+        """The last results of a session of this scope, each with its tool, newest first.
+
+        The runtime keeps the last 10 of each session in memory; a call that still waits has none yet.
+        """
+        viewer = self.principal
+        session = viewer.session if session is None else session
+        if session is None or viewer.session not in (None, session):
+            return []
+        return self.services.last_results.newest(session, viewer.user, limit)
+
     def instructions(self) -> str:
         """The instructions of all providers for the model, combined."""
         known = [listing.provider for listing in self.catalogue if listing.provider]
@@ -334,10 +434,21 @@ class Scope:
 
     # Narrowing
 
+    def offer(self, *tools: Tool[..., Any]) -> None:
+        """Add tools for this scope's session alone: every scope of the same user and session has them.
+
+        A client registers its own tools so (`tool.client`); an answer to their calls may arrive in any process.
+        """
+        if self.principal.session is None:
+            raise TypeError("Only a scope with a session can offer tools: runtime.scope(session=...).offer(...).")
+        self.services.offered_tools.add(self.principal, tools)
+
     def scope(
         self,
         *values: Any,
         tools: Iterable[Tool[..., Any]] = (),
+        toolset: str | None = None,
+        priority: int | None = None,
         max_tokens: int | None = None,
         max_calls: int | None = None,
         memory_dir: str | PathLike[str] | None = None,
@@ -346,8 +457,9 @@ class Scope:
     ) -> Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
 
-        `values` are offered to `use(...)`, `tools` come before the runtime's, and `max_tokens` and `max_calls` set a
-        budget for the turn.
+        `values` are offered to `use(...)`, `tools` come before the runtime's, only the runtime's tools of `toolset` can
+        be called, `priority` is that of its calls in their queues (the higher the sooner), and `max_tokens` and
+        `max_calls` set a budget for the turn.
         `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
@@ -376,8 +488,17 @@ class Scope:
             budget=budget,
             state=state,
             own_catalogue=self._catalogue_with(tools),
+            toolsets=self._narrowed_toolsets(toolset),
+            priority=self.priority if priority is None else validate_priority(priority),
             folders=folders,
         )
+
+    def _narrowed_toolsets(self, toolset: str | None) -> tuple[str, ...]:
+        """The toolsets of this scope and one more; raises `KeyError` for an unknown one."""
+        if toolset is None or toolset in self.toolsets:
+            return self.toolsets
+        self.catalogue.toolset(toolset)
+        return (*self.toolsets, toolset)
 
     def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
         """The catalogue of this scope's own tools and more tools, which replace those of the same name."""
@@ -405,9 +526,23 @@ async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocati
             return next_event.result()
         if (event := buffer.get_nowait()) is not None:
             return event
-        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0)
+        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0, *invocation.identity)
     finally:
         next_event.cancel()
+
+
+def validate_priority(priority: Any) -> int:
+    """The priority; raises `TypeError` unless it is a whole number."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"A priority is a whole number, not {type(priority).__name__}.")
+    return priority
+
+
+def _join_descriptions(first: ToolDescriptions, second: ToolDescriptions) -> ToolDescriptions:
+    """Append the descriptions of more tools to the first ones."""
+    first.extend(second)
+    first.left_out.update(second.left_out)
+    return first
 
 
 def _absolute_path(folder: str | PathLike[str]) -> str:

@@ -18,18 +18,21 @@ from surehand.core.errors import FailureCode
 from surehand.core.events import CatalogueChanged
 from surehand.core.ids import new_id
 from surehand.core.invoke import Redactor
-from surehand.core.outcome import Outcome
+from surehand.core.names import NAMESPACE_SEPARATOR
+from surehand.core.outcome import Outcome, Pending, attach_origin
 from surehand.core.provider import Provider
 from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
+from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker import Breaker
 from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
+from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
@@ -56,8 +59,8 @@ if TYPE_CHECKING:
 
 AnswerCoroutine: TypeAlias = Coroutine[Any, Any, Outcome]
 Approver: TypeAlias = "Callable[[PendingCall], Awaitable[Any]]"
-MAX_UNKNOWN_NAME_LENGTH = 200
-"""Characters of the name of an unknown tool in the journal: a model may invent a name of any length."""
+OnCommit: TypeAlias = Callable[[Outcome], Awaitable[object]]
+"""Awaited with the outcome of a call, after it is stored and before its end is reported."""
 MAX_SESSION_STATES = 10_000
 """Limit on sessions whose `Context.state` is kept; the least recently used one is dropped."""
 log = logging.getLogger("surehand")
@@ -99,6 +102,7 @@ class RuntimeServices:
         redact: Redactor | None,
         keeps_journal: bool,
         auto_complete: bool,
+        on_commit: OnCommit | None,
         is_durable: bool,
     ) -> None:
         self.store: Store | None
@@ -120,6 +124,8 @@ class RuntimeServices:
         self.crash_details = crash_details
         self.redact = redact
         self.auto_complete = auto_complete
+        self.on_commit = on_commit
+        self.last_results = LastResults()
         self.memory_journal = MemoryJournal() if keeps_journal else None
         self.listeners = Listeners()
         self.catalogue = Catalogue(on_change=self._on_catalogue_changed, check=self.validate_tool)
@@ -146,12 +152,31 @@ class RuntimeServices:
         """The event loop that the runtime was opened on, while it is open."""
         self.stack_table = StackTable(self)
         self._stack_tables: WeakSet[StackTable] = WeakSet([self.stack_table])
+        self._toolset_stack_tables: dict[tuple[str, ...], StackTable] = {}
+        self.offered_tools = OfferedTools(self)
+        """Tools that sessions bring for themselves."""
 
-    def stack_table_for(self, own_catalogue: Catalogue) -> StackTable:
-        """Build the stacks for a scope with its own tools; they live as long as the scope."""
-        table = StackTable(self, own_catalogue)
+    def stack_table_for(self, own_catalogue: Catalogue | None, toolsets: tuple[str, ...] = ()) -> StackTable:
+        """The stacks for a scope: those for its own tools live as long as the scope, all others are shared."""
+        if own_catalogue is None and not toolsets:
+            return self.stack_table
+        if own_catalogue is None and toolsets in self._toolset_stack_tables:
+            return self._toolset_stack_tables[toolsets]
+        table = StackTable(self, own_catalogue, toolsets)
         self._stack_tables.add(table)
+        if own_catalogue is None:
+            self._toolset_stack_tables[toolsets] = table
         return table
+
+    def refusal_reason(self, name: str) -> str | None:
+        """Why a tool that exists cannot be called in this runtime; None if there is no such tool."""
+        namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
+        for provider in self.active_providers:
+            if provider.namespace == (namespace if separator else ""):
+                reason = provider.refusal_reason(short_name if separator else name)
+                if reason is not None:
+                    return reason
+        return self.catalogue.refusal_reason(name)
 
     def session_state(self, principal: Principal) -> dict[str, Any]:
         """The state that calls of one user and session share; moves it to the end of the eviction order."""
@@ -244,23 +269,30 @@ class RuntimeServices:
     def expire_overdue_calls(self) -> None:
         """End the pending calls whose time is up. Replaced by the runtime."""
 
+    async def commit(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Await `on_commit` with the outcome of a call that has ended; its errors do not change the outcome."""
+        if self.on_commit is None or isinstance(outcome, Pending):
+            return
+        attach_origin(outcome, invocation)
+        try:
+            await self.on_commit(outcome)
+        except Exception:
+            log.exception("on_commit raised for a call of %s", invocation.tool_name)
+
     def journal_statements(self, invocation: Invocation, kind: JournalKind, status: str) -> list[Statement]:
         """Statements that add an entry to the store's journal, and an event to the stream of the call's run."""
         assert self.store is not None
         principal = invocation.principal
         call_id = invocation.id
-        is_known = "listing" in invocation.__dict__
-        tool = invocation.tool_name if is_known else str(invocation.requested_name)[:MAX_UNKNOWN_NAME_LENGTH]
+        tool = invocation.tool_name
         latency_ms = invocation.elapsed_seconds() * 1000
         entry = self.store.journal.entry_statement(
             kind,
             call_id,
             tool,
             status,
-            user=principal.user,
-            session=principal.session,
-            parent=invocation.parent,
             latency_ms=latency_ms,
+            identity=invocation.identity,
         )
         if principal.turn is None:
             return [entry]
@@ -303,5 +335,5 @@ class RuntimeServices:
 
     def _on_catalogue_changed(self, change: CatalogueChanged) -> None:
         self.rebuild_stacks()
-        if self.listeners.callbacks:
+        if self.listeners.callbacks and change != CatalogueChanged():  # else only a toolset changed
             self.listeners.emit(change)

@@ -8,6 +8,7 @@ from importlib import import_module
 from types import MethodType, ModuleType
 from typing import Any, cast
 
+from surehand.catalogue.wrap import FilteredTools
 from surehand.core.define import LazyTool, ServerTool, tool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
@@ -33,6 +34,17 @@ def split_server_tools(tools: Iterable[Tool[..., Any]]) -> tuple[list[Tool[..., 
     # By name: the MCP provider is above this layer, and a runtime without such tools must not load it.
     module = import_module("surehand.providers.mcp.declared_tools")
     return others, module.build_providers(server_tools)
+
+
+def left_out_names(sources: Iterable[Any]) -> frozenset[str]:
+    """Names of the tools that `filtered` dropped from lists among the sources."""
+    names: frozenset[str] = frozenset()
+    for source in sources:
+        if isinstance(source, FilteredTools):
+            names |= source.left_out
+        elif isinstance(source, (list, tuple)):
+            names |= left_out_names(source)
+    return names
 
 
 def _expand_source(source: Any) -> list[Any]:

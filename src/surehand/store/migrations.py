@@ -18,6 +18,7 @@ MIGRATION_FILES = (
     "schema.sql",
     "migrations/0002_message_owner.sql",
     "migrations/0003_audit_session.sql",
+    "migrations/0004_call_identity.sql",
 )
 """Files under `sql/` in order, forward only: the first creates all tables, each further one changes them."""
 

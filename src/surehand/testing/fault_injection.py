@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from surehand.catalogue.wrap import WrappedProvider
 from surehand.core.context import Context
-from surehand.core.define import LazyTool
+from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
 from surehand.core.handler import StartHandler
 from surehand.core.names import nearest_names, qualified_name
@@ -51,8 +51,8 @@ def _inject_into_source(source: FaultySource, faults: FaultsByTool) -> FaultySou
             return source if handler is None else _inject_into_tool(source, source.name, faults, handler.compile)
 
 
-async def _resolve_and_inject(source: LazyTool, faults: FaultsByTool) -> FaultySource:
-    return _inject_into_source(await source.resolve(), faults)
+async def _resolve_and_inject(source: LazyTool, faults: FaultsByTool, init: InitContext) -> FaultySource:
+    return _inject_into_source(await source.resolve(init), faults)
 
 
 def _inject_into_tools(
@@ -84,6 +84,7 @@ class FaultyHandler:
     """A handler that applies a fault."""
 
     can_suspend = True  # a fault may wait, and so needs a deadline even if the original handler does not
+    can_ask_for_context = True
 
     def __init__(self, fault: Fault, compile_original: Callable[[], StartHandler]) -> None:
         self._fault = fault

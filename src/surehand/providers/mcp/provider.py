@@ -181,6 +181,12 @@ class Server(Provider):
         """Whether the server lists a tool for another user only."""
         return not self._visibility.may_see_tool(principal, tool)
 
+    def refusal_reason(self, tool: str) -> str | None:
+        """Why a tool that the server lists is not offered."""
+        if tool not in self._server_tools.denied_names:
+            return None
+        return f"tools_allowed or tools_denied of the MCP server {self.configured_name} leave it out"
+
     async def _receive_manifest(self, connection: Connection, manifest: Manifest) -> None:
         """Take over what a connection listed, when it came up or after its server notified a change."""
         connection.retries_forever = False

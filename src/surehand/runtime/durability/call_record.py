@@ -6,6 +6,8 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from surehand.catalogue.listing import Listing
+from surehand.core.call import CallIdentity
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.json_arguments import call_fingerprint, original_arguments
 from surehand.runtime.pipeline.invocation import Invocation
@@ -29,16 +31,13 @@ class RecordTemplate:
     The parameters that all these calls share are built and validated once, not for every call.
     """
 
-    def __init__(self, store: Store, call: LedgerRow, owner_id: str) -> None:
+    def __init__(self, store: Store, call: LedgerRow, owner_id: str, identity: CallIdentity) -> None:
         name = call.tool
-        whose = {"user": call.user_id, "session": call.session}
         self._start_statement = ledger_table.start_statement(call)
         self._end_statement = ledger_table.end_statement("", "", owner=owner_id, fence=call.fence)
-        self._intent_audit = store.audit.row_statement("intent", "", name, **whose, detail={})
-        self._outcome_audit = store.audit.row_statement("outcome", "", name, **whose, detail={})
-        self._journal_entry = store.journal.entry_statement(
-            "ended", "", name, "", user=call.user_id, session=call.session
-        )
+        self._intent_audit = store.audit.row_statement("intent", "", name, identity=identity, detail={})
+        self._outcome_audit = store.audit.row_statement("outcome", "", name, identity=identity, detail={})
+        self._journal_entry = store.journal.entry_statement("ended", "", name, "", identity=identity)
         statements = (
             self._start_statement,
             self._end_statement,
@@ -109,6 +108,24 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         owner=owner_id,
         fence=fence,
         posted=invocation.message_id,
+    )
+
+
+def identity_of_stored_call(call: LedgerRow, listing: Listing | None) -> CallIdentity:
+    """Whose call a ledger row is about; intent and display are those of its tool, if this process has it."""
+    context = json.loads(call.context)
+    presentation = None if listing is None else listing.tool.presentation
+    return CallIdentity(
+        parent=context.get("parent"),
+        model_id=context.get("model_id"),
+        intent=None if presentation is None else presentation.intent,
+        display={} if presentation is None else dict(presentation.display),
+        user=call.user_id,
+        session=call.session,
+        agent=call.agent,
+        space=context.get("space"),
+        turn=context.get("turn"),
+        task=context.get("task"),
     )
 
 

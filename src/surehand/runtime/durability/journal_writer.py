@@ -50,13 +50,11 @@ class JournalWriter:
 
     def add_approver_answer(self, invocation: Invocation, approval: Approval) -> None:
         """Buffer the audit row of a decision of the runtime's approver, which no stored question precedes."""
-        principal = invocation.principal
         row = self._store.audit.row_statement(
             "answer",
             to_storable_name(invocation.id) or "",
             invocation.listing.name,
-            user=principal.user,
-            session=principal.session,
+            identity=invocation.identity,
             by=approval.by,
             detail={"answer": "approve" if approval.allow else "reject", "approver": True},
         )
@@ -64,14 +62,12 @@ class JournalWriter:
 
     def add_refusal(self, invocation: Invocation, outcome: Failed) -> None:
         """Buffer the audit row of a call that was refused before its handler ran."""
-        principal = invocation.principal
         detail = {"code": outcome.code, "arguments": _arguments_digest(invocation)}
         row = self._store.audit.row_statement(
             _REFUSAL_KINDS.get(outcome.code, "refused"),
             to_storable_name(invocation.id) or "",
             to_storable_name(invocation.tool_name) or "",
-            user=principal.user,
-            session=principal.session,
+            identity=invocation.identity,
             by=invocation.refused_by,
             detail=detail,
         )

@@ -136,7 +136,7 @@ class Ledger:
         call = build_ledger_row(invocation, owner_id=self._services.owner_id, fence=1)
         if call.context != "{}" or call.posted is not None or not self._services.is_durable:
             return None
-        return templates.setdefault(listing, RecordTemplate(store, call, self._services.owner_id))
+        return templates.setdefault(listing, RecordTemplate(store, call, self._services.owner_id, invocation.identity))
 
     def _queue_claim_return(self, invocation: Invocation, error: StoreUnavailable) -> None:
         """Undo a claim later that may have been committed: otherwise the call would stay `running` forever."""
@@ -263,7 +263,7 @@ class Ledger:
         store = self._services.store
         result = outcome.data if isinstance(outcome, Done) else {"error": outcome.message, "code": outcome.code}
         assert store is not None
-        item = tool_result_event(invocation.id, invocation.tool_name, principal.turn, result)
+        item = tool_result_event(invocation.id, invocation.tool_name, principal.turn, result, invocation.identity)
         return [store.inbox.push_statement(principal.agent or "", *item)]
 
     def _intent_audit_statements(self, invocation: Invocation) -> list[Statement]:
@@ -272,13 +272,9 @@ class Ledger:
         if not self._services.is_durable or store is None:
             return []
         row = invocation.ledger_row
-        principal = invocation.principal
         detail = {"arguments": sha256_hex(row.arguments) if row else None}
-        intent = store.audit.row_statement(
-            "intent", invocation.id, invocation.listing.name, user=principal.user, session=principal.session,
-            detail=detail,
-        )  # fmt: skip
-        return [intent]
+        name = invocation.listing.name
+        return [store.audit.row_statement("intent", invocation.id, name, identity=invocation.identity, detail=detail)]
 
     def _outcome_audit_statements(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
         """The rows of audit and journal, in the same transaction as the outcome."""
@@ -288,16 +284,18 @@ class Ledger:
         invocation.is_journalled = True
         call_id = invocation.id
         name = invocation.listing.name
-        whose = {"user": invocation.principal.user, "session": invocation.principal.session}
+        whose = invocation.identity
         code = outcome.code if isinstance(outcome, Failed) else "ok"
         detail = {"code": code, "outcome": sha256_hex(text)}
-        outcome_row = store.audit.row_statement("outcome", call_id, name, **whose, detail=detail)
+        outcome_row = store.audit.row_statement("outcome", call_id, name, identity=whose, detail=detail)
         ended = self._services.journal_statements(invocation, "ended", code)
         answer = invocation.round_answer
         if answer is None:
             return [outcome_row, *ended]
         detail = {"answer": answer.answer, "weight": answer.answer_digest}
-        answer_row = store.audit.row_statement("answer", call_id, name, **whose, by=answer.answered_by, detail=detail)
+        answer_row = store.audit.row_statement(
+            "answer", call_id, name, identity=whose, by=answer.answered_by, detail=detail
+        )
         settled = self._services.journal_statements(invocation, "settled", answer.answer)
         return [answer_row, outcome_row, *settled, *ended]
 

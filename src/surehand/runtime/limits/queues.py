@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import deque
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from surehand.core.clock import Clock, Timer
 from surehand.core.durations import parse_rate
 from surehand.core.errors import DefinitionError
+from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError
 
 
@@ -52,12 +52,6 @@ class QueueStatus:
     waiting: int
 
 
-SlotFuture: TypeAlias = asyncio.Future[StoreError | None]
-"""Done when the call may start; its result is the error if a shared queue is unavailable."""
-PositionCallback: TypeAlias = Callable[[int], None]
-"""Called with the position in the queue, if the call has to wait."""
-
-
 class ActiveQueue(Protocol):
     """What the stage `queue` needs of a queue."""
 
@@ -69,7 +63,7 @@ class ActiveQueue(Protocol):
     @property
     def has_rate(self) -> bool: ...
     def try_acquire(self) -> bool: ...
-    def enqueue(self, on_position: PositionCallback | None = None) -> SlotFuture: ...
+    def enqueue(self, on_position: PositionCallback | None = None, *, priority: int = 0) -> SlotFuture: ...
     def abandon(self, slot_future: SlotFuture) -> None: ...
     async def wait_for_rate(self) -> StoreError | None: ...
     def release(self) -> None: ...
@@ -108,12 +102,8 @@ def find_held_slot(active_queue: ActiveQueue) -> QueueSlot | None:
     return slot
 
 
-Waiters: TypeAlias = OrderedDict[SlotFuture, PositionCallback | None]
-"""Waiting calls in the order of arrival. An OrderedDict removes any of them in constant time, also ten thousand."""
-
-
 class LocalQueue:
-    """The queue within one process: first come, first served."""
+    """The queue within one process: by priority, then first come, first served."""
 
     def __init__(self, name: str, queue: Queue, clock: Clock) -> None:
         self.name = name
@@ -123,8 +113,8 @@ class LocalQueue:
         self._max_starts, self._period_seconds = parse_rate(queue.rate) if queue.rate else (0, 0.0)
         self._start_times: deque[float] = deque(maxlen=self._max_starts or 1)
         self._in_use = 0
-        self._waiters: Waiters = OrderedDict()
-        self._nested_waiters: Waiters = OrderedDict()
+        self._waiters = WaitingCalls()
+        self._nested_waiters = WaitingCalls()
         """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._timer: Timer | None = None
 
@@ -144,19 +134,22 @@ class LocalQueue:
             self._start_times.append(self._clock.now())
         return True
 
-    def enqueue(self, on_position: PositionCallback | None = None, *, needs_slot: bool = True) -> SlotFuture:
-        """Join the end of the queue; the future is done when the call may start."""
-        if on_position is not None:
-            on_position(self.waiting_count + 1)
-        slot_future: SlotFuture = asyncio.get_running_loop().create_future()
+    def enqueue(
+        self, on_position: PositionCallback | None = None, *, priority: int = 0, needs_slot: bool = True
+    ) -> SlotFuture:
+        """Join the queue, behind calls of the same or a higher priority; the future is done when the call may start."""
+        now = self._clock.now()
         waiters = self._waiters if needs_slot else self._nested_waiters
-        waiters[slot_future] = None
+        if on_position is not None:
+            on_position(waiters.position(priority=priority, now=now) + len(self._nested_waiters))
+        slot_future: SlotFuture = asyncio.get_running_loop().create_future()
+        waiters.add(slot_future, priority=priority, now=now)
         self._grant_slots()
         return slot_future
 
     def abandon(self, slot_future: SlotFuture) -> None:
         """Leave the queue after a cancellation; returns a slot that was granted at the same moment."""
-        if self._waiters.pop(slot_future, slot_future) is slot_future and not slot_future.cancelled():
+        if not self._waiters.remove(slot_future) and not slot_future.cancelled():
             self._in_use -= 1  # the slot was granted at the moment of the cancellation
         self._grant_slots()
 
@@ -166,7 +159,7 @@ class LocalQueue:
         try:
             return await slot_future
         finally:
-            self._nested_waiters.pop(slot_future, None)
+            self._nested_waiters.remove(slot_future)
 
     def release(self) -> None:
         """Return the slot; the next waiting call gets it."""
@@ -197,8 +190,8 @@ class LocalQueue:
                 self._start_timer(pause)
                 return
             waiters = self._nested_waiters or self._waiters
-            slot_future, _ = waiters.popitem(last=False)
-            if slot_future.done():
+            slot_future = waiters.pop()
+            if slot_future is None:
                 continue
             if waiters is self._waiters:
                 self._in_use += 1

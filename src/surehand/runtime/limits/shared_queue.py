@@ -1,14 +1,14 @@
 """Shared queue: a queue whose slots are rows in the store, so that its limit holds over all processes on the store.
 
-Within a process, waiting calls are served in the order of arrival. While calls wait, one background task takes slots
-from the store for them, and returns the slots that this process no longer needs.
+Within a process, waiting calls are served by priority, then in the order of arrival. While calls wait, one background
+task takes slots from the store for them, and returns the slots that this process no longer needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
@@ -16,7 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from surehand.core.durations import parse_rate
-from surehand.runtime.limits.queues import PositionCallback, Queue, QueueStatus, SlotFuture, Waiters
+from surehand.runtime.limits.queues import Queue, QueueStatus
+from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError, StoreUnavailable
 from surehand.store.tables.slots import RESERVATION_SECONDS, SharedQueueLimit, SlotAllocation, generate_slot_ids
 
@@ -51,8 +52,8 @@ class SharedQueue:
         self._services = services
         max_starts, period_seconds = parse_rate(queue.rate) if queue.rate else (0, 0.0)
         self._slot_limit = SharedQueueLimit(name, queue.concurrent, max_starts, period_seconds)
-        self._waiters: Waiters = OrderedDict()
-        self._nested_waiters: Waiters = OrderedDict()
+        self._waiters = WaitingCalls()
+        self._nested_waiters = WaitingCalls()
         """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._held_slots: deque[HeldSlot] = deque()
         self._slots_to_return: deque[HeldSlot] = deque()
@@ -109,23 +110,24 @@ class SharedQueue:
         self._held_slots.append(self._slots_to_return.pop())
         return True
 
-    def enqueue(self, on_position: PositionCallback | None = None, *, needs_slot: bool = True) -> SlotFuture:
-        """Join the end of the queue; the future is done when the call may start."""
+    def enqueue(
+        self, on_position: PositionCallback | None = None, *, priority: int = 0, needs_slot: bool = True
+    ) -> SlotFuture:
+        """Join the queue, behind calls of the same or a higher priority; the future is done when the call may start."""
         slot_future: SlotFuture = asyncio.get_running_loop().create_future()
-        if on_position is not None and (self.waiting_count or self._is_full):
-            on_position(self.waiting_count + 1)
-            on_position = None
+        now = self._services.clock.now()
         waiters = self._waiters if needs_slot else self._nested_waiters
-        waiters[slot_future] = on_position
+        if on_position is not None and (self.waiting_count or self._is_full):
+            on_position(waiters.position(priority=priority, now=now) + len(self._nested_waiters))
+            on_position = None
+        waiters.add(slot_future, priority=priority, now=now, on_position=on_position)
         if not self._is_full or not needs_slot or self._task is None:
             self._wake_task()
         return slot_future
 
     def abandon(self, slot_future: SlotFuture) -> None:
         """Leave the queue after a cancellation; returns a slot that was granted at the same moment."""
-        if slot_future in self._waiters:
-            del self._waiters[slot_future]
-        elif not slot_future.cancelled() and slot_future.result() is None:
+        if not self._waiters.remove(slot_future) and not slot_future.cancelled() and slot_future.result() is None:
             self.release()  # the slot was granted at the moment of the cancellation
 
     async def wait_for_rate(self) -> StoreError | None:
@@ -134,7 +136,7 @@ class SharedQueue:
         try:
             return await slot_future
         finally:
-            self._nested_waiters.pop(slot_future, None)
+            self._nested_waiters.remove(slot_future)
 
     def release(self) -> None:
         """Return a slot: to the next call in this process, unless the process has had it for long enough."""
@@ -153,7 +155,7 @@ class SharedQueue:
         return not self.has_rate and monotonic() - slot.since < MAX_HANDOVER_SECONDS
 
     def _grant_to_next(self, slot: HeldSlot) -> bool:
-        slot_future = _pop_waiter(self._waiters)
+        slot_future = self._waiters.pop()
         if slot_future is None:
             return False
         self._held_slots.append(slot)
@@ -262,32 +264,21 @@ class SharedQueue:
             if not self._grant_to_next(slot):
                 self._slots_to_return.append(slot)  # the call that it was for was cancelled
         for _ in range(slot_grant.start_count):
-            slot_future = _pop_waiter(self._nested_waiters)
+            slot_future = self._nested_waiters.pop()
             if slot_future is not None:
                 slot_future.set_result(None)
 
     def _notify_first_waiter(self) -> None:
         """Report its position to the first waiting call; all others got theirs when they arrived."""
-        for slot_future, on_position in self._waiters.items():
-            self._waiters[slot_future] = None
-            if on_position is not None:
-                on_position(1)
-            return
+        on_position = self._waiters.take_first_callback()
+        if on_position is not None:
+            on_position(1)
 
     def _fail_waiters(self, error: StoreError) -> float:
         """Fail all waiting calls: none waits for an unavailable store. Slots to return are kept for later."""
         for waiters in (self._nested_waiters, self._waiters):
-            while (slot_future := _pop_waiter(waiters)) is not None:
+            while (slot_future := waiters.pop()) is not None:
                 slot_future.set_result(error)
         self._is_full = False
         self._failure_count += 1
         return min(POLL_INTERVAL_SECONDS * 2.0 ** min(self._failure_count, 10), MAX_PAUSE_SECONDS)
-
-
-def _pop_waiter(waiters: Waiters) -> SlotFuture | None:
-    """Remove and return the first waiting call that has not been cancelled."""
-    while waiters:
-        slot_future, _ = waiters.popitem(last=False)
-        if not slot_future.done():
-            return slot_future
-    return None

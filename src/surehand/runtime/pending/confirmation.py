@@ -9,7 +9,7 @@ import inspect
 import logging
 from typing import Any, Literal
 
-from surehand.core.context import Context
+from surehand.core.context import CURRENT_CALL, Context
 from surehand.core.outcome import Pending
 from surehand.runtime.durability.json_arguments import json_arguments
 from surehand.runtime.pending.approval import Approval
@@ -41,7 +41,6 @@ async def build_question(invocation: Invocation) -> Pending:
 async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | None:
     """Ask the runtime's approver; None if there is none, or it does not decide now."""
     services = invocation.scope.services
-    principal = invocation.principal
     name = invocation.listing.name
     if services.approver is None:
         return None
@@ -54,8 +53,7 @@ async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | N
         request=pending.request,
         expires_at=None,
         created_at=services.clock.time(),
-        user=principal.user,
-        session=principal.session,
+        **invocation.identity._asdict(),
     )
     try:
         return Approval.from_decision(await services.approver(pending_call))
@@ -68,8 +66,12 @@ async def _evaluate(value_or_function: Any, invocation: Invocation) -> Any:
     """The value, or the result of the sync or async function of arguments and context."""
     if not callable(value_or_function):
         return value_or_function
-    result = value_or_function(invocation.effective_arguments(), Context(invocation))
-    return await result if inspect.isawaitable(result) else result
+    token = CURRENT_CALL.set(invocation)
+    try:
+        result = value_or_function(invocation.effective_arguments(), Context(invocation))
+        return await result if inspect.isawaitable(result) else result
+    finally:
+        CURRENT_CALL.reset(token)
 
 
 async def _evaluate_or_none(value_or_function: Any, invocation: Invocation) -> Any:

@@ -9,11 +9,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from surehand.core.call import CallIdentity
 from surehand.core.content import to_json
 from surehand.core.errors import FailureCode, InvalidArguments
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.core.strict_json import parse_json
+from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerKind
 from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.restored_call import find_listing
@@ -249,14 +251,16 @@ async def _audit_refusal(
         if isinstance(call, PendingRow):
             call_id = call.call.call_id
             tool = call.call.tool
+            whose = identity_of_stored_call(call.call, scope.services.pending_calls.find_listing(call))
         else:
             call_id = repr(call)[:200]
             tool = ""
+            whose = CallIdentity()
         detail = {"answer": answer.kind, "code": outcome.code}
         principal = scope.principal
-        audit_row = store.audit.row_statement(
-            "refused", call_id, tool, user=principal.user, session=principal.session, by=answer.by, detail=detail
-        )
+        # The row belongs to the user who answered, whose call it may not be.
+        whose = whose._replace(user=principal.user, session=principal.session)
+        audit_row = store.audit.row_statement("refused", call_id, tool, identity=whose, by=answer.by, detail=detail)
         try:
             await store.write([audit_row])
         except StoreError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from surehand.core.outcome import Pending, WaitingFor
@@ -24,6 +24,19 @@ class PendingCall:
     user: str | None = None
     session: str | None = None
     round: int = 1
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
 
     def to_outcome(self) -> Pending:
         """The same as an outcome."""

@@ -10,12 +10,13 @@ import json
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
-from surehand.core.call import Principal
+from surehand.catalogue.listing import Listing
+from surehand.core.call import CallIdentity, Principal
 from surehand.core.clock import Timer, wake
 from surehand.core.events import CallPending
 from surehand.core.outcome import Outcome, Pending, WaitingFor
 from surehand.core.quotas import Quota
-from surehand.runtime.durability.call_record import build_ledger_row
+from surehand.runtime.durability.call_record import build_ledger_row, identity_of_stored_call
 from surehand.runtime.durability.json_arguments import json_arguments, load_json_arguments
 from surehand.runtime.pending.answer import AnswerInProgress
 from surehand.runtime.pending.pending_call import PendingCall as PendingCall
@@ -92,10 +93,15 @@ class PendingCalls:
         except UnstorableValue:  # an id or user that cannot be stored was never stored
             return []
         return [
-            pending_call_from_row(row, row.rounds[-1])
+            pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
             for row in stored
             if row.call.call_id not in self.answers_in_progress
         ]
+
+    def find_listing(self, row: PendingRow) -> Listing | None:
+        """The tool of a stored call: the one it was made with in this process, else the catalogue's."""
+        invocation = self.invocations.get(row.call.call_id)
+        return self._services.catalogue.find(row.call.tool) if invocation is None else invocation.listing
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Store a pending call; returns it, or the outcome of the call if another invocation was first."""
@@ -169,7 +175,6 @@ class PendingCalls:
         expires_at: float | None,
     ) -> PendingCall:
         """Update the state in this process after a pending call was stored, and emit its event."""
-        principal = invocation.principal
         call_id = invocation.id
         if not invocation.round:
             self.open_count += 1
@@ -192,11 +197,10 @@ class PendingCalls:
             request=pending.request,
             expires_at=expires_at,
             created_at=created_at,
-            user=principal.user,
-            session=principal.session,
             round=round,
+            **invocation.identity._asdict(),
         )
-        self._emit_pending(pending_call)
+        self._emit_pending(pending_call, invocation.identity)
         if invocation.on_end is not None:  # the task that gave the last answer does not wait for the next one
             on_end, invocation.on_end = invocation.on_end, None
             on_end(pending_call.to_outcome())
@@ -207,12 +211,9 @@ class PendingCalls:
         if not self._services.is_durable:
             return []
         name = invocation.listing.name
-        principal = invocation.principal
         detail = {"waiting_for": pending.waiting_for}
         return [
-            store.audit.row_statement(
-                "wait", invocation.id, name, user=principal.user, session=principal.session, detail=detail
-            ),
+            store.audit.row_statement("wait", invocation.id, name, identity=invocation.identity, detail=detail),
             *self._services.journal_statements(invocation, "pending", pending.waiting_for),
         ]
 
@@ -247,7 +248,7 @@ class PendingCalls:
         self._expiry_timer = None
         self._expiry_timer_at = inf
 
-    def _emit_pending(self, pending_call: PendingCall) -> None:
+    def _emit_pending(self, pending_call: PendingCall, identity: CallIdentity) -> None:
         if not self._services.listeners.callbacks:
             return
         event = CallPending(
@@ -259,6 +260,7 @@ class PendingCalls:
             pending_call.arguments,
             pending_call.expires_at,
             pending_call.created_at,
+            *identity,
         )
         self._services.listeners.emit(event)
 
@@ -299,7 +301,7 @@ class PendingCalls:
         return self.invocations.pop(call_id, None)
 
 
-def pending_call_from_row(row: PendingRow, pending_round: PendingRound) -> PendingCall:
+def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing: Listing | None = None) -> PendingCall:
     """Convert a stored round to what is shown to the people who answer."""
     call = row.call
     waiting_for = pending_round.waiting_for
@@ -318,7 +320,6 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound) -> Pendi
         request=json.loads(pending_round.request),
         expires_at=expires_at,
         created_at=pending_round.created_at,
-        user=call.user_id,
-        session=call.session,
         round=pending_round.round,
+        **identity_of_stored_call(call, listing)._asdict(),
     )

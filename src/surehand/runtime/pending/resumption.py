@@ -16,6 +16,7 @@ from surehand.core.call import Call
 from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
+from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_invocation
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -212,13 +213,10 @@ async def _commit_resumption(
     ]
     if services.is_durable:
         detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
-        user = call.user_id
-        session = call.session
+        whose = identity_of_stored_call(call, services.pending_calls.find_listing(row))
         statements += [
-            store.audit.row_statement(
-                "answer", call.call_id, call.tool, user=user, session=session, by=answer.by, detail=detail
-            ),
-            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, user=user, session=session),
+            store.audit.row_statement("answer", call.call_id, call.tool, identity=whose, by=answer.by, detail=detail),
+            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, identity=whose),
         ]
         if (run := json.loads(call.context).get("turn")) is not None:
             statements += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
@@ -319,6 +317,8 @@ def _emit_settled(
     if not services.listeners.callbacks:
         return
     call = row.call
+    listing = ended_invocation.listing if ended_invocation is not None else services.pending_calls.find_listing(row)
+    identity = identity_of_stored_call(call, listing)
     event = CallSettled(
         call.call_id,
         call.tool,
@@ -328,7 +328,8 @@ def _emit_settled(
         bool(answer.approval and answer.approval.always),
         answer.reason,
         services.clock.time(),
+        *identity,
     )
     services.listeners.emit(event)
     if ended_invocation is not None and ended_invocation.is_resumed:
-        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time()))
+        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time(), *identity))

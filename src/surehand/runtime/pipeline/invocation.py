@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.catalogue.listing import Listing
-from surehand.core.call import Arguments, Call, Principal
+from surehand.core.call import NO_DISPLAY, Arguments, Call, CallIdentity, Principal
 from surehand.core.clock import Timer
 from surehand.core.content import to_text
 from surehand.core.errors import FailureCode, NotStarted
@@ -32,6 +32,8 @@ T = TypeVar("T")
 _PERF_COUNTER_EPOCH = time.time() - time.perf_counter()
 MAX_NESTING_DEPTH = 32
 """Limit on nested calls: a tool that calls itself fails here instead of exhausting the memory."""
+MAX_UNKNOWN_NAME_LENGTH = 200
+"""Characters of an unknown tool's name in events, journal and messages."""
 
 
 class Invocation:
@@ -42,6 +44,8 @@ class Invocation:
     """The validated arguments, as the handler receives them."""
     model_id: str | None = None
     parent: str | None = None
+    priority: int | None = None
+    """The call's own priority in its queue; None takes that of its scope or tool."""
     caller_timeout: float | None = None
     """Seconds for the whole call, queueing and retries included, if the caller set a limit."""
     answer_future: asyncio.Future[Any] | None = None
@@ -132,11 +136,21 @@ class Invocation:
 
     @property
     def tool_name(self) -> str:
-        return self.listing.name if hasattr(self, "listing") else self.requested_name
+        """The tool's full name; the name as called, cut to a sane length, if there is no such tool."""
+        return self.listing.name if hasattr(self, "listing") else str(self.requested_name)[:MAX_UNKNOWN_NAME_LENGTH]
 
     @property
     def principal(self) -> Principal:
         return self.scope.principal
+
+    @property
+    def identity(self) -> CallIdentity:
+        """Whose call it is, for its events, waits and stored rows."""
+        listing = self.__dict__.get("listing")
+        presentation = None if listing is None else listing.tool.presentation
+        intent = None if presentation is None else presentation.intent
+        display = NO_DISPLAY if presentation is None else presentation.display
+        return CallIdentity(self.parent, self.model_id, intent, display, *self.scope.caller_fields)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -187,9 +201,19 @@ class Invocation:
             return Failed("limit_exceeded", problem)
         inner = Invocation(self.scope, tool, arguments)
         inner.parent = self.id
+        inner.priority = self.priority
         inner.caller_timeout = timeout
         inner.nesting_depth = self.nesting_depth + 1
         return await self.scope.run_invocation(inner)
+
+    def find_tool(self, name: str) -> Listing | None:
+        """Find a tool that this call's scope may use."""
+        listing = self.scope.find(name)
+        return listing if listing is not None and self.scope.may_use(listing) else None
+
+    def list_tools(self) -> list[Listing]:
+        """The tools that this call's scope may use."""
+        return self.scope.usable_listings()
 
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""
@@ -212,7 +236,16 @@ class Invocation:
     def _emit_progress(self, update: dict[str, Any]) -> None:
         named = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
         at = self.scope.services.clock.time()
-        event = CallProgress(self.id, self.tool_name, **named, data=update, at=at)
+        event = CallProgress(
+            self.id,
+            self.tool_name,
+            named["message"],
+            named["fraction"],
+            named["title"],
+            update,
+            at,
+            *self.identity,
+        )
         self.scope.services.listeners.emit(event)
 
     def make_interruptible(self) -> None:

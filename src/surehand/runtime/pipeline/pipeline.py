@@ -36,6 +36,8 @@ class StackPlan:
     """Whether the stack serves calls of a turn with a budget."""
     has_space: bool
     """Whether the stack serves calls in a space."""
+    has_session: bool
+    """Whether the stack serves calls in a session, whose last results are kept."""
     can_fold_into_invoke: bool = True
     """Whether no stage between `invoke` and the one being built changes or shares outcomes."""
     outcome_filters: list[OutcomeFilter] = field(default_factory=list)

@@ -13,7 +13,7 @@ from surehand.core.errors import Unavailable
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
 from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, build_stack
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, Stage, build_stack
 
 if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
@@ -29,24 +29,32 @@ class Stacks(dict[str, Proceed]):
         self,
         services: RuntimeServices,
         own_catalogue: Catalogue | None,
+        toolsets: tuple[str, ...],
         *,
         is_recallable: bool,
         has_budget: bool,
         has_space: bool,
+        has_session: bool,
     ) -> None:
         super().__init__()
         self._services = services
         self._own_catalogue = own_catalogue
+        self._toolsets = toolsets
         self._is_recallable = is_recallable
         self._has_budget = has_budget
         self._has_space = has_space
+        self._has_session = has_session
 
     def __missing__(self, name: str) -> Proceed:
         if not self._services.is_open:
             return _refuse_closed_runtime
         if isinstance(name, Tool):  # callers may pass the tool itself
             return self[name.name]
-        listing = self._resolve_listing(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]  # models send values of any type
+        if not isinstance(name, str):  # models send values of any type
+            return self.refuse_unknown_tool  # type: ignore[unreachable]
+        if self._find_listing(name) is None and self._services.offered_tools.has_name(name):
+            return self.run_offered_tool  # only some sessions have it, and these stacks serve all of them
+        listing = self._resolve_listing(name)
         if listing is None:
             return self.refuse_unknown_tool
         if listing.name != name and listing.name in self:
@@ -56,7 +64,7 @@ class Stacks(dict[str, Proceed]):
                 stack = self.build_for(listing)
             except Exception as error:
                 log.exception("The pipeline of %s could not be built", listing.name)
-                return _build_refusal(f"{listing.name} cannot be called: {error}")
+                return _build_refusal(listing, f"{listing.name} cannot be called: {error}")
         self[listing.name] = stack
         if self._find_listing(name) is listing:  # do not cache misspelt names: there is no end of them
             self[name] = stack
@@ -73,14 +81,38 @@ class Stacks(dict[str, Proceed]):
 
     def build_for(self, listing: Listing) -> Proceed:
         """Build a new stack for a listing."""
-        from surehand.runtime.pipeline.stages import STAGES  # loads all stages, which no import of a runtime needs
+        # Loads all stages, which no import of a runtime needs.
+        from surehand.runtime.pipeline.stages import STAGES
+        from surehand.runtime.pipeline.stages.middleware import outer_middleware
+        from surehand.runtime.pipeline.stages.record import record
 
         if not self._services.is_open:
             return _refuse_closed_runtime
-        if not self._services.policy.trust_annotations:
-            listing = listing.without_annotations()
-        plan = StackPlan(listing, self._services, self._is_recallable, self._has_budget, self._has_space)
+        trusts_annotations = self._services.policy.trust_annotations
+        plan_listing = listing if trusts_annotations else listing.without_annotations()
+        plan = StackPlan(
+            plan_listing, self._services, self._is_recallable, self._has_budget, self._has_space, self._has_session
+        )
+        if self._is_outside_toolset(listing):
+            return build_stack(plan, (record, outer_middleware, _refuse_outside_toolset(self._toolsets)))
         return build_stack(plan, STAGES)
+
+    def _is_outside_toolset(self, listing: Listing) -> bool:
+        """Whether the scope's toolset forbids a tool; the tools that the scope itself has are allowed."""
+        if not self._toolsets or self._services.catalogue.find(listing.name) is not listing:
+            return False
+        return not self._services.catalogue.is_in_toolsets(listing, self._toolsets)
+
+    async def run_offered_tool(self, invocation: Invocation) -> Outcome:
+        """Run a tool that the call's session offers; for any other session its name is like one never offered."""
+        scope = invocation.scope
+        name = invocation.requested_name
+        offered = self._services.offered_tools.table_for(scope.principal)
+        if offered is not None and offered.catalogue.find(name) is not None:
+            stacks = offered.stack_table.get(scope, is_recallable=self._is_recallable)
+            return await stacks[name](invocation)
+        listing = self._resolve_listing(name)
+        return await (self.refuse_unknown_tool if listing is None else self[listing.name])(invocation)
 
     async def refuse_unknown_tool(self, invocation: Invocation) -> Outcome:
         """Fail an unknown name, after asking the provider of its namespace, which may have gained the tool."""
@@ -100,7 +132,7 @@ class Stacks(dict[str, Proceed]):
         from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure
 
         async def proceed(invocation: Invocation) -> Outcome:
-            return unknown_tool_failure(services, invocation, provider_problem)
+            return await unknown_tool_failure(services, invocation, provider_problem)
 
         for wrapper in reversed(services.middleware):
             if isinstance(wrapper, OuterMiddleware):
@@ -109,19 +141,29 @@ class Stacks(dict[str, Proceed]):
 
 
 class StackTable:
-    """Eight sets of stacks: for calls that are recallable or not, have a budget or not, and are in a space or not."""
+    """Sets of stacks: for calls that are recallable or not, with or without a budget, a space and a session."""
 
-    def __init__(self, services: RuntimeServices, own_catalogue: Catalogue | None = None) -> None:
+    def __init__(
+        self, services: RuntimeServices, own_catalogue: Catalogue | None = None, toolsets: tuple[str, ...] = ()
+    ) -> None:
         self._stacks = {
-            (recallable, budget, space): Stacks(
-                services, own_catalogue, is_recallable=recallable, has_budget=budget, has_space=space
+            (recallable, budget, space, session): Stacks(
+                services,
+                own_catalogue,
+                toolsets,
+                is_recallable=recallable,
+                has_budget=budget,
+                has_space=space,
+                has_session=session,
             )
-            for recallable, budget, space in product((False, True), repeat=3)
+            for recallable, budget, space, session in product((False, True), repeat=4)
         }
 
     def get(self, scope: Scope, *, is_recallable: bool) -> Stacks:
         """The stacks for the calls of a scope."""
-        return self._stacks[is_recallable, scope.budget is not None, scope.principal.space is not None]
+        principal = scope.principal
+        has_budget = scope.budget is not None
+        return self._stacks[is_recallable, has_budget, principal.space is not None, principal.session is not None]
 
     def clear(self) -> None:
         """Drop all stacks; each is built again on its next call."""
@@ -133,8 +175,27 @@ async def _refuse_closed_runtime(invocation: Invocation) -> Outcome:
     return Failed("unavailable", "The runtime is not running. Use `async with Runtime(...) as runtime:`.")
 
 
-def _build_refusal(problem: str) -> Proceed:
+def _build_refusal(listing: Listing, problem: str) -> Proceed:
+    """A stack that refuses every call of a tool whose own stack could not be built."""
+    from surehand.runtime.pipeline.unknown_tool import report_refusal  # loaded by the first refused call
+
     async def refuse(invocation: Invocation) -> Outcome:
-        return Failed("unavailable", problem)
+        invocation.listing = listing
+        return await report_refusal(invocation, Failed("unavailable", problem))
 
     return refuse
+
+
+def _refuse_outside_toolset(toolsets: tuple[str, ...]) -> Stage:
+    """A stage that refuses a tool which is not among those that the scope may call."""
+    allowed = " and ".join(map(repr, toolsets))
+
+    def stage(plan: StackPlan, proceed: Proceed) -> Proceed:
+        problem = f"{plan.listing.name} is not allowed here: it is not in the toolset {allowed} of this scope."
+
+        async def refuse(invocation: Invocation) -> Outcome:
+            return Failed("denied", problem)
+
+        return refuse
+
+    return stage

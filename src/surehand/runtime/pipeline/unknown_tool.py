@@ -1,4 +1,7 @@
-"""The failure of a call whose tool does not exist, counted and reported like any other call."""
+"""Calls of tools that do not exist or may not be used here: why, and what the caller may use instead.
+
+They are counted, journalled and reported like any other call.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from surehand.core.events import CallEnded, CallStarted
-from surehand.core.names import NAMESPACE_SEPARATOR
+from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
 from surehand.core.outcome import Failed, attach_origin
 from surehand.runtime.pipeline.invocation import Invocation
 
@@ -15,43 +18,76 @@ if TYPE_CHECKING:
 
 UNKNOWN_TOOL_NAME = "(unknown)"
 """Name under which all calls of unknown tools are counted: counting each name would grow without limit."""
+MAX_NAMESPACES_SHOWN = 10
 
 
-def unknown_tool_failure(
+async def unknown_tool_failure(
     services: RuntimeServices, invocation: Invocation, provider_problem: str | None = None
 ) -> Failed:
-    """Count the call, emit its events and return the failure.
+    """The failure of a call whose tool does not exist, or was left out of what this runtime offers.
 
     Args:
         provider_problem: why the tool's provider does not serve this caller, if that is known.
     """
-    name = str(invocation.requested_name)
+    name = invocation.tool_name
+    reason = services.refusal_reason(name)
+    if reason is not None:
+        return await report_refusal(invocation, Failed("denied", f"{name} is not allowed here: {reason}."))
+    hint = _hint(invocation, name, provider_problem)
+    return await report_refusal(invocation, Failed("not_found", f"Unknown tool: {name!r}. {hint}"))
+
+
+async def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
+    """Count, journal and report a call that no stack could run; returns its outcome."""
+    services = invocation.scope.services
+    name = invocation.tool_name
     invocation.started_perf_counter = perf_counter()
     counter = services.tool_stats(UNKNOWN_TOOL_NAME)
     counter.count += 1
     counter.failures += 1
-    outcome = Failed("not_found", f"Unknown tool: {name[:200]!r}. {_hint(invocation, name, provider_problem)}")
     attach_origin(outcome, invocation)
+    if invocation.principal.session is not None:
+        services.last_results.add(invocation.principal, name, outcome)
+    await services.commit(invocation, outcome)
+    if services.memory_journal is not None:
+        services.memory_journal.append((invocation.id, name, invocation.started_perf_counter, 0.0, outcome.code))
     if services.journal_writer is not None:
-        services.journal_writer.add(services.journal_statements(invocation, "ended", "not_found"))
+        services.journal_writer.add(services.journal_statements(invocation, "ended", outcome.code))
+        if outcome.code == "denied":
+            services.journal_writer.add_refusal(invocation, outcome)
     if services.listeners.callbacks:
-        at = services.clock.time()
-        services.listeners.emit(CallStarted(invocation.id, name, invocation.raw_arguments, invocation.parent, at=at))
-        if services.auto_complete:
-            services.listeners.emit(CallEnded(invocation.id, name, outcome, at))
+        _emit_events(invocation, name, outcome)
     return outcome
 
 
-def _hint(invocation: Invocation, name: str, provider_problem: str | None) -> str:
-    """Why the provider is unavailable, or the nearest tool names."""
+def _emit_events(invocation: Invocation, name: str, outcome: Failed) -> None:
     services = invocation.scope.services
-    namespace, separator, _ = name.partition(NAMESPACE_SEPARATOR)
+    at = services.clock.time()
+    identity = invocation.identity
+    started = CallStarted(invocation.id, name, invocation.raw_arguments, at=at, **identity._asdict())
+    services.listeners.emit(started)
+    if services.auto_complete:
+        services.listeners.emit(CallEnded(invocation.id, name, outcome, at, *identity))
+
+
+def _hint(invocation: Invocation, name: str, provider_problem: str | None) -> str:
+    """Why the provider is unavailable, whether the namespace exists, and the nearest tools that the caller may use."""
+    services = invocation.scope.services
+    namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
     if separator and (reason := provider_problem or services.unavailable_providers.get(namespace)) is not None:
         return f"{namespace} could not be started: {(services.redact(reason) if services.redact else reason)[:500]}"
-    hidden = invocation.scope.hidden_tool_names()
-    suggestions = [known for known in services.catalogue.suggest(name[:200]) if known not in hidden]
-    return (
+    usable = invocation.scope.usable_listings(for_person=invocation.is_dispatched)
+    names = [each for listing in usable for each in (listing.name, *listing.tool.aliases)]
+    suggestions = nearest_names(name, names)
+    advice = (
         f"Did you mean {' or '.join(suggestions)}?"
         if suggestions
         else "Copy the exact name, with its namespace, from the list."
     )
+    namespaces = sorted({listing.namespace for listing in usable if listing.namespace})
+    if not separator or not namespaces:
+        return advice
+    if namespace in namespaces:
+        return f"{namespace} has no tool {short_name!r}. {advice}"
+    known = ", ".join(namespaces[:MAX_NAMESPACES_SHOWN])
+    return f"There is no namespace {namespace!r}; known namespaces: {known}. {advice}"

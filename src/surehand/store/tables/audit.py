@@ -6,16 +6,18 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from surehand.core.call import CallIdentity
 from surehand.store.database import INT64_LIMIT, Database, Row, SqlValue, Statement, to_storable_name
 from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
+from surehand.store.stored_identity import dump_identity, load_identity
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -34,7 +36,7 @@ VERIFY_PAGE_ROWS = 1_000
 
 _SQL = load_queries("audit")
 _COLUMNS = ("id", "tx", "at", "kind", "call_id", "tool", "user_id", "by_whom", "detail")
-_LATER_COLUMNS = ("session",)
+_LATER_COLUMNS = ("session", "identity")
 """Columns that a migration added. They are sealed by name, and only where they hold something, so that the seals of
 older rows stay valid and the next column changes none of them."""
 
@@ -56,6 +58,14 @@ class AuditRow:
     """Who answered, granted or revoked; None where that is the caller."""
     detail: Mapping[str, Any]
     """Codes and digests, never the values."""
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
+    parent: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +122,19 @@ class AuditTable:
         session: str | None = None,
         by: str | None = None,
         detail: Mapping[str, Any],
+        identity: CallIdentity | None = None,
     ) -> Statement:
-        """Build the statement for a row; it belongs into the transaction of the audited action."""
+        """Build the statement for a row; it belongs into the transaction of the audited action.
+
+        Args:
+            identity: whose call it is, instead of `user` and `session`.
+        """
+        if identity is not None:
+            user, session = identity.user, identity.session
         params: dict[str, SqlValue] = {
             "kind": kind, "call_id": call_id, "tool": tool, "user": to_storable_name(user), "by": to_storable_name(by),
             "detail": dump_json(detail), "session": to_storable_name(session),
+            "identity": None if identity is None else dump_identity(identity),
         }  # fmt: skip
         return Statement(_SQL["insert_audit_row"], params, 1)
 
@@ -261,7 +279,7 @@ def _sealed_values(row: Sequence[Any]) -> Sequence[Any]:
 def _row_from_columns(row: Row) -> AuditRow:
     return AuditRow(
         row["at"], row["kind"], row["call_id"], row["tool"], row["user_id"], row["session"], row["by_whom"],
-        json.loads(row["detail"]),
+        json.loads(row["detail"]), **load_identity(row["identity"]),
     )  # fmt: skip
 
 

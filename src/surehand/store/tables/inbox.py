@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from surehand.core.call import CallIdentity
 from surehand.store.database import Database, Row, Statement
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
+from surehand.store.stored_identity import whose_call
 
 InboxItemType: TypeAlias = Literal["tool_result", "space_message", "plan", "service"]
 
@@ -93,10 +95,12 @@ class InboxTable:
 
 
 def tool_result_event(
-    call_id: str, tool: str, run: str | None, result: JSON
+    call_id: str, tool: str, run: str | None, result: JSON, identity: CallIdentity | None = None
 ) -> tuple[str, InboxItemType, dict[str, Any]]:
-    """Build the event with the result of a call: its id, type and data."""
+    """Build the event with the result of a call: its id, type and data, which says whose call it was."""
     data = {"toolCallId": call_id, "toolName": tool, "originRunId": run, "result": result}
+    if identity is not None:
+        data = {**whose_call(identity), **data}
     return f"tr:{call_id}", "tool_result", data
 
 

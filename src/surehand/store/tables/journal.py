@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
+from surehand.core.call import CallIdentity
 from surehand.store.database import Database, Row, SqlValue, Statement, to_storable_name
 from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
 from surehand.store.queries import load_queries
+from surehand.store.stored_identity import dump_identity, load_identity
 
 JournalKind: TypeAlias = Literal["ended", "pending", "settled"]
 
@@ -32,6 +34,13 @@ class JournalRow:
     session: str | None
     parent: str | None
     latency_ms: float
+    agent: str | None = None
+    space: str | None = None
+    turn: str | None = None
+    task: str | None = None
+    model_id: str | None = None
+    intent: str | None = None
+    display: Mapping[str, Any] = field(default_factory=dict)
 
 
 class JournalTable:
@@ -52,8 +61,15 @@ class JournalTable:
         session: str | None = None,
         parent: str | None = None,
         latency_ms: float = 0.0,
+        identity: CallIdentity | None = None,
     ) -> Statement:
-        """Build the statement for an entry, for a transaction of the caller."""
+        """Build the statement for an entry, for a transaction of the caller.
+
+        Args:
+            identity: whose call it is, instead of `user`, `session` and `parent`.
+        """
+        if identity is not None:
+            user, session, parent = identity.user, identity.session, identity.parent
         params: dict[str, SqlValue] = {
             "kind": kind,
             "call_id": to_storable_name(call_id),
@@ -63,6 +79,7 @@ class JournalTable:
             "user": to_storable_name(user),
             "session": to_storable_name(session),
             "parent": to_storable_name(parent),
+            "identity": None if identity is None else dump_identity(identity),
         }
         return Statement(_SQL["insert_entry"], params, 1)
 
@@ -116,5 +133,6 @@ def _rows_from_columns(rows: list[Row]) -> list[JournalRow]:
     return [_row_from_columns(**row) for row in rows]
 
 
-def _row_from_columns(*, tx: int, id: int, user_id: str | None, **same: object) -> JournalRow:
-    return JournalRow(cursor=f"{tx}-{id}", user=user_id, **same)  # type: ignore[arg-type]  # columns of the same name
+def _row_from_columns(*, tx: int, id: int, user_id: str | None, identity: str | None, **same: object) -> JournalRow:
+    columns = {**load_identity(identity), **same}  # `parent` has a column of its own, which counts
+    return JournalRow(cursor=f"{tx}-{id}", user=user_id, **columns)

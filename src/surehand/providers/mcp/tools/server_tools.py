@@ -63,6 +63,8 @@ class ServerTools:
         """Definitions as on the wire, by local name."""
         self.held_back_reasons: dict[str, str] = {}
         """Why tools are held back, by local name."""
+        self.denied_names: frozenset[str] = frozenset()
+        """Tools that the server lists and that `tools_allowed` or `tools_denied` leave out, by local name."""
         self._unusable_reasons: dict[str, str] = {}
         self.cache_problems: dict[str, str] = {}
         """Why `cache` or `tools_cache` has no effect on a tool, by wire name or glob."""
@@ -156,6 +158,8 @@ class ServerTools:
                 wire_name, self._options.allow, self._options.deny, local_name=local_names.get(wire_name)
             )
         ][::-1]
+        denied = {*definitions}.difference(allowed)
+        self.denied_names = frozenset(local_names.get(wire_name) or wire_name for wire_name in denied)
         texts = instruction_definitions(manifest.instructions, manifest.prompts)
         pinned_names = {*allowed} - {*RESERVED_DEFINITION_NAMES}
         tools = [definition for definition in manifest.tools if _wire_name(definition) in pinned_names]
@@ -381,6 +385,7 @@ _BUILT_ATTRIBUTES = (
     "tools",
     "definitions",
     "held_back_reasons",
+    "denied_names",
     "_unusable_reasons",
     "cache_problems",
     "_effects",

@@ -8,6 +8,7 @@ from surehand.runtime.pipeline.stages.breaker import breaker
 from surehand.runtime.pipeline.stages.budget import budget
 from surehand.runtime.pipeline.stages.cache import cache
 from surehand.runtime.pipeline.stages.clip import clip
+from surehand.runtime.pipeline.stages.commit import commit
 from surehand.runtime.pipeline.stages.deadline import deadline
 from surehand.runtime.pipeline.stages.intent import intent
 from surehand.runtime.pipeline.stages.invoke import invoke
@@ -25,6 +26,7 @@ from surehand.runtime.pipeline.stages.validate import validate
 STAGES: tuple[Stage, ...] = (
     active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
+    commit,  # keep the last results of a session; await `on_commit`
     outer_middleware,  # middleware that sees refused calls too, such as `logging`
     audience,  # models cannot call a tool that is only for people
     mount,  # enter the lifespan of a tool that was added late

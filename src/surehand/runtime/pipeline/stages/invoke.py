@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, cast
 
-from surehand.core.context import Context, RunningCall
+from surehand.core.context import CURRENT_CALL, Context, RunningCall
 from surehand.core.errors import Unavailable
 from surehand.core.handler import StartHandler
-from surehand.core.invoke import build_invoker, outcome_from_value
+from surehand.core.invoke import Invoker, build_invoker, outcome_from_value
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
@@ -30,6 +30,9 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
         max_plain_chars=max_plain_chars,
         outcome_filters=outcome_filters,
     )
+    handler = listing.tool.handler
+    if handler is not None and handler.can_ask_for_context:
+        run = _with_current_call(run, has_own_task=handler.can_suspend)
     # A provider's call may become pending while its caller waits: it is then resumed, not started again.
     if listing.kind not in ("client", "external") and listing.provider is None and not plan.is_recallable:
         return cast(Proceed, run)
@@ -62,6 +65,26 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
         return outcome
 
     return stage
+
+
+def _with_current_call(run: Invoker, *, has_own_task: bool) -> Invoker:
+    """Make the call the one that `Context.get` finds while its handler runs.
+
+    A handler that may suspend runs in a task of its own, whose context ends with it; for others the variable is reset.
+    """
+
+    def start_in_own_task(running_call: RunningCall) -> Awaitable[Outcome]:
+        CURRENT_CALL.set(running_call)
+        return run(running_call)
+
+    async def run_with_context(running_call: RunningCall) -> Outcome:
+        token = CURRENT_CALL.set(running_call)
+        try:
+            return await run(running_call)
+        finally:
+            CURRENT_CALL.reset(token)
+
+    return start_in_own_task if has_own_task else run_with_context
 
 
 def _build_start(plan: StackPlan) -> StartHandler:

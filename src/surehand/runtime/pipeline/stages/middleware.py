@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from surehand.core.context import CURRENT_CALL
 from surehand.core.errors import ToolError
 from surehand.core.invoke import failed_from_crash, failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
@@ -79,6 +80,7 @@ def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> P
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
+        token = CURRENT_CALL.set(invocation)
         try:
             outcome = await wrapper(invocation, proceed)
         except ToolError as error:
@@ -87,6 +89,8 @@ def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> P
             raise
         except BaseException as error:  # noqa: BLE001 - foreign code: every exception becomes an outcome
             return failed_from_crash(name, error, redact=services.redact, crash_details=services.crash_details)
+        finally:
+            CURRENT_CALL.reset(token)
         if isinstance(outcome, (Done, Failed, Pending)):
             return outcome
         return Failed(

@@ -8,7 +8,8 @@ from time import perf_counter
 
 from surehand.core.events import CallQueued
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, SlotFuture, enter_slot, find_held_slot, leave_slot
+from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, enter_slot, find_held_slot, leave_slot
+from surehand.runtime.limits.waiting_calls import SlotFuture
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.store.errors import StoreError
@@ -76,13 +77,26 @@ def _enqueue(invocation: Invocation, active_queue: ActiveQueue) -> SlotFuture:
     has_listeners = bool(invocation.scope.services.listeners.callbacks)
     on_position = partial(_emit_queued, invocation, active_queue.name) if has_listeners else None
     invocation.make_interruptible()
-    return active_queue.enqueue(on_position)
+    return active_queue.enqueue(on_position, priority=_priority_of(invocation))
+
+
+def _priority_of(invocation: Invocation) -> int:
+    """The priority of the call itself, else of its scope, else of its tool."""
+    given = (invocation.priority, invocation.scope.priority)
+    return next((value for value in given if value is not None), invocation.listing.tool.limits.priority)
 
 
 def _emit_queued(invocation: Invocation, queue_name: str, position: int) -> None:
     services = invocation.scope.services
     services.listeners.emit(
-        CallQueued(invocation.id, invocation.listing.name, queue_name, position, services.clock.time())
+        CallQueued(
+            invocation.id,
+            invocation.listing.name,
+            queue_name,
+            position,
+            services.clock.time(),
+            *invocation.identity,
+        )
     )
 
 

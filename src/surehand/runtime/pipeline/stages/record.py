@@ -24,6 +24,7 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
     services = plan.services
     listing = plan.listing
     name = listing.name
+    intent = listing.tool.presentation.intent
     display = listing.tool.presentation.display
     listeners = services.listeners
     journal = services.memory_journal
@@ -91,13 +92,14 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
         # Of two answers to one call, only the first emits the end.
         is_duplicate = invocation.has_lost_race and invocation.is_resumed
         if listeners.callbacks and services.auto_complete and not is_duplicate:
-            listeners.emit(_new_tuple(CallEnded, (call_id, name, outcome, now())))
+            identity = (invocation.parent, invocation.model_id, intent, display, *invocation.scope.caller_fields)
+            listeners.emit(_new_tuple(CallEnded, (call_id, name, outcome, now(), *identity)))
 
     def emit_start(invocation: Invocation) -> None:
         """Emit `CallStarted`, or `CallResumed` for a resumed call."""
         if is_recallable and invocation.is_resumed:
             if invocation.on_settled is None:  # else it is emitted once the answer is stored
-                listeners.emit(CallResumed(invocation.id, name, now()))
+                listeners.emit(CallResumed(invocation.id, name, now(), *invocation.identity))
         else:
             fields = (
                 invocation.assigned_id or invocation.id,
@@ -106,6 +108,9 @@ def record(plan: StackPlan, proceed: Proceed) -> Proceed:
                 invocation.parent,
                 display,
                 now(),
+                invocation.model_id,
+                intent,
+                *invocation.scope.caller_fields,
             )
             listeners.emit(_new_tuple(CallStarted, fields))
 

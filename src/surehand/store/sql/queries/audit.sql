@@ -5,7 +5,7 @@ position, last_tx, last_id, rows_sealed, previous, hash, sealed_at
 
 -- fragment: row_columns
 -- The columns after `detail` came later: `tables/audit.py` says how they are sealed.
-id, tx, at, kind, call_id, tool, user_id, by_whom, detail, session
+id, tx, at, kind, call_id, tool, user_id, by_whom, detail, session, identity
 
 -- fragment: matches
 (CAST(:tool AS TEXT) IS NULL OR tool = :tool) AND (CAST(:user AS TEXT) IS NULL OR user_id = :user)
@@ -13,8 +13,8 @@ id, tx, at, kind, call_id, tool, user_id, by_whom, detail, session
     AND (CAST(:since AS {real}) IS NULL OR at >= :since) AND (CAST(:until AS {real}) IS NULL OR at <= :until)
 
 -- name: insert_audit_row
-INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail, session)
-    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail, :session)
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail, session, identity)
+    VALUES ({tx}, {now}, :kind, :call_id, :tool, :user, :by, :detail, :session, :identity)
 
 -- name: list_audit_rows_after
 -- Rows after a position, as far as no open transaction can still write an earlier one.

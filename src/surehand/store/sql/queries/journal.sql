@@ -1,7 +1,7 @@
 -- What happened to calls, in order.
 
 -- fragment: entry_columns
-id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms
+id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms, identity
 
 -- fragment: matches
 (CAST(:tool AS TEXT) IS NULL OR tool = :tool) AND (CAST(:user AS TEXT) IS NULL OR user_id = :user)
@@ -9,8 +9,8 @@ id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms
     AND (CAST(:since AS {real}) IS NULL OR at >= :since) AND (CAST(:until AS {real}) IS NULL OR at <= :until)
 
 -- name: insert_entry
-INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms)
-    VALUES ({tx}, {now}, :kind, :call_id, :tool, :status, :user, :session, :parent, :latency_ms)
+INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms, identity)
+    VALUES ({tx}, {now}, :kind, :call_id, :tool, :status, :user, :session, :parent, :latency_ms, :identity)
 
 -- name: list_after
 -- Entries after a position, as far as no open transaction can still write an earlier one.

@@ -26,8 +26,9 @@ UPDATE ledger SET owner = owner
     WHERE owner = :owner AND state IN ('taken', 'running') AND state <> 'ended'
 
 -- name: audit_recovery
-INSERT INTO audit (tx, at, kind, call_id, tool, user_id, detail, session)
-    SELECT {tx}, {now}, 'recovered', call_id, tool, user_id, '{"owner": "' || CAST(:owner AS TEXT) || '"}', session
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, detail, session, identity)
+    SELECT {tx}, {now}, 'recovered', call_id, tool, user_id, '{"owner": "' || CAST(:owner AS TEXT) || '"}', session,
+    context
     FROM ledger WHERE owner = :owner AND state IN ('taken', 'running') AND state <> 'ended'
 
 -- name: return_taken_calls
