@@ -189,7 +189,8 @@ def test_init_never_overwrites(run, tmp_path):
 
     ran = run("init")
 
-    assert (ran.code, ran.err) == (2, "error: tools.py already exists. Nothing was written.\n")
+    problem = "tools.py already exists, so nothing was written."
+    assert (ran.code, ran.err) == (2, f"error: {problem} Give another folder: surehand init FOLDER.\n")
     assert (tmp_path / "tools.py").read_text() == "mine"
     assert not (tmp_path / "surehand.yaml").exists()
 

@@ -89,7 +89,9 @@ def command(folder: Path) -> None:
     files = {folder / "surehand.yaml": CONFIG_TEMPLATE, folder / "tools.py": TOOLS_TEMPLATE}
     existing = [str(path) for path in files if path.exists()]
     if existing:
-        raise CommandExit(EXIT_USAGE, f"{' and '.join(existing)} already exists. Nothing was written.")
+        verb = "exists" if len(existing) == 1 else "exist"
+        problem = f"{' and '.join(existing)} already {verb}, so nothing was written."
+        raise CommandExit(EXIT_USAGE, f"{problem} Give another folder: surehand init FOLDER.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():

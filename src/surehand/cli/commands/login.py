@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from surehand.providers.mcp.auth.token_store import TokenRecord
     from surehand.runtime.runtime import Runtime
 
-user_option = click.option("--user", metavar="NAME", help="Sign in for a user of your program instead of yourself.")
+user_option = click.option("--user", metavar="NAME", help="The user of your program to sign in or out.")
 
 
 @click.command("login")
