@@ -47,7 +47,9 @@ def load(tmp_path):
 
 @pytest.mark.parametrize("name", WHOLE_FILES)
 def test_every_file_loads_as_it_stands_without_any_variable_set(load, name):
-    load(name)
+    runtime = load(name)
+
+    assert runtime.catalogue.select("*") or runtime.providers or runtime.queues()
 
 
 # 000
@@ -253,7 +255,9 @@ async def test_max_results_is_the_number_of_results_and_an_address_in_the_file_m
 
 
 def test_a_key_that_the_search_provider_does_not_need_is_left_out(load):
-    load("002_config.yml", NO_SERVERS, ('provider: "tavily"', 'provider: "duckduckgo"'))
+    runtime = load("002_config.yml", NO_SERVERS, ('provider: "tavily"', 'provider: "duckduckgo"'))
+
+    assert runtime.catalogue.find("web_search") is not None
 
 
 @pytest.mark.parametrize(
