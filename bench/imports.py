@@ -36,7 +36,7 @@ async def measure_imports(*, rounds: int = 21) -> list[Row]:
     additional = required_distributions("surehand") - required_distributions("pydantic") - {"pydantic"}
     return [
         Row("import surehand and define a tool / from pydantic import TypeAdapter", measured, 1.3),
-        Row("distributions that installing surehand brings additional pydantic's", len(additional), 4, unit=""),
+        Row("distributions that installing surehand brings beyond pydantic's", len(additional), 4, unit=""),
     ]
 
 

@@ -28,7 +28,7 @@ async def serve(front: str, runtime: Runtime) -> None:
 
 async def serve_http(app: Any) -> None:
     """Serve on a free port, in the same way as `surehand mcp --http`."""
-    [socket] = gateway.mcp.bound("127.0.0.1", 0)
+    [socket] = gateway.mcp.bind_sockets("127.0.0.1", 0)
     await gateway.mcp.listen(app, [socket], ready=lambda: print(socket.getsockname()[1], flush=True))
 
 

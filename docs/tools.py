@@ -52,7 +52,7 @@ FACTORIES: Mapping[str, Callable[..., list[Tool[..., Any]]]] = {
     )
 }
 ARGUMENTS: Mapping[str, Callable[[Path], Mapping[str, Any]]] = {
-    "files": lambda folder: {"workspace": folder},
+    "files": lambda folder: {"workspace": folder, "names": "both"},
     "shell": lambda folder: {"workspace": folder},
     "web": lambda folder: {"search": search_engines.duckduckgo()},
     "env": lambda folder: {"allow": ["APP_*"]},
@@ -128,7 +128,10 @@ def _said(function: Callable[..., Any]) -> str:
 
 
 def _tool(tool: Tool[..., Any]) -> str:
-    facts = [f"effects {_words(sorted(tool.effects))}", f"category `{tool.category}`"]
+    effects = (
+        f"effects {_words(sorted(tool.effects))}" if tool.effects else "changes only what its caller keeps for itself"
+    )
+    facts = [effects, f"category `{tool.category}`"]
     facts += ["repeatable"] if tool.repeatable else []
     facts += [f"toolsets {_words(tool.presentation.toolsets)}"] if tool.presentation.toolsets else []
     facts += [f"also called {_words(tool.aliases)}"] if tool.aliases else []

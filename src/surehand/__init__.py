@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from surehand.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from surehand import gateway as gateway
+    from surehand import messages as messages
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -25,14 +28,17 @@ if TYPE_CHECKING:
     from surehand.catalogue.wrap import prefixed as prefixed
     from surehand.catalogue.wrap import renamed as renamed
     from surehand.core import events as events
+    from surehand.core import protocols as protocols
     from surehand.core.call import Call as Call
     from surehand.core.content import Audio as Audio
     from surehand.core.content import File as File
     from surehand.core.content import Image as Image
     from surehand.core.content import Json as Json
+    from surehand.core.content import OtherBlock as OtherBlock
     from surehand.core.content import Resource as Resource
     from surehand.core.content import Text as Text
     from surehand.core.context import Context as Context
+    from surehand.core.define import ServerTool, ToolDecorator
     from surehand.core.define import tool as tool
     from surehand.core.errors import DefinitionError as DefinitionError
     from surehand.core.errors import Denied as Denied
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from surehand.core.errors import TimedOut as TimedOut
     from surehand.core.errors import ToolError as ToolError
     from surehand.core.errors import Unavailable as Unavailable
+    from surehand.core.event_formats import format_event as format_event
     from surehand.core.facets import Cache as Cache
     from surehand.core.outcome import Done as Done
     from surehand.core.outcome import Failed as Failed
@@ -80,6 +87,7 @@ _MODULE_BY_NAME = {
     "InvalidArguments": "core.errors",
     "Json": "core.content",
     "NotFound": "core.errors",
+    "OtherBlock": "core.content",
     "Outcome": "core.outcome",
     "Pending": "core.outcome",
     "Policy": "runtime.policy",
@@ -103,12 +111,13 @@ _MODULE_BY_NAME = {
     "env": "builtin.env",
     "files": "builtin.files.tools",
     "filtered": "catalogue.wrap",
+    "format_event": "core.event_formats",
     "memory": "builtin.memory",
     "prefixed": "catalogue.wrap",
     "renamed": "catalogue.wrap",
     "shell": "builtin.shell.tools",
     "todo": "builtin.todo",
-    "tool": "core.define",
+    "tool": "core.define",  # built by `_build_tool_decorator`
     "use": "core.signature",
     "web": "builtin.web.tools",
 }
@@ -116,20 +125,37 @@ _PUBLIC_MODULES = {
     "events": "core.events",
     "gateway": "gateway",
     "mcp": "providers.mcp",
+    "messages": "messages",
     "middleware": "runtime.middleware",
+    "protocols": "core.protocols",
 }
 __all__ = sorted([*_MODULE_BY_NAME, *_PUBLIC_MODULES])  # noqa: PLE0605 - it is a list; ruff only knows literals
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC_MODULES:
-        value: Any = import_module(f"{__name__}.{_PUBLIC_MODULES[name]}")
+    if name == "tool":
+        value: Any = _build_tool_decorator()
+    elif name in _PUBLIC_MODULES:
+        value = import_module(f"{__name__}.{_PUBLIC_MODULES[name]}")
     elif name in _MODULE_BY_NAME:
         value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
     else:
         raise AttributeError(f"surehand has no {name!r}")
     globals()[name] = value
     return value
+
+
+def _build_tool_decorator() -> ToolDecorator:
+    """The decorator `tool`, introduced to the provider of tools that MCP servers run."""
+    from surehand.core.define import ToolDecorator
+
+    return ToolDecorator(_build_server_providers)
+
+
+def _build_server_providers(tools: Sequence[ServerTool]) -> list[Provider]:
+    from surehand.providers.mcp.declared_tools import build_providers  # loads what MCP servers need
+
+    return build_providers(tools)
 
 
 def __dir__() -> list[str]:

@@ -6,9 +6,10 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
+from surehand import Pending
 from surehand.assemble import assemble
 from surehand.config.config import read_config
-from surehand.core.tool_options import ToolOptions
+from surehand.config.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(60)  # servers take their time to start on a busy machine
 SERVER = Path(__file__).parents[1] / "providers/mcp/peers/environment_server.py"
@@ -28,7 +29,8 @@ def config(tmp_path, monkeypatch):
 
 ONE = """\
 mcp_servers:
-  one: {{command: "{python}", args: ["{server}", "${{WORD}}"], env: {{TOKEN: "${{TOKEN}}"}}, effects: [read]}}
+  one: {{command: "{python}", args: ["{server}", "${{WORD}}"], env: {{TOKEN: "${{TOKEN}}", COLOUR: "${{COLOUR}}"}},
+         effects: [read]}}
   two: {{command: "{python}", args: ["{server}"], env: {{TOKEN: "${{ABSENT}}"}}}}
 policy:
   - {{decision: allow}}
@@ -36,13 +38,13 @@ policy:
 
 
 async def test_configured_servers_provide_tools_and_a_broken_one_provides_none(config, caplog, tmp_path):
-    environment = {"WORD": "tea", "TOKEN": "hunter2"}
+    environment = {"WORD": "tea", "TOKEN": "hunter2", "COLOUR": "blue"}
 
     async with assemble(config(ONE), environment=environment) as runtime:
-        outcome = await runtime.call("one__told", {"names": ["TOKEN"]})
+        outcome = await runtime.call("one__told", {"names": ["TOKEN", "COLOUR"]})
         names = [listing.name for listing in runtime.catalogue]
 
-    assert outcome.data == {"result": ["hunter2", "tea"]}
+    assert outcome.data == {"result": ["[redacted]", "blue", "tea"]}  # the server was given the token, and repeats it
     assert [name for name in names if "__" in name] == ["one__told"]
     assert "the environment variable ABSENT is not set" in caplog.text
     assert "hunter2" not in caplog.text
@@ -58,7 +60,6 @@ policy:
 """
 
 
-@pytest.mark.skipif("mcp_config" not in ToolOptions.__annotations__, reason="NOT RUN: tools have no mcp_config yet")
 async def test_a_tool_in_the_file_may_name_the_mcp_server_that_runs_it(config):
     async with assemble(config(DECLARED), environment={}) as runtime:
         outcome = await runtime.call("told", {"names": []})
@@ -106,3 +107,50 @@ mcp_servers:
 
     assert outcome.code == "denied"
     assert "tools_allowed or tools_denied of the MCP server one leave it out" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("queue", "fix"),
+    [("slow", "add queues: {slow: {concurrent: 2}} to the file."), ("github-queue", "did you mean 'github'?")],
+)
+def test_a_server_with_another_queue_than_the_file_has_is_a_mistake_with_its_line(config, queue, fix):
+    text = "queues: {{github: {{concurrent: 5}}}}\nmcp_servers:\n  git:\n    command: python\n    queue: "
+
+    with pytest.raises(ConfigError) as mistake:
+        assemble(config(text + queue), environment={})
+
+    assert f"surehand.yaml:5: There is no queue {queue!r}." in str(mistake.value)
+    assert fix in str(mistake.value)
+
+
+WITHOUT_QUEUES = """\
+mcp_servers:
+  one: {{command: "{python}", args: ["{server}", tea], effects: [read], queue: github-queue}}
+"""
+
+
+async def test_a_queue_in_a_file_without_queues_is_a_warning_and_the_server_works(config, caplog):
+    async with assemble(config(WITHOUT_QUEUES), environment={}) as runtime:
+        outcome = await runtime.call("one__told", {"names": []})
+
+    assert outcome.data == {"result": ["tea"]}
+    assert "surehand.yaml:2: There is no queue 'github-queue': calls are not limited." in caplog.text
+
+
+ASKS = """\
+mcp_servers:
+  one: {{command: "{python}", args: ["{server}", tea], env: {{TOKEN: "${{TOKEN}}"}}, manifest: known}}
+policy:
+  - {{decision: ask}}
+"""
+
+
+async def test_a_known_server_that_lacks_a_variable_fails_a_call_before_a_person_is_asked(config):
+    async with assemble(config(ASKS), environment={"TOKEN": "hunter2"}) as runtime:
+        assert isinstance(await runtime.call("one__told", {"names": []}), Pending)
+
+    async with assemble(config(ASKS), environment={}) as runtime:
+        outcome = await runtime.call("one__told", {"names": []})
+
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "the environment variable TOKEN is not set" in outcome.message

@@ -52,7 +52,7 @@ async def open_search(where: Path | Workspace, engine: str, **options: Any) -> A
     """Open a runtime with the search tools of a workspace; gives a function that calls them."""
     space = where if isinstance(where, Workspace) else Workspace(where)
     with search_with(engine):
-        async with Runtime(*search_tools(space), **options) as runtime:
+        async with Runtime(*search_tools(space, "both"), **options) as runtime:
 
             async def call(name: str, /, **arguments: Any) -> Outcome:
                 return await runtime.call(name, arguments)

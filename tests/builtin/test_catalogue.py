@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Runtime, Tool
+from surehand import InvalidArguments, Runtime, Tool, files, shell
 from surehand.config.builtin_section import BUILTIN_SETTINGS
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -49,6 +51,46 @@ def test_every_description_has_a_useful_length(every):
     assert {name: text for name, text in told.items() if not 40 <= len(text) <= 200} == {}
 
 
+RESPONSE_WORDS = re.compile(r"\b(gives|returns|such as|for example|e\.g\.)|[{}]", re.IGNORECASE)
+
+
+def test_descriptions_hold_no_response_structures_and_no_examples(every):
+    assert {tool.name: tool.description for tool in every if RESPONSE_WORDS.search(tool.description)} == {}
+
+
+def test_optional_parameters_are_described_without_null(every):
+    assert [tool.name for tool in every if '"null"' in json.dumps(tool.schema)] == []
+
+
+def test_limits_on_lengths_are_checked_and_not_described(every):
+    lengths = re.compile(r"(min|max)(Length|Items)")
+    described = {tool.name for tool in every if lengths.search(json.dumps(tool.schema))}
+    assert described <= {"web_search"}  # its schema is written by hand, and checks nothing that it does not say
+
+    with pytest.raises(InvalidArguments, match="at most 200 characters"):
+        next(tool for tool in every if tool.name == "get_env").validate_arguments({"key": "X" * 201})
+
+
+CHARACTERS_PER_TOKEN = 3.75
+"""Of these descriptions as JSON in o200k_base: 3.7 to 3.8 were measured. Tests cannot fetch the encoding itself."""
+
+
+async def described_tokens(*sources: Any) -> float:
+    async with Runtime(*sources) as runtime:
+        return len(json.dumps(list(runtime.describe("anthropic")))) / CHARACTERS_PER_TOKEN
+
+
+async def test_the_built_in_set_stays_under_7000_tokens(catalogue, tmp_path):
+    catalogue["files"] = files(tmp_path)
+
+    assert await described_tokens(*catalogue.values()) < 7000
+
+
+@pytest.mark.parametrize("names", ["short", "long"])
+async def test_the_coding_set_stays_under_3000_tokens(tmp_path, names):
+    assert await described_tokens(files(tmp_path, names=names), shell(tmp_path)) < 3000
+
+
 def test_every_parameter_is_described_at_any_depth(every):
     assert [f"{tool.name}: {path}" for tool in every for path in undescribed(tool.schema, tool.schema, "")] == []
 
@@ -66,16 +108,41 @@ def undescribed(schema: Mapping[str, Any], root: Mapping[str, Any], path: str) -
         yield from undescribed(branch, root, path)
 
 
+CHANGE_ONLY_THEIR_CALLERS_NOTES = {
+    "set_goals", "delete_goals", "set_memories", "delete_memories", "set_plans", "delete_plans",
+    "todowrite", "peek_inbox", "enter_space", "leave_space",
+}  # fmt: skip
+"""Tools that declare no effects on purpose: `OWN_NOTES_OPTIONS` says why."""
+
+
 def test_every_tool_declares_its_effects_and_is_not_visible(every):
-    assert [tool.name for tool in every if not tool.effects] == []
+    assert {tool.name for tool in every if not tool.effects} == CHANGE_ONLY_THEIR_CALLERS_NOTES
     assert [tool.name for tool in every if tool.category == "custom"] == []
     assert [tool.name for tool in every if tool.visible] == []
+
+
+CATEGORIES = {
+    "system": "current_time sleep get_env set_env session_archive_read spawn_task reply",
+    "file": "read_file write_file list_files delete_file move_file get_file_info edit_file grep_files",
+    "network": "http_get http_post http_request web_search",
+    "data": "json_parse json_stringify base64_encode base64_decode task_list task_replay",
+    "memory": "memory_list memory_read memory_write memory_patch memory_append",
+}
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_tools_are_in_the_category_that_their_table_names(every, category):
+    by_name = {tool.name: tool.category for tool in every}
+
+    assert {name: by_name[name] for name in CATEGORIES[category].split()} == dict.fromkeys(
+        CATEGORIES[category].split(), category
+    )
 
 
 def test_every_example_has_valid_arguments(every):
     taken = [tool.validate_arguments(example) for tool in every for example in tool.presentation.examples]
 
-    assert len(taken) > 20
+    assert len(taken) > 4
 
 
 @pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini", "mcp"])

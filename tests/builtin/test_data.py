@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surehand import Runtime
-from surehand.builtin.data import data, dump_json, parse_json
+from surehand.builtin.data import data, parse_json_text, to_json_text
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
 
@@ -90,7 +90,7 @@ async def test_json_with_too_many_values_is_refused_before_parsing(part):
 BOMBS = """
 import asyncio, resource, sys
 from surehand.builtin.data import data
-from surehand.builtin.data import parse_json as parsed, dump_json as written
+from surehand.builtin.data import parse_json_text as parsed, to_json_text as written
 parse = data()[0]
 asyncio.run(parse.run({"text": "[1]"}))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -129,9 +129,9 @@ VALUES = st.recursive(
 
 @given(VALUES, st.booleans())
 def test_written_json_parses_to_the_same_value(value, pretty):
-    text = dump_json(value, pretty=pretty)
+    text = to_json_text(value, pretty=pretty)
 
-    assert parse_json(text) == json.loads(text) == value
+    assert parse_json_text(text) == json.loads(text) == value
 
 
 @given(TEXT)

@@ -137,7 +137,7 @@ async def test_no_tool_reveals_a_secret_of_the_environment(tmp_path, caplog, mon
     async with serving(answer) as server:
         search = tavily(endpoint=f"http://127.0.0.1:{server.port}/search", allow_private=True)
         reach = web(search=search, allow_private=["127.0.0.1"], ports=[server.port])
-        families = (files(tmp_path / "work"), reach, data(), clock(), env(allow=["SAFE", "MY_*"]), todo())
+        families = (files(tmp_path / "work", names="both"), reach, data(), clock(), env(allow=["SAFE", "MY_*"]), todo())
         more = (memory(tmp_path / "memory"), tasks(tmp_path / "tasks"), sessions(tmp_path / "sessions"))
         async with Runtime(*families, *more, memories(), store=str(tmp_path / "calls.db")) as runtime:
             told = await outputs_of(runtime, attempts(server.port))

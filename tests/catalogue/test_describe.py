@@ -326,12 +326,72 @@ def test_tuples_of_older_drafts_are_written_the_new_way(format: str) -> None:
     assert shown_field == {"type": "array", "prefixItems": [{"type": "string"}], "items": False}
 
 
+class Part(BaseModel):
+    name: str
+    size: Literal["s", "l"] | None = None
+    count: int = 1
+
+
+@pytest.mark.parametrize("format", ["openai", "responses"])
+async def test_a_strict_entry_requires_every_parameter_and_lets_optional_ones_be_null(format: str) -> None:
+    @tool(provider_options={"openai": {"strict": True}})
+    async def order(
+        part: Part, more: list[Part] | None = None, note: str = "", how: int | str = 1, owner: str | None = "me"
+    ) -> Any:
+        """Order.
+
+        Args:
+            note: For the shop.
+        """
+        return [part.model_dump(), more, note, how, owner]
+
+    schema = SCHEMA_AT[format](shown(format, order)[0])
+
+    part = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "size": {"anyOf": [{"type": "string", "enum": ["s", "l"]}, {"type": "null"}]},
+            "count": {"type": ["integer", "null"]},
+        },
+        "required": ["name", "size", "count"],
+        "additionalProperties": False,
+    }
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "part": {"$ref": "#/$defs/Part"},
+            "more": {"type": ["array", "null"], "items": {"$ref": "#/$defs/Part"}},
+            "note": {"type": ["string", "null"], "description": "For the shop."},
+            "how": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+            "owner": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+        "required": ["part", "more", "note", "how", "owner"],
+        "additionalProperties": False,
+        "$defs": {"Part": part},
+    }
+    all_null = {"part": {"name": "a", "size": None, "count": None}, "more": None, "note": None, "how": None}
+    called = await order.run({**all_null, "owner": None})
+    assert called.data == [{"name": "a", "size": None, "count": 1}, None, "", 1, None]
+
+
+def test_a_strict_tool_that_takes_keys_of_any_name_is_left_out() -> None:
+    @tool(provider_options={"openai": {"strict": True}})
+    async def label(labels: dict[str, str]) -> None:
+        """Label."""
+
+    entries = shown("openai", label)
+
+    assert entries == []
+    assert entries.left_out == {"label": "it takes keys of any name, which OpenAI's `strict` does not allow"}
+
+
 # Gemini's schema
 
 
 class Colour(BaseModel):
     name: Literal["red", "green"] = Field(description="Which one.")
-    alpha: float | None = None
+    alpha: float | None
 
 
 def test_gemini_has_references_written_out_and_null_as_nullable() -> None:
@@ -346,7 +406,7 @@ def test_gemini_has_references_written_out_and_null_as_nullable() -> None:
                 "name": {"type": "string", "description": "Which one.", "format": "enum", "enum": ["red", "green"]},
                 "alpha": {"type": "number", "nullable": True},
             },
-            "required": ["name"],
+            "required": ["name", "alpha"],
         },
         "coats": {"type": "integer", "description": "One of: 1, 2."},
     }

@@ -6,7 +6,7 @@ import pytest
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.wrap import filtered, prefixed, renamed
-from surehand.core.call import Call
+from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import DefinitionError
@@ -15,7 +15,7 @@ from surehand.core.provider import Provider
 from surehand.core.tool import StandaloneCall, Tool
 
 
-@tool(aliases=("pay",), requires=("balance",))
+@tool(aliases=("pay",))
 async def transfer(amount: int) -> int:
     """Transfer money."""
     return amount
@@ -28,6 +28,7 @@ async def balance() -> int:
 
 
 BANK: list[Tool[..., Any]] = [transfer, balance]
+CONTEXT = Context(StandaloneCall("saldo", {}))
 
 
 class Bank(Provider):
@@ -53,13 +54,13 @@ class Bank(Provider):
         self.seen.append((call.tool, call.arguments, context.call_id))
         return Pending("input", state=call.tool)
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Call, state: Any, answer: Any, context: Any) -> Any:
         return call.tool, state, answer
 
     async def cancel(self, call: Call, reason: str) -> None:
         self.seen.append((call.tool, reason))
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Any) -> str:
         return "Be careful."
 
 
@@ -72,11 +73,6 @@ def test_a_prefix_is_put_before_names_and_aliases() -> None:
 
     assert names(tools) == ["eu_transfer", "eu_balance"]
     assert tools[0].aliases == ("eu_pay",)
-
-
-def test_what_a_tool_requires_is_renamed_along_with_it() -> None:
-    assert prefixed(BANK, "eu")[0].presentation.requires == ("eu_balance",)
-    assert renamed(BANK, {"balance": "saldo"})[0].presentation.requires == ("saldo",)
 
 
 async def test_a_wrapped_tool_still_does_its_work_and_the_original_keeps_its_name() -> None:
@@ -152,22 +148,26 @@ async def test_a_provider_offers_its_tools_reshaped() -> None:
 async def test_a_provider_is_called_by_the_names_that_it_knows() -> None:
     bank = Bank()
     wrapped = renamed(prefixed(bank, "eu"), {"eu_balance": "saldo"})
-    call, context = Call("saldo", {}, id="c1"), Context(StandaloneCall("saldo", {}))
+    call = Call("saldo", {}, id="c1")
 
-    outcome = await wrapped.invoke(call, context)
-    resumed = await wrapped.resume(call, outcome.state, "yes")
+    outcome = await wrapped.invoke(call, CONTEXT)
+    resumed = await wrapped.resume(call, outcome.state, "yes", CONTEXT)
     await wrapped.cancel(call, "timeout")
 
-    assert bank.seen == [("balance", {}, context.call_id), ("balance", "timeout")]
+    assert bank.seen == [("balance", {}, CONTEXT.call_id), ("balance", "timeout")]
     assert resumed == ("balance", "balance", "yes")
 
 
 async def test_a_provider_resumes_after_a_restart_without_being_listed_first() -> None:
-    assert await renamed(Bank(), {"balance": "saldo"}).resume(Call("saldo"), None, 1) == ("balance", None, 1)
+    assert await renamed(Bank(), {"balance": "saldo"}).resume(Call("saldo"), None, 1, CONTEXT) == ("balance", None, 1)
 
 
 async def test_a_name_that_was_not_changed_reaches_the_provider_as_it_is() -> None:
-    assert await renamed(Bank(), {"balance": "saldo"}).resume(Call("transfer"), None, 1) == ("transfer", None, 1)
+    assert await renamed(Bank(), {"balance": "saldo"}).resume(Call("transfer"), None, 1, CONTEXT) == (
+        "transfer",
+        None,
+        1,
+    )
 
 
 async def test_everything_else_of_a_provider_is_as_before() -> None:
@@ -179,7 +179,7 @@ async def test_everything_else_of_a_provider_is_as_before() -> None:
 
     assert bank.seen == ["start", "stop"]
     assert (wrapped.kind, wrapped.namespace, wrapped.timeout, wrapped.queue) == ("rest", "bank", 5.0, "slow")
-    assert wrapped.instructions() == "Be careful."
+    assert wrapped.instructions(Principal()) == "Be careful."
     assert wrapped.region == "eu"
 
 

@@ -100,7 +100,7 @@ def test_a_call_is_approved_by_another_process_than_the_one_that_made_it(piped, 
 def test_a_rejected_call_ends_with_the_reason(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob")
 
-    ran = run("reject", call_id, "too dear")
+    ran = run("reject", call_id, "--reason", "too dear")
 
     assert (ran.code, ran.lines[0]["code"]) == (4, "rejected")
     assert "rejected by the user: too dear" in ran.lines[0]["text"]
@@ -132,15 +132,16 @@ def test_always_gives_a_standing_approval(run, configured, waiting):
     assert run(*PAY).lines[0]["data"] == "Paid 3 to Bob."
 
 
-def test_a_standing_approval_counts_for_the_user_of_the_call(run, configured, waiting):
+def test_a_standing_approval_counts_for_the_user_and_session_of_the_call(run, configured, waiting):
     call_id = waiting("pay", "amount=3", "to=Bob", "--user", "ada", "--session", "s1")
     [wait] = run("pending").lines
     assert (wait["user"], wait["session"]) == ("ada", "s1")
 
     run("approve", call_id, "--always")
 
-    assert run(*PAY, "--user", "ada").lines[0]["data"] == "Paid 3 to Bob."
-    assert run(*PAY, "--user", "eve").lines[0]["status"] == "pending"
+    assert run(*PAY, "--user", "ada", "--session", "s1").lines[0]["data"] == "Paid 3 to Bob."
+    assert run(*PAY, "--user", "ada", "--session", "s2").lines[0]["status"] == "pending"
+    assert run(*PAY, "--user", "eve", "--session", "s1").lines[0]["status"] == "pending"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +183,7 @@ def test_an_unknown_call_ends_with_5(run, configured, waiting, verb):
     ran = run(verb, "nobody")
 
     assert (ran.code, ran.lines[0]["code"], ran.lines[0]["call_id"]) == (5, "not_found", "nobody")
+    assert ran.err == "`surehand pending` lists the calls that wait.\n"
     assert run("pending", "nobody").code == 5
     assert run("pending", "nobody").err == "error: No call nobody is pending.\n"
 
@@ -198,6 +200,42 @@ def test_without_a_store_the_error_says_how_to_add_one(run, tmp_path, shop, comm
     ran = run(*command)
     assert (ran.code, ran.err.startswith("error: The store calls.db does not exist.")) == (2, True)
     assert not (tmp_path / "calls.db").exists()
+
+
+def test_several_ids_are_approved_one_after_the_other(run, configured, waiting):
+    first = waiting("pay", "amount=1", "to=Bob")
+    second = waiting("pay", "amount=2", "to=Bob")
+
+    ran = run("approve", second, first, second)
+
+    assert (ran.code, [line["data"] for line in ran.lines]) == (0, ["Paid 2 to Bob.", "Paid 1 to Bob."])
+    assert run("approve", first, "nobody").code == 5
+
+
+def test_several_ids_are_rejected_with_one_reason(run, configured, waiting):
+    first = waiting("pay", "amount=1", "to=Bob")
+    second = waiting("pay", "amount=2", "to=Bob")
+
+    ran = run("reject", first, second, "--reason", "too dear")
+
+    assert (ran.code, [line["code"] for line in ran.lines]) == (4, ["rejected"] * 2)
+    assert all("too dear" in line["text"] for line in ran.lines)
+    assert run("reject", first, "nobody").code == 5
+
+
+def test_arguments_and_round_are_for_one_call_only(run, configured):
+    assert "are for one call" in run("approve", "a", "b", "--round", "2").err
+    assert "are for one call" in run("approve", "a", "b", "--arguments", "{}").err
+    assert "--round is for one call" in run("reject", "a", "b", "--round", "2").err
+
+
+def test_a_repeated_approval_in_a_pipe_names_the_tool_and_when_the_call_started(run, configured, waiting):
+    call_id = waiting("pay", "amount=3", "to=Bob")
+
+    first, again = run("approve", call_id).lines[0], run("approve", call_id).lines[0]
+
+    assert again["meta"]["tool"] == first["meta"]["tool"] == "pay"
+    assert again["meta"]["started_at"] > 0
 
 
 def test_who_answered_is_in_the_audit(run, configured, waiting):
@@ -451,7 +489,7 @@ def test_the_result_of_an_answer_is_printed_for_a_person(terminal, run, more, wa
     screen.sees(r"failed \(invalid_arguments\): .*\nThe call is still pending\.\n")
     assert screen.ends() == 1
 
-    screen = terminal("reject", call_id, "no")
+    screen = terminal("reject", call_id, "--reason", "no")
     screen.sees(r"rejected: the call did not run, and has ended\.\n")
     assert screen.ends() == 4
 

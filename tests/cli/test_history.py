@@ -89,12 +89,50 @@ def test_calls_are_listed_newest_first_and_filtered(run, history, flags, tools):
     assert "sesame" not in ran.out
 
 
+@pytest.mark.parametrize(
+    ("flags", "call_ids"),
+    [
+        ([], ["c3", "c4", "c5"]),
+        (["--user", "ada"], ["c3", "c4"]),
+        (["--session", "s2"], ["c3", "c5"]),
+        (["--user", "ada", "--session", "s2", "--limit", "1"], ["c3"]),
+        (["--user", "eve"], []),
+    ],
+    ids=str,
+)
+def test_pending_calls_are_filtered_by_user_and_session(run, history, flags, call_ids):
+    async def make() -> None:
+        async with Runtime(pay, store=history / "calls.db") as runtime:
+            await runtime.scope(user="ada").call("pay", {"amount": 6}, call_id="c4")
+            await runtime.scope(user="bob", session="s2").call("pay", {"amount": 7}, call_id="c5")
+
+    asyncio.run(make())
+
+    ran = run("pending", *flags)
+
+    assert [line["call_id"] for line in ran.lines] == call_ids
+    assert ran.err == ("" if call_ids else "No pending calls match.\n")
+
+
+def test_the_next_page_of_pending_calls_keeps_the_filter(run, history):
+    async def make() -> None:
+        async with Runtime(pay, store=history / "calls.db") as runtime:
+            await runtime.scope(user="ada", session="s2").call("pay", {"amount": 6}, call_id="c4")
+
+    asyncio.run(make())
+
+    assert (
+        "surehand pending --user ada --session s2 --limit 1 --after "
+        in run("pending", "--user", "ada", "--session", "s2", "--limit", "1").err
+    )
+
+
 def test_each_call_is_listed_once_with_how_it_stands(run, history):
     waiting, *_, unknown = run("calls").lines
 
     assert (waiting["call_id"], waiting["kind"], waiting["status"]) == ("c3", "pending", "approval")
     assert (unknown["tool"], unknown["status"]) == ("nonesuch", "not_found")
-    run("reject", "c3", "too much")
+    run("reject", "c3", "--reason", "too much")
     assert run("calls", "--call", "c3").lines[0]["status"] == "rejected"
 
 

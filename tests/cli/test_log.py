@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def call_lines(text):
-    return [line for line in text.splitlines() if line.startswith("info: ")]
+    return [line for line in text.splitlines() if line.startswith("info: ") or " characters in, " in line]
 
 
 def test_with_log_info_each_call_is_one_line_on_stderr(run, folder):
@@ -72,8 +72,9 @@ def test_without_a_level_warnings_are_shown_and_calls_are_not(run, folder):
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (("fail",), "fail failed (failed)"),
-        (("write",), "write waits for approval"),
+        (("fail",), "fail failed"),
+        (("write",), "write failed (unavailable)"),
+        (("write", "--store", "calls.db"), "write waits for approval"),
         (("absent",), "absent failed (not_found)"),
         (("add", "a=x", "b=2"), "add failed (invalid_arguments)"),
     ],
@@ -82,6 +83,16 @@ def test_calls_that_fail_or_wait_are_a_line_too(run, folder, words, status):
     ran = run("call", "-t", "tools.py", *words, "--log", "info")
 
     assert [line.partition(":")[2].strip().partition(":")[0] for line in call_lines(ran.err)] == [status]
+
+
+def test_a_failed_call_is_logged_as_a_warning(run, folder):
+    (folder / "surehand.yaml").write_text("tools: [tools.py]\n")
+
+    failed, done = (run("call", *words, "--log", "info").err for words in (("fail",), ("add", "a=1", "b=2")))
+
+    assert "warning: fail failed: " in failed
+    assert "info: add ok: " in done
+    assert "fail failed" not in run("call", "fail").err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -108,3 +119,13 @@ def test_what_a_call_says_is_never_in_its_line(run, folder):
     ran = run("call", "-t", "tools.py", "add", "a=hunter2", "b=2", "--log", "info")
 
     assert "hunter2" not in "".join(call_lines(ran.err))
+
+
+def test_with_log_debug_the_request_is_a_line_too_and_long_values_are_cut(run, folder):
+    ran = run("call", "-t", "tools.py", "add", "a=1", f"b={'7' * 500}x", "--log", "debug")
+
+    [line] = [line for line in ran.err.splitlines() if line.startswith("debug: add requested: ")]
+    assert line.startswith("debug: add requested: a=1, b='7777")
+    assert len(line) < 300
+    assert ran.lines[0]["call_id"] in line
+    assert ran.err.index(line) < ran.err.index("warning: add failed")

@@ -179,7 +179,7 @@ def test_what_init_writes_works_with_the_commands_that_it_prints(run, tmp_path, 
         check=False,
     )
 
-    assert (ended.returncode, ended.stderr) == (3, "")
+    assert (ended.returncode, ended.stderr) == (1, "")  # in a pipe without a store no one can answer
     assert '"words":3' in ended.stdout
     assert "It asks before it writes.\n" in ended.stdout
 
@@ -210,3 +210,30 @@ def test_tools_that_cannot_be_started_end_with_2(run, tmp_path):
 
     assert ran.code == 2
     assert "mine.py:2: The factory of later failed: OSError: no disk" in ran.err
+
+
+def test_a_configuration_without_tools_is_not_a_search_without_matches(piped, tmp_path):
+    (tmp_path / "surehand.yaml").write_text("log: warning\n")
+
+    ran = piped("tools")
+
+    assert ran.err == (
+        "There are no tools. Name some under `tools`, `builtin` or `mcp_servers` in the configuration file; "
+        "`surehand doctor` checks it.\n"
+    )
+
+
+def test_a_command_that_does_not_exist_suggests_the_nearest_one_or_how_to_call_a_tool(piped):
+    near, far = piped("aprove", "x"), piped("count_words", "text=one")
+
+    assert near.err.endswith("Error: No such command 'aprove'. Did you mean 'approve'?\n")
+    assert far.err.endswith("Error: No such command 'count_words'. To call a tool, use `surehand call`.\n")
+    assert (near.code, far.code) == (2, 2)
+
+
+def test_a_file_that_does_not_exist_suggests_the_nearest_one_beside_it(piped, tmp_path):
+    (tmp_path / "expenses.py").write_text(GOOD)
+
+    ran = piped("tools", "--tools", "expense.py")
+
+    assert (ran.code, ran.err) == (2, "error: The file expense.py does not exist. Did you mean expenses.py?\n")

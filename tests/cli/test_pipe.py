@@ -31,11 +31,14 @@ def test_a_call_is_one_json_line(run, shop):
         (["add", "{"], 1, "failed", "invalid_arguments"),
         (["broken"], 1, "failed", "crashed"),
         (["sleep", "--timeout", "50ms"], 1, "failed", "timed_out"),
-        (["pay", "amount=1", "to=Ada"], 3, "pending", None),
+        (["pay", "amount=1", "to=Ada"], 1, "failed", "unavailable"),
+        (["pay", "amount=1", "to=Ada", "--store", "calls.db"], 3, "pending", None),
         (["pay", "amount=1", "to=Ada", "--yes"], 0, "done", None),
         (["pay", "amount=1", "to=Ada", "--no"], 4, "failed", "rejected"),
-        (["sign"], 3, "pending", None),
-        (["choose", "--timeout", "50ms"], 3, "pending", None),
+        (["sign"], 1, "failed", "unavailable"),
+        (["sign", "--store", "calls.db"], 3, "pending", None),
+        (["choose"], 1, "failed", "unavailable"),
+        (["choose", "--timeout", "50ms", "--store", "calls.db"], 3, "pending", None),
         (["greet"], 0, "done", None),
         (["ad", "a=1"], 5, "failed", "not_found"),
     ],
@@ -57,12 +60,24 @@ def test_policy_that_denies_ends_with_4(run, shop, tmp_path):
 
 
 def test_a_pending_call_says_what_it_waits_for(run, shop):
-    [outcome] = run("call", "-t", shop, "pay", "amount=1", "to=Ada").lines
+    [outcome] = run("call", "-t", shop, "pay", "amount=1", "to=Ada", "--store", "calls.db").lines
 
     assert outcome["waiting_for"] == "approval"
     assert outcome["message"] == "Pay 1.0 to Ada?"
     assert outcome["request"]["preview"] == {"left": 99}
     assert outcome["call_id"]
+
+
+@pytest.mark.parametrize(("name", "verb"), [("pay", "approve"), ("sign", "settle")])
+def test_a_call_that_no_one_could_ever_answer_fails_at_once_and_says_what_to_add(run, shop, name, verb):
+    arguments = ["amount=1", "to=Ada"] if name == "pay" else []
+
+    [outcome] = run("call", "-t", shop, name, *arguments).lines
+
+    assert "in a pipe without a store. Add --store surehand.db" in outcome["text"]
+    assert f"answer it with `surehand {verb}`" in outcome["text"]
+    assert ("--yes or --no" in outcome["text"]) == (name == "pay")
+    assert outcome["executed"] is False
 
 
 def test_events_are_json_lines_and_the_outcome_is_the_last(run, shop):
@@ -262,3 +277,16 @@ def test_a_reader_that_closes_the_pipe_early_is_no_crash(shop, tmp_path):
 
     assert process.wait() == 1
     assert err == ""
+
+
+def test_the_exit_code_tells_a_tool_that_is_left_out_or_down_from_an_unknown_one(run, tmp_path):
+    servers = {"off": {"command": "true", "enabled": False}, "gone": {"command": "no-such-program"}}
+    file = tmp_path / "surehand.json"
+    file.write_text(json.dumps({"mcp_servers": servers, "builtin": ["data"]}))
+
+    left_out, down, unknown = (run("call", name, "--config", str(file)) for name in ("off__x", "gone__x", "json_prase"))
+
+    assert (left_out.lines[0]["code"], left_out.code) == ("denied", 4)
+    assert (down.lines[0]["code"], down.code) == ("unavailable", 1)
+    assert "the command 'no-such-program' is not found" in down.lines[0]["text"]
+    assert (unknown.lines[0]["code"], unknown.code) == ("not_found", 5)

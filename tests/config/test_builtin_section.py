@@ -35,9 +35,12 @@ async def test_file_tools_use_the_workspace_of_the_configuration(tmp_path):
         for name in ("there", "books"):
             path = str(tmp_path / name / "a.txt")
             assert (await runtime.call("read_file", {"path": path})).data["content"] == name
-            waits = await runtime.call("write_file", {"path": path, "content": "new"})
-            assert waits.waiting_for == "approval"
-            assert (await runtime.approve(waits.call_id)).ok == (name == "there")
+        change = {"path": str(tmp_path / "there" / "a.txt"), "content": "new"}
+        waits = await runtime.call("write_file", change)
+        assert waits.waiting_for == "approval"
+        assert (await runtime.approve(waits.call_id)).ok
+        in_books = {"path": str(tmp_path / "books" / "a.txt"), "content": "new"}
+        assert (await runtime.call("write_file", in_books)).code == "denied"  # without asking a person first
         assert (await runtime.call("read_file", {"path": str(tmp_path / "surehand.yaml")})).code == "denied"
 
 
@@ -84,12 +87,16 @@ async def test_settings_reach_the_tools(tmp_path):
         ("builtin: {web: {search: {key: x}}}", "search has no engine"),
         ("builtin: {web: {search: bing}}", "bing needs endpoint, the URL of the server"),
         ("builtin: {web: {search: {engine: bing, key: x}}}", "bing needs endpoint, the URL of the server"),
+        ("tools: {webSearch: {provider: bing, apiKey: x}}", "write webSearch: {provider: bing, endpoint:"),
         ("builtin: {web: {search: searxng}}", "searxng needs url, the URL of the server"),
         ("builtin: {web: {search: {provider: searxng}}}", "searxng needs url, the URL of the server"),
         ("builtin: {env: {allow: [MY_API_KEY]}}", "MY_API_KEY"),
         ("builtin: {shell: {read: [/no/such/folder]}}", "does not exist"),
-        ("builtin: {files: {names: middling}}", "short or long"),
-        ("workspace: {root: ., extra: [nowhere]}\nbuiltin: [files]", "is not a folder"),
+        ("builtin: {files: {names: middling}}", "short, long or both"),
+        (
+            "workspace: {root: ., extra: [nowhere]}\nbuiltin: [files]",
+            "A folder of the workspace does not exist: nowhere",
+        ),
     ],
 )
 def test_a_mistake_names_its_line(tmp_path, text, problem):

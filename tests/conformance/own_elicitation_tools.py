@@ -121,7 +121,7 @@ class ElicitationTools(Provider):
     async def invoke(self, call: Any, context: Any) -> Any:
         return _next_round(call.tool.rpartition("__")[2], {})
 
-    async def resume(self, call: Any, state: dict[str, Any], answer: Any) -> Any:
+    async def resume(self, call: Any, state: dict[str, Any], answer: Any, context: Any) -> Any:
         name, answers = state["tool"], {**state["answers"], **answer}
         if (pending := _next_round(name, answers)) is not None:
             return pending

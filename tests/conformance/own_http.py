@@ -14,7 +14,7 @@ from surehand import gateway
 @asynccontextmanager
 async def serve_app(app: Starlette) -> AsyncIterator[str]:
     """Serve the app; gives the URL of its `/mcp`."""
-    sockets, ready = gateway.mcp.bound("127.0.0.1", 0), asyncio.Event()
+    sockets, ready = gateway.mcp.bind_sockets("127.0.0.1", 0), asyncio.Event()
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/mcp"
 
     async def serve() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from surehand import Audio, Context, Done, Image, Provider, Resource, Text, Tool, ToolError, tool
+from surehand import Audio, Context, Done, Image, Provider, Resource, Text, Tool, ToolError, protocols, tool
 from tests.conformance import fixture_data
 
 _PICTURE = Image(fixture_data.PIXEL_BASE64, fixture_data.PIXEL_TYPE)
@@ -89,7 +89,7 @@ async def test_custom_header(arguments: dict[str, Any]) -> str:
     return f"Looked in {arguments['region']}."
 
 
-class ChangingTools(Provider):
+class ChangingTools(protocols.ChangeNotifier, Provider):
     """A provider with a tool that adds and removes another tool."""
 
     namespace = "changing"

@@ -1,5 +1,6 @@
 """Messages for invalid arguments, from which a model can correct its call."""
 
+from datetime import date, datetime, time, timedelta
 from typing import Any, Literal
 
 import pytest
@@ -29,8 +30,23 @@ async def test_every_problem_is_named_and_what_is_expected() -> None:
     assert message == (
         "invalid arguments: `to` is required; `count`: Input should be a valid integer, unable to parse string as an "
         "integer, not 'many'; `hwo` is not a parameter (did you mean `how`?). Expected: to (string), count (integer), "
-        "how (one of 'post', 'mail', optional), address (object: street, number or null, optional)."
+        "how (one of 'post', 'mail', optional), address (object: street, number, optional)."
     )
+
+
+async def test_dates_and_times_are_expected_in_the_form_of_an_example() -> None:
+    @tool
+    async def plan(day: date, at: datetime, until: time, rest: timedelta, other: date | None = None) -> None: ...
+
+    message = told(await plan.run({"day": "31.12.2026"}))
+
+    assert message.endswith(
+        "Expected: day (string like 2026-12-31), at (string like 2026-12-31T12:30:00Z), until (string like 12:30:00), "
+        "rest (string like PT15M), other (string like 2026-12-31, optional)."
+    )
+    assert (
+        await plan.run({"day": "2026-12-31", "at": "2026-12-31T12:30:00Z", "until": "12:30:00", "rest": "PT15M"})
+    ).ok
 
 
 async def test_a_name_unlike_any_other_gets_no_suggestion() -> None:
@@ -127,3 +143,40 @@ async def test_very_many_mistakes_are_counted_and_not_listed() -> None:
     assert "and 9995 more" in few
     assert "10001 mistakes, too many to list" in many
     assert "Expected" in many or "expected" in many
+
+
+async def test_a_value_that_fits_no_type_of_a_union_is_one_mistake() -> None:
+    @tool
+    async def pick(number: int | list[int]) -> None: ...
+
+    for arguments, container in (({"number": {}}, "list"), ('{"number": {}}', "array")):
+        message = told(await pick.run(arguments))
+
+        problem = f"`number`: Input should be a valid integer or a valid {container}, not {{}}."
+        assert message.startswith(f"invalid arguments: {problem} Expected:")
+
+
+@pytest.mark.parametrize("additional", [{}, {"additionalProperties": False}])
+async def test_mistakes_are_told_once(additional: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {}}, "required": ["b"]}
+
+    @tool(parameters={**schema, **additional})
+    async def pick(b: Any, a: str = "x") -> None: ...
+
+    message = told(await pick.run({"a": 1, "aa": 2}))
+
+    listed = message.removeprefix("invalid arguments: ").partition(". Expected: ")[0]
+    assert sorted(listed.split("; ")) == [
+        '`a`: 1 is not of type "string"',
+        "`aa` is not a parameter (did you mean `a`?)",
+        "`b` is required",
+    ]
+
+
+async def test_mistakes_inside_and_outside_of_unions_are_not_mixed_up() -> None:
+    @tool
+    async def pick(numbers: list[int | bool], first: int) -> None: ...
+
+    message = told(await pick.run({"numbers": [None], "first": "x"}))
+
+    assert "`numbers.0`: Input should be a valid integer or a valid boolean, not None; `first`: " in message

@@ -608,8 +608,8 @@ def test_only_what_is_declared_to_read_is_repeatable(options: dict[str, Any], re
 
 def test_undeclared_effects_count_as_reading_for_policy_alone() -> None:
     assert _with().effects == frozenset()
-    assert _with().safety.policy_effects == {"read"}
-    assert _with(effects=["write"]).safety.policy_effects == {"write"}
+    assert _with().safety.required_effects == {"read"}
+    assert _with(effects=["write"]).safety.required_effects == {"write"}
 
 
 @pytest.mark.parametrize(
@@ -620,7 +620,6 @@ def test_undeclared_effects_count_as_reading_for_policy_alone() -> None:
         ({"cache": 5, "effects": {"write"}}, "A tool that declares write cannot be cached."),
         ({"audience": "robots"}, "Unknown audience 'robots'."),
         ({"intent": "please"}, "Unknown intent 'please'."),
-        ({"hooks": {"on_lunch": print}}, "Unknown hooks: on_lunch."),
         ({"retries": -1}, "`retries` must not be negative, got -1."),
         ({"timeout": 0}, "`timeout` must be above zero, got 0."),
         ({"timeout": "soon"}, "'soon' is not a duration."),
@@ -636,6 +635,21 @@ def test_a_facet_that_can_never_work_is_a_mistake(options: dict[str, Any], probl
     assert Path(__file__).name in caught.value.where
 
 
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ({"timeout": "5 sec"}, "write 30, '30s', '5m' or 'off'."),
+        ({"cache": "forever"}, "write 30, '30s', '5m' or 'off'."),
+        ({"max_bytes": "much"}, "write 100_000, '100kB' or '1MB'."),
+    ],
+)
+def test_the_fix_for_a_duration_names_durations_and_that_for_a_size_names_sizes(options, fix) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        _with(**options)
+
+    assert caught.value.fix == fix
+
+
 def test_durations_may_have_units() -> None:
     assert _with(timeout="30s").limits.timeout == 30.0
     assert _with(timeout=0.5).limits.timeout == 0.5
@@ -648,7 +662,7 @@ def test_durations_may_have_units() -> None:
 def test_limits_and_presentation_are_stored_on_the_tool() -> None:
     work = _with(
         retries=3, queue="bank", max_bytes=9, category="data", audience="user", aliases=["w", "do"], intent="action",
-        display={"icon": "x"}, examples=[{"a": 1}], version="2", requires=["login"], provider_options={"openai": {}},
+        display={"icon": "x"}, examples=[{"a": 1}], provider_options={"openai": {}},
     )  # fmt: skip
 
     assert (work.limits.retries, work.limits.queue, work.limits.max_bytes) == (3, "bank", 9)
@@ -659,11 +673,16 @@ def test_limits_and_presentation_are_stored_on_the_tool() -> None:
         "action",
     )
     assert (work.presentation.display, work.presentation.examples) == ({"icon": "x"}, ({"a": 1},))
-    assert (work.presentation.version, work.presentation.requires) == ("2", ("login",))
     assert work.presentation.provider_options == {"openai": {}}
 
 
-def test_middleware_lifespan_and_hooks_are_stored_on_the_tool() -> None:
+@pytest.mark.parametrize("option", [{"hooks": {}}, {"requires": "login"}, {"version": "2"}])
+def test_an_option_that_nothing_acts_on_yet_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match=f"`{next(iter(option))}` cannot be used yet: .* Fix: remove it."):
+        _with(**option)
+
+
+def test_middleware_and_lifespan_are_stored_on_the_tool() -> None:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         yield
@@ -675,12 +694,11 @@ def test_middleware_lifespan_and_hooks_are_stored_on_the_tool() -> None:
         return True
 
     work = _with(
-        lifespan=lifespan, middleware=[middleware], hooks={"on_start": ask, "render": ask}, confirm=ask,
+        lifespan=lifespan, middleware=[middleware], confirm=ask,
         confirm_message="Sure?", preview=ask, verify=ask,
     )  # fmt: skip
 
     assert (work.lifecycle.lifespan, work.lifecycle.middleware) == (lifespan, (middleware,))
-    assert work.lifecycle.hooks == {"on_start": ask, "render": ask}
     assert (work.safety.confirm, work.safety.confirm_message) == (ask, "Sure?")
     assert (work.safety.preview, work.safety.verify) == (ask, ask)
 
@@ -696,10 +714,10 @@ def test_a_tool_shows_in_the_space_unless_its_kind_or_its_definition_says_otherw
 
 def test_the_definition_changes_with_what_an_approval_depends_on() -> None:
     one, same = _with(description="A."), _with(description="A.")
-    others = [_with(description="B."), _with(description="A.", effects=["write"]), _with(description="A.", version="2")]
+    others = [_with(description="B."), _with(description="A.", effects=["write"])]
 
     assert one.definition_digest == same.definition_digest
-    assert len({one.definition_digest, *(other.definition_digest for other in others)}) == 4
+    assert len({one.definition_digest, *(other.definition_digest for other in others)}) == 3
 
 
 async def test_arguments_that_are_no_object_are_refused() -> None:

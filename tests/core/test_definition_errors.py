@@ -44,6 +44,16 @@ class Stars:
         (lambda: tool(name="?!")(lambda: None), r"'\?!' is not a tool name", "name='read_file'"),
         (lambda: tool.client("", "x"), "'' is not a tool name", "letters, digits"),
         (lambda: tool.client("a", "x", reply="soon"), "Unknown reply 'soon'", "none, wait or later"),
+        (
+            lambda: tool.client("a", "x", parameters={"number": "integer"}),
+            "The parameters are not a JSON Schema: 'number' is no keyword of it",
+            r'write \{"type": "object", "properties": \{"number": \.\.\.\}\}',
+        ),
+        (
+            lambda: tool(name="a", parameters={"number": {"type": "integer"}, "title": "string"})(lambda **rest: None),
+            "The parameters are not a JSON Schema: 'number' is no keyword of it",
+            r'write \{"type": "object", "properties": \{"number": \.\.\., "title": \.\.\.\}\}',
+        ),
         (lambda: tool(classmethod(lambda cls: None)), "is not callable", "@classmethod above @tool"),
         (lambda: tool(5), "5 is not callable", "decorate a function"),
         (lambda: tool(NotJson), "NotJson has neither __call__ nor run", "async def run"),
@@ -92,7 +102,12 @@ async def _nothing() -> None: ...
         (_names, Book, "takes city, when, but the parameters are pages, title", "name the handler's parameters"),
         (_nothing, Book, "takes nothing, but the parameters are pages, title", "take one `arguments` value"),
         (_fine, {"type": "nonsense"}, "The JSON Schema cannot be used", "a valid JSON Schema"),
-        (_fine, {"properties": {"a": {"pattern": "("}}}, "The JSON Schema cannot be used", "a valid JSON Schema"),
+        (
+            _fine,
+            {"properties": {"a": {"pattern": "("}}},
+            "cannot be used: properties.a.pattern: ",
+            "a valid JSON Schema",
+        ),
         (_fine, {"properties": {"a": {"default": {1, 2}}}}, "not plain JSON", "a valid JSON Schema"),
         (_fine, {"properties": {"a": {"maximum": float("inf")}}}, "not plain JSON", "a valid JSON Schema"),
     ],
@@ -163,3 +178,22 @@ def test_an_unknown_option_or_a_wrong_value_is_reported_at_definition(options: d
         tool(**options)(work)
 
     assert expected in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{}, {"type": "object"}, {"$ref": "#/$defs/a", "$defs": {"a": {}}}, {"description": "Nothing.", "x-order": 1}],
+    ids=str,
+)
+def test_a_json_schema_is_accepted_as_parameters(schema: dict[str, Any]) -> None:
+    assert tool.client("a", "x", parameters=schema).schema["type" if not schema else next(iter(schema))]
+
+
+def test_a_provider_may_pass_on_any_schema_of_its_service() -> None:
+    assert tool.provided("a", "x", parameters={"number": "integer"}).name == "a"
+
+
+def test_the_problem_ends_with_a_full_stop_before_the_fix() -> None:
+    error = DefinitionError("NotJson is not JSON serializable", fix="use a string.")
+
+    assert str(error) == "NotJson is not JSON serializable. Fix: use a string."

@@ -37,3 +37,8 @@ def test_a_rate_is_a_count_per_duration(written: str, meant: tuple[int, float]) 
 def test_any_other_text_is_not_a_rate(written: str) -> None:
     with pytest.raises(ValueError, match=r"is not a (rate|duration)"):
         parse_rate(written)
+
+
+def test_not_a_number_is_not_a_duration():
+    with pytest.raises(ValueError, match="NaN is not a duration"):
+        parse_duration(float("nan"))

@@ -155,7 +155,9 @@ def _steps() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("function", [_async_steps, _steps])
-async def test_every_value_but_the_last_of_a_generator_is_progress(function: Callable[[], Any]) -> None:
+async def test_every_value_of_a_generator_is_progress_and_the_last_is_also_the_result(
+    function: Callable[[], Any],
+) -> None:
     heard = []
 
     async with Runtime(tool(name="steps")(function)) as runtime:
@@ -166,6 +168,7 @@ async def test_every_value_but_the_last_of_a_generator_is_progress(function: Cal
     assert [(event.message, event.fraction, event.data) for event in heard] == [
         ("loading", 0.5, {"rows": 3}),
         ("half way", None, {}),
+        (None, None, {"status": "complete"}),
     ]
 
 
@@ -196,3 +199,16 @@ async def test_recursion_without_end_is_a_crash() -> None:
 
     assert (await deep.run()).code == "crashed"
     assert sys.getrecursionlimit() == limit
+
+
+async def test_the_text_of_a_crash_does_not_claim_that_the_call_will_crash_again() -> None:
+    @tool
+    async def flaky() -> None:
+        """Fail now and then."""
+        raise ConnectionResetError("peer")
+
+    outcome = await flaky.run()
+
+    assert outcome.text == (
+        "(tool failed: flaky crashed with ConnectionResetError: peer. Try other arguments, or another way)"
+    )

@@ -94,6 +94,14 @@ async def test_a_result_has_the_keys_of_document_004() -> None:
     assert "error" not in pending["metadata"]
 
 
+def test_a_failure_keeps_its_data_in_the_metadata_of_document_004() -> None:
+    own_word = Failed("failed", "No file a.txt.", data={"error": "NOT_FOUND", "path": "a.txt"}).as_legacy("004")
+    command = Failed("failed", "exit code 3", executed=True, data={"exitCode": 3, "error": None}).as_legacy("004")
+
+    assert own_word["metadata"] == {"error": "NOT_FOUND", "path": "a.txt", "code": "failed", "executed": False}
+    assert command["metadata"] == {"error": "exit code 3", "exitCode": 3, "code": "failed", "executed": True}
+
+
 def test_pictures_and_files_are_attachments_of_document_004() -> None:
     picture, table = Image("AAAA"), File("QUE=", "text/csv", "a.csv")
     done = Done(content=[Text("Look:"), picture], attachments=[picture, table])

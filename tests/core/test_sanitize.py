@@ -13,8 +13,8 @@ from surehand.core.sanitize import (
     escape_line,
     escape_terminal_output,
     escape_unprintable,
-    has_hidden,
-    has_smuggled,
+    has_hidden_characters,
+    has_smuggling_characters,
     replace_surrogates,
     replace_surrogates_in,
     strip_ansi,
@@ -120,6 +120,7 @@ def test_only_ansi_sequences_are_stripped_as_such():
     assert strip_ansi("a\x1b]unended") == "a\x1b]unended"
 
 
+SCOTLAND = "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
 SEEN_OF = {
     "a\u200bb\u2060c\xad\ufeff": "abc",
     "a\ufe01b\ufe02": "ab",
@@ -128,8 +129,20 @@ SEEN_OF = {
     "❤\ufe0f\u200d🔥": "❤\ufe0f\u200d🔥",
     "1\ufe0f\u20e3": "1\ufe0f\u20e3",
     "می\u200cشود": "می\u200cشود",
-    "שלום\u200f!": "שלום\u200f!",
-    "葛\ufe00": "葛\ufe00",
+    "שלום\u200f!": "שלום!",
+    "٣\u061c/٤": "٣/٤",
+    "葛\ufe00": "葛",
+    "क्\u200dष क्\u200cष": "क्\u200dष क्\u200cष",
+    "ไทย\u200bไทย": "ไทย\u200bไทย",
+    "한\u3164글 \uffa0\u17b4x": "한글 x",
+    "\u1100\u1160\u11a8 \u115f\u1161 \u115fx\u1160": "\u1100\u1160\u11a8 \u115f\u1161 x",
+    "a\u2800\u2800b": "a b",
+    "\u2800\u2801\u2800\u2803 x": "\u2800\u2801\u2800\u2803 x",
+    "ᠠ\u180b x\u180b": "ᠠ\u180b x",
+    "👨\u200d👩\u200d👧 👍🏽": "👨\u200d👩\u200d👧 👍🏽",
+    "a\ufe0f\u200d👧": "a👧",
+    SCOTLAND: SCOTLAND,
+    "🏴\U000e0069\U000e0067\U000e006e\U000e007f": "🏴",
     "two\r\nlines\x85and\u2028more": "two\nlines\nand\nmore",
     "half \ud800": "half \ufffd",
     "\x1b[31mred\x1b[0m\x00": "red",
@@ -174,16 +187,41 @@ def test_a_line_for_a_model_has_one_space_between_words():
 
 @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\u200bb", "\u202ea", "a\ud800", "a\u3164", "a\U000e0041", "\x9b"])
 def test_a_name_that_hides_something_is_found_out(name):
-    assert has_hidden(name)
-    assert not has_hidden("Größe 日本語")
+    assert has_hidden_characters(name)
+    assert not has_hidden_characters("Größe 日本語")
 
 
 @pytest.mark.parametrize("value", ["\x1b[8m", "\x9b8m", "\u202e", "\u2066", "\U000e0041"])
 def test_a_value_that_smuggles_something_is_found_out(value):
-    assert has_smuggled(value)
-    assert not has_smuggled("two\nlines\tand\u200c an \u2764\ufe0f")
+    assert has_smuggling_characters(value)
+    assert not has_smuggling_characters("two\nlines\tand\u200c an \u2764\ufe0f")
 
 
 def test_half_characters_become_question_marks_at_any_depth():
     assert replace_surrogates("a\ud83db") == "a?b"
     assert replace_surrogates_in({"\ud83d": ["\ud83d", ("é", 1, None)]}) == {"?": ["?", ["é", 1, None]]}
+
+
+HIDING_PLACES = {
+    "a variation selector for each byte": "".join(f"\u0436{chr(0xFE00 + nibble)}" for nibble in range(16)),
+    "supplementary variation selectors": "😀" + "".join(chr(0xE0100 + byte) for byte in b"ignore"),
+    "tags": "x" + "".join(chr(0xE0000 + byte) for byte in b"ignore all"),
+    "joiners as bits": "a\u200cb\u200dc\u200cd",
+    "joiners in a row": "\u0645\u200c\u200d\u200c\u200d\u0646",
+    "marks of direction as bits": "\u05e9\u200e\u05dc\u200f\u05d5\u061c\u05dd",
+    "word breaks as bits": "a\u200bb c\u200bd",
+    "fillers": "\u3164\uffa0\u115f\u1160\u17b4\u17b5",
+    "selectors of Mongolian": "x\u180b\u180c\u180d\u180f\u180e",
+    "invisible operators": "\u2061\u2062\u2063\u2064",
+    "format characters": "\xad\u034f\ufff9\ufffa\ufffb\U0001d173\U0001d159\U0001bca0",
+}
+
+
+@pytest.mark.parametrize("text", HIDING_PLACES.values(), ids=HIDING_PLACES.keys())
+@pytest.mark.parametrize("clean", [strip_hidden, clean_text, clean_line])
+def test_no_text_is_hidden_in_what_has_no_ink(clean, text):
+    seen = clean(f"start {text} end")
+
+    assert not has_hidden_characters(seen.replace("\u0645\u200c\u0646", ""))
+    assert seen.startswith("start")
+    assert seen.endswith("end")

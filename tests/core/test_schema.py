@@ -81,7 +81,7 @@ def test_a_schema_has_types_defaults_and_requirements_and_no_titles() -> None:
             "words": {"type": "string"},
             "limit": {"type": "integer", "default": 10},
             "mode": {"type": "string", "enum": ["all", "any"], "default": "all"},
-            "colour": {"anyOf": [{"$ref": "#/$defs/Colour"}, {"type": "null"}], "default": None},
+            "colour": {"$ref": "#/$defs/Colour"},
         },
         "required": ["words"],
         "additionalProperties": False,
@@ -559,5 +559,5 @@ async def test_the_message_outlines_nested_objects_and_suggests_their_names() ->
     deep = refused(await send.run({"mail": {"to": "a"}, "many": [{"to": "b", "boddy": ""}]}))
 
     assert "`mail.Bdy` is not a parameter (did you mean `mail.body`?)" in message
-    assert "mail (object: to, body), copies (integer or null, optional)" in message
+    assert "mail (object: to, body), copies (integer, optional)" in message
     assert "`many.0.boddy` is not a parameter (did you mean `many.0.body`?)" in deep

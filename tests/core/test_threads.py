@@ -134,12 +134,12 @@ async def test_an_abandoned_thread_is_counted_replaced_and_recovered() -> None:
     stuck = Stuck()
     with threads(max_threads=1) as pool:
         await stuck.abandon(pool)
-        assert pool.abandoned == 1
+        assert pool.abandoned_count == 1
 
         assert await pool.run(lambda: "replaced") == "replaced"
 
         stuck.go.set()
-        await until(lambda: pool.abandoned == 0)
+        await until(lambda: pool.abandoned_count == 0)
         assert stuck.ended.is_set()
         assert await pool.run(lambda: "recovered") == "recovered"
 
@@ -158,7 +158,7 @@ async def test_work_that_waits_for_a_thread_gets_the_replacement_of_an_abandoned
 
         assert await waiting == "turn"
         stuck.go.set()
-        await until(lambda: pool.abandoned == 0)
+        await until(lambda: pool.abandoned_count == 0)
 
 
 async def test_work_that_is_cancelled_while_it_waits_never_runs() -> None:
@@ -176,7 +176,7 @@ async def test_work_that_is_cancelled_while_it_waits_never_runs() -> None:
         await busy
         assert await pool.run(lambda: "next") == "next"
 
-    assert (ran, pool.abandoned) == ([], 0)
+    assert (ran, pool.abandoned_count) == ([], 0)
 
 
 async def test_too_many_abandoned_threads_make_the_tool_unavailable_before_it_runs() -> None:
@@ -190,12 +190,12 @@ async def test_too_many_abandoned_threads_make_the_tool_unavailable_before_it_ru
         assert caught.value.executed is False
 
         left[0].go.set()
-        await until(lambda: pool.abandoned == 2)
+        await until(lambda: pool.abandoned_count == 2)
         assert await pool.run(lambda: "again") == "again"
 
         for stuck in left:
             stuck.go.set()
-        await until(lambda: pool.abandoned == 0)
+        await until(lambda: pool.abandoned_count == 0)
 
 
 async def test_many_short_calls_all_come_back() -> None:

@@ -16,12 +16,12 @@ def intent_after_effect() -> None:
     """Record the intent after the effect instead of before it."""
     claim, record_outcome = Ledger.claim, Ledger.record_outcome
 
-    async def pretend_to_claim(self: Ledger, invocation: Any) -> bool:
+    async def pretend_to_claim(self: Ledger, invocation: Any, **options: Any) -> bool:
         return True
 
-    async def claim_and_record(self: Ledger, invocation: Any, outcome: Any) -> Any:
+    async def claim_and_record(self: Ledger, invocation: Any, outcome: Any, **options: Any) -> Any:
         await claim(self, invocation)
-        return await record_outcome(self, invocation, outcome)
+        return await record_outcome(self, invocation, outcome, **options)
 
     Ledger.claim, Ledger.record_outcome = pretend_to_claim, claim_and_record  # type: ignore[method-assign]
 
@@ -30,8 +30,8 @@ def reply_before_write() -> None:
     """Return the outcome to the caller before it is written to disk."""
     record_outcome, background_tasks = Ledger.record_outcome, set[asyncio.Task[Any]]()
 
-    async def record_in_background(self: Ledger, invocation: Any, outcome: Any) -> Any:
-        task = asyncio.create_task(record_outcome(self, invocation, outcome))
+    async def record_in_background(self: Ledger, invocation: Any, outcome: Any, **options: Any) -> Any:
+        task = asyncio.create_task(record_outcome(self, invocation, outcome, **options))
         background_tasks.add(task)
         return outcome
 
@@ -60,7 +60,11 @@ def overwrite_outcome() -> None:
 def push_to_inbox_separately() -> None:
     """Notify the agent in another transaction than the one that writes the outcome."""
     push_statement = InboxTable.push_statement
-    InboxTable.push_statement = lambda self, agent, event_id, *rest: push_statement(self, agent, f"{event_id}?", *rest)  # type: ignore[method-assign]
+
+    def push_under_another_id(self: InboxTable, agent: str, event_id: str, *rest: Any, **options: Any) -> Statement:
+        return push_statement(self, agent, f"{event_id}?", *rest, **options)
+
+    InboxTable.push_statement = push_under_another_id  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

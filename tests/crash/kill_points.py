@@ -58,17 +58,21 @@ def number_points(names: list[str]) -> list[str]:
 
 
 class _CountingConnection(sqlite3.Connection):
-    """Every statement of a transaction is a point, and so is the moment after a commit. Reads outside one are not."""
+    """Every statement of a transaction is a point, and so is the moment after a commit. Reads outside one are not.
+
+    A group of writes in a single step is one statement, which commits by itself.
+    """
 
     def __init__(self, points: Points, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._points = points
 
     def execute(self, sql: str, *params: Any) -> sqlite3.Cursor:
-        if sql.startswith("BEGIN") or self.in_transaction:
+        is_single_step = sql.startswith("INSERT INTO temp.steps")
+        if sql.startswith("BEGIN") or self.in_transaction or is_single_step:
             self._points.reach(f"before {_first_words(sql)}")
         cursor = super().execute(sql, *params)
-        if sql.startswith("COMMIT"):
+        if sql.startswith("COMMIT") or is_single_step:
             self._points.reach("after COMMIT")
         return cursor
 

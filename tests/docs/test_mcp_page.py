@@ -76,7 +76,7 @@ def test_every_reason_of_a_server_that_is_down_is_told():
         ("coming up", [ServerAddress.connection_timeout_seconds, http.SIGN_IN_TIMEOUT_SECONDS]),
         ("an answer to a probe", [health.PROBE_TIMEOUT_SECONDS]),
         ("pauses", [*backoff.BACKOFF_DELAYS_SECONDS, backoff.STABLE_AFTER_SECONDS]),
-        ("ending", [stdio.EXIT_SECONDS, stdio.TERMINATE_SECONDS]),
+        ("ending", [stdio.EXIT_TIMEOUT_SECONDS, stdio.TERMINATE_TIMEOUT_SECONDS]),
         ("questions", [tool_call.MAX_QUESTION_ROUNDS, elicitation.MAX_REQUESTS_AT_ONCE, elicitation.MAX_FORM_FIELDS]),
         ("tools", [tools_list.MAX_LIST_ITEMS, sanitize.MAX_TEXT_CHARS]),
         ("lines", [stderr_log.MAX_KEPT_LINES, stderr_log._MAX_LINES_PER_SECOND]),

@@ -24,12 +24,13 @@ from surehand import (
     Retention,
     Runtime,
     Store,
+    protocols,
     testing,
 )
 from surehand.catalogue import describe, wrap
 from surehand.catalogue.listing import Listing
-from surehand.core import content, errors, event_formats, events
-from surehand.core.facets import CATEGORIES, EFFECTS, HOOK_NAMES
+from surehand.core import content, errors, event_formats, events, provider_abilities
+from surehand.core.facets import CATEGORIES, EFFECTS
 from surehand.core.outcome import CallMeta
 from surehand.core.tool_options import ToolOptions
 from surehand.runtime import policy
@@ -121,10 +122,10 @@ def test_every_facet_of_a_tool_is_in_a_table():
 
 
 def test_the_words_of_the_facets_are_the_codes():
-    assert missing([*EFFECTS, *CATEGORIES, *HOOK_NAMES], "define") == []
+    assert missing([*EFFECTS, *CATEGORIES], "define") == []
 
 
-@pytest.mark.parametrize("cls", [Context, Provider, surehand.Tool])
+@pytest.mark.parametrize("cls", [Context, surehand.Tool])
 def test_what_a_definition_deals_with_is_described(cls):
     own = set(public(cls)) - {
         "function",
@@ -139,6 +140,23 @@ def test_what_a_definition_deals_with_is_described(cls):
     }
 
     assert missing(own, "define") == []
+
+
+def test_every_member_of_a_provider_is_in_a_table():
+    told = [re.match(r"(?:async )?(\w+)", row)[1] for row in first_column("providers", "member")]
+
+    assert sorted([*told, *first_column("providers", "setting")]) == sorted(public(Provider))
+    assert first_column("providers", "trait") == [field.name for field in fields(protocols.ProviderTraits)]
+
+
+def test_every_protocol_is_in_its_table_with_its_methods():
+    told = {row[0]: re.findall(r"`(?:async )?(\w+)\(([^)]*)\)`:", row[1]) for row in rows("providers", "protocol")}
+    defined = {
+        cls.__name__: [(name, ", ".join(parameters(getattr(cls, name)))) for name in vars(cls) if name[0] != "_"]
+        for cls in provider_abilities._PROTOCOLS.values()
+    }
+
+    assert told == defined
 
 
 def test_every_failure_code_is_explained_in_the_order_of_the_code():
@@ -270,7 +288,8 @@ def test_what_is_kept_the_states_and_the_tables_stand_in_their_order():
 
 
 def test_every_table_of_the_schema_is_told():
-    schema = (DOCS.parent / "src/surehand/store/sql/schema.sql").read_text(encoding="utf-8")
+    folder = DOCS.parent / "src/surehand/store/sql"
+    schema = "".join(path.read_text(encoding="utf-8") for path in [folder / "schema.sql", *folder.glob("migrations/*")])
 
     assert sorted(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", schema)) == sorted(first_column("store", "table"))
 

@@ -10,7 +10,7 @@ import pytest
 from surehand.cli.commands.init import TOOLS_TEMPLATE
 
 ROOT = Path(__file__).parents[2]
-LOOP = "docs/how-to/run-an-agent-loop.md"
+LOOP = "docs/how-to/keep-your-own-loop.md"
 FENCE = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

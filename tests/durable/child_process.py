@@ -59,6 +59,14 @@ async def call(address: str, name: str, call_id: str, amount: str) -> None:
         send(**describe_outcome(outcome))
 
 
+async def call_in_session(address: str, name: str, amount: str) -> None:
+    """Make one call without an id, in a session, and send its outcome."""
+    async with Runtime(pay, transfer, store=address) as runtime:
+        outcome = await runtime.scope(user="ada", session="s1").call(name, {"amount": int(amount)})
+        send(**describe_outcome(outcome))
+        await wait_for_message()
+
+
 def watch_first_maintenance() -> asyncio.Event:
     """An event that is set after the first maintenance of a store, when it holds no lock any more."""
     run_once, maintained = maintenance.StoreMaintenance._run_once, asyncio.Event()
@@ -190,5 +198,5 @@ if __name__ == "__main__":
         "approve_edited": approve_edited,
         "full": call_on_full_disk,
     }
-    commands |= {"show": show}
+    commands |= {"show": show, "call_in_session": call_in_session}
     asyncio.run(commands[sys.argv[1]](*sys.argv[2:]))

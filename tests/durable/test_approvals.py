@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from surehand import Context, Done, Failed, Runtime, Tool, tool
+from surehand import Context, Done, Failed, Runtime, tool
 from tests.durable.bank_tools import (
     Bank,
     assert_done,
@@ -307,61 +307,6 @@ async def _is_empty(runtime: Runtime, agent: str) -> bool:
     return await runtime.store.inbox.count(agent) == 0
 
 
-# The same tool
-
-
-def a_tool(description: str = "Transfer money.", effects: Any = ("write",), **parameters: Any) -> Tool[..., Any]:
-    """The tool as it was asked about, or with one thing changed."""
-    amount = {"type": "integer", **parameters}
-    schema = {"type": "object", "properties": {"amount": amount}, "required": ["amount"]}
-
-    async def transfer(amount: int) -> str:
-        ran.append(amount)
-        return f"sent {amount}"
-
-    ran: list[int] = []
-    made = tool(name="transfer", description=description, parameters=schema, effects=set(effects), confirm=True)
-    return made(transfer)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"description": "Transfer money, and a fee."},
-        {"maximum": 10},
-        {"effects": ("write", "network")},
-    ],
-    ids=["description", "schema", "effects"],
-)
-async def test_a_definition_that_changed_over_a_restart_is_a_conflict(address: str, changed: dict[str, Any]) -> None:
-    ran: list[Any] = []
-    call_id = await asked(address, a_tool(), amount=5)
-
-    async with Runtime(a_tool(**changed), store=address) as runtime:
-        runtime.listen(lambda event: ran.append(event) if type(event).__name__ == "CallResumed" else None)
-        outcome = assert_failed(await runtime.approve(call_id), "conflict")
-    async with Runtime(a_tool(), store=address) as runtime:
-        again = await runtime.approve(call_id)
-        asks_again = await runtime.call("transfer", {"amount": 5})
-
-    assert "has changed" in outcome.message
-    assert not outcome.executed
-    assert_failed(again, "conflict")
-    assert_pending(asks_again, "approval")
-
-
-async def test_an_approved_call_never_runs_in_a_runtime_with_another_definition(address: str) -> None:
-    call_id = await asked(address, a_tool(), amount=5)
-    async with Runtime(store=address) as without_the_tool:
-        assert_pending(await without_the_tool.approve(call_id), "result")
-
-    async with Runtime(a_tool(maximum=10), store=address) as changed:
-        assert_pending(await changed.approve(call_id), "result")
-        assert await ledger_state(changed, call_id) == "ready"
-        async with Runtime(a_tool(), store=address) as unchanged:
-            assert assert_done(await wait_until(lambda: _ended(unchanged, call_id))) == "sent 5"
-
-
 # What runs
 
 
@@ -586,3 +531,20 @@ async def test_an_answer_that_says_failed_is_how_the_call_ends(address: str) -> 
         outcome = assert_failed(await runtime.settle(call_id, nobody), "unavailable")
     async with Runtime(make_ask_tool(), store=address) as runtime:
         assert await runtime.settle(call_id, nobody) == outcome
+
+
+async def test_pending_calls_are_listed_in_pages_although_some_are_answered_in_between(any_address: str) -> None:
+    async with Runtime(Bank(), store=any_address) as runtime:
+        for number in range(5):
+            assert_pending(await runtime.call("transfer", {"amount": number}, call_id=f"call-{number}"))
+
+        first = await runtime.pending(limit=2)
+        await runtime.reject("call-1")
+        second = await runtime.pending(limit=2, after=first[-1].cursor)
+        third = await runtime.pending(limit=2, after=second[-1].cursor)
+
+        assert [call.call_id for page in (first, second, third) for call in page] == [f"call-{n}" for n in range(5)]
+        assert [call.call_id for call in await runtime.pending()] == ["call-0", "call-2", "call-3", "call-4"]
+        assert await runtime.pending(limit=0) == []
+        with pytest.raises(ValueError, match="is not a cursor"):
+            await runtime.pending(after="nonsense")

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from surehand import Retention, Runtime, tool
+from surehand import Queue, Retention, Runtime, tool
 from surehand.runtime.durability import ledger
+from surehand.store.database import Statement
+from surehand.store.store import Store
 from surehand.testing import ManualClock
 from tests.durable.bank_tools import (
     Bank,
@@ -169,3 +171,106 @@ async def test_without_a_store_calls_that_need_no_memory_leave_none() -> None:
             await runtime.call("pay", {"amount": number})
 
         assert runtime.store is None
+
+
+async def start_queued_call(runtime: Runtime, gate: asyncio.Event) -> asyncio.Task[Any]:
+    """A call with a given id that waits behind another one; the other ends with the gate."""
+    first = asyncio.create_task(runtime.call("slow", {"number": 1}, call_id="first"))
+    await wait_until(lambda: runtime.queues()["one"].in_use == 1)
+    queued = asyncio.create_task(runtime.call("slow", {"number": 2}, call_id="queued"))
+    await wait_until(lambda: runtime.queues()["one"].waiting == 1)
+    queued.add_done_callback(lambda _: first.cancelled())  # keeps a reference to the first
+    return queued
+
+
+def slow_tool(gate: asyncio.Event, runs: list[int]) -> Any:
+    @tool(queue="one")
+    async def slow(number: int) -> int:
+        """Wait."""
+        runs.append(number)
+        await gate.wait()
+        return number
+
+    return slow
+
+
+async def test_a_queued_call_with_a_given_id_is_not_pruned_under_its_caller(address: str) -> None:
+    gate, runs = asyncio.Event(), list[int]()
+    async with Runtime(slow_tool(gate, runs), store=address, queues={"one": Queue(concurrent=1)}) as runtime:
+        queued = await start_queued_call(runtime, gate)
+        await aged(runtime, 10)
+
+        async with Store.open(address) as other_process:
+            await other_process.prune(Retention(idle=0.0, max_calls=0))
+        await runtime.store.prune(Retention(idle=0.0, max_calls=0))
+        gate.set()
+
+        assert_done(await queued)
+        assert runs == [1, 2]
+        assert_done(await runtime.call("slow", {"number": 2}, call_id="queued"))
+        assert runs == [1, 2], "the id is still known, so the call does not run twice"
+
+
+async def test_an_id_whose_call_never_ran_is_pruned_although_its_runtime_lives(address: str) -> None:
+    gate, runs = asyncio.Event(), list[int]()
+    async with Runtime(slow_tool(gate, runs), store=address, queues={"one": Queue(concurrent=1)}) as runtime:
+        queued = await start_queued_call(runtime, gate)
+        queued.cancel()
+        await asyncio.wait([queued])
+        await aged(runtime, 10)
+
+        await runtime.services.ledger.mark_open_calls()
+        await runtime.store.prune(Retention(idle=86_400.0))
+
+        assert await ledger_state(runtime, "queued") == "absent"
+        gate.set()
+
+
+async def test_a_call_whose_row_was_deleted_all_the_same_says_that_it_was_not_run(address: str) -> None:
+    gate, runs = asyncio.Event(), list[int]()
+    async with Runtime(slow_tool(gate, runs), store=address, queues={"one": Queue(concurrent=1)}) as runtime:
+        queued = await start_queued_call(runtime, gate)
+        await execute(runtime, "DELETE FROM ledger WHERE call_id = 'queued'")
+        gate.set()
+
+        outcome = await queued
+
+        assert_failed(outcome, "unavailable")
+        assert "was deleted while it waited" in outcome.message
+        assert runs == [1]
+
+
+INSERT_ENTRY = """INSERT INTO journal (tx, at, kind, call_id, tool, status, latency_ms)
+    VALUES ({tx}, {now} + :offset, 'ended', :name, 'pay', 'ok', 0)"""
+
+
+async def add_entries(store: Store, name: str, count: int, offset_days: float) -> None:
+    params = {"name": name, "offset": offset_days * 86_400.0}
+    await store.write([Statement(INSERT_ENTRY, params)] * count)
+
+
+async def entry_names(store: Store) -> set[str]:
+    return {row["call_id"] for row in await store.database.read("SELECT DISTINCT call_id FROM journal")}
+
+
+async def test_entries_from_a_clock_that_was_ahead_do_not_stop_pruning(any_address: str) -> None:
+    async with Store.open(any_address) as store:
+        await add_entries(store, "before", 3, -50)
+        await add_entries(store, "clock ahead", 2_500, +3_650)
+        await add_entries(store, "old", 5, -40)
+        await add_entries(store, "clock ahead again", 2, +3_650)
+        await add_entries(store, "recent", 5, -1)
+
+        for _ in range(2):
+            await store.prune(Retention(journal=30 * 86_400.0))
+
+        assert await entry_names(store) == {"clock ahead again", "recent"}
+
+
+async def test_entries_from_a_clock_that_was_ahead_are_kept_as_long_as_their_neighbours(any_address: str) -> None:
+    async with Store.open(any_address) as store:
+        await add_entries(store, "clock ahead", 2, +3_650)
+        await add_entries(store, "recent", 5, -29)
+
+        assert (await store.prune(Retention(journal=30 * 86_400.0)))["journal"] == 0
+        assert (await store.prune(Retention(journal=28 * 86_400.0)))["journal"] == 7

@@ -49,7 +49,7 @@ class Wire(Provider):
         waits = {} if self._reply_timeout is None else {"reply_timeout": self._reply_timeout}
         return Pending("input", message="The pin?", state=1, **waits)
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         self.log.append(("resumed", call.arguments["to"], call.user, answer))
         return f"sent to {call.arguments['to']}"
 
@@ -142,7 +142,7 @@ async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogC
     for call_id in ("c1", "c2", "c3"):
         await approved(address, bank, call_id)
     async with Runtime(store=address) as runtime:
-        await execute(runtime, "UPDATE pending SET answer = 'settle', value = '{}' WHERE call_id = 'c2'")
+        await execute(runtime, "UPDATE pending SET answer = 'settle', answer_value = '{}' WHERE call_id = 'c2'")
     async with Runtime(bank, store=address) as runtime:
         await wait_until(lambda: ended(runtime, "c1"))
         await wait_until(lambda: ended(runtime, "c3"))

@@ -11,6 +11,7 @@ import zlib
 import pytest
 
 from surehand.core.errors import TimedOut, ToolError, Unavailable
+from surehand.http.head_limit import MAX_READ_BYTES
 from tests.http.server import chunked, online, reply
 
 pytestmark = pytest.mark.timeout(60)  # some of these have much to do, and a busy machine takes its time
@@ -237,8 +238,62 @@ async def test_endless_headers_are_cut():
             yield b"X-A: a\r\n" * 1000
 
     async with online(endless) as (_, client):
-        with pytest.raises(Unavailable):
+        with pytest.raises(ToolError, match="more than 65536 bytes of headers"):
             await client.request("GET", "http://site.test/")
+
+
+async def test_endless_informational_responses_are_cut_and_let_other_tasks_run():
+    turns = []
+
+    async def other():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    async def endless(asked):
+        while True:
+            yield b"HTTP/1.1 100 \r\n\r\n" * 10_000
+
+    async with online(endless) as (_, client):
+        running = asyncio.create_task(other())
+        with pytest.raises(ToolError, match="more than 65536 bytes of headers"):
+            await client.request("GET", "http://site.test/")
+        running.cancel()
+
+    assert len(turns) >= 65_536 // MAX_READ_BYTES
+
+
+async def test_some_informational_responses_are_ignored():
+    async def hinting(asked):
+        yield b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 20
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+    async with online(hinting) as (_, client):
+        assert (await client.request("GET", "http://site.test/")).body == b"ok"
+
+
+@pytest.mark.parametrize("content", [b"", b"a"])
+async def test_a_body_of_very_many_gzip_files_is_refused(content):
+    body = gzip.compress(content) * 50_000
+
+    async def many(asked):
+        yield b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+        yield body
+
+    async with online(many) as (_, client):
+        with pytest.raises(ToolError, match="gzip files or more"):
+            await client.request("GET", "http://site.test/")
+
+
+async def test_a_body_of_some_gzip_files_is_read():
+    body = gzip.compress(b"a") * 200 + gzip.compress(b"b" * 5000) * 20
+
+    async def some(asked):
+        yield b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+        yield body
+
+    async with online(some) as (_, client):
+        assert (await client.request("GET", "http://site.test/")).body == b"a" * 200 + b"b" * 100_000
 
 
 async def test_other_tasks_run_while_tiny_chunks_arrive():

@@ -89,7 +89,7 @@ async def test_a_result_has_a_title_metadata_attachments_and_an_output_for_the_m
     assert isinstance(outcome, Done)
     assert (outcome.title, outcome.metadata, outcome.text) == ("Desk", {"width": 3}, "a desk")
     assert [(each.type, each.mime_type) for each in outcome.attachments] == [("image", "image/png")]
-    assert outcome.content == (Text("a desk"),)
+    assert outcome.content == (Text("a desk"), Image("aGVsbG8=", mime_type="image/png"))
 
 
 async def test_run_by_itself_a_tool_has_no_context_and_nothing_to_use() -> None:

@@ -43,7 +43,7 @@ class Weather(Provider):
     async def cancel(self, call: Call, reason: str) -> None:
         self.diary.append(f"cancel {call.tool}: {reason}")
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Any) -> str:
         return "Ask for one city at a time."
 
 
@@ -132,10 +132,11 @@ async def test_a_tool_of_a_provider_that_is_down_says_what_is_wrong() -> None:
         other = await runtime.call("weather", {"city": "Oslo"})
 
     assert isinstance(outcome, Failed)
-    assert (outcome.code, outcome.executed) == ("not_found", False)
-    assert "weather could not be started: no route to key=" in outcome.text
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert outcome.message.startswith("weather__Get-Forecast is not available now: no route to key=")
     assert "s3cret" not in outcome.text
-    assert "could not be started" not in other.text
+    assert isinstance(other, Failed)
+    assert other.code == "not_found"
 
 
 async def test_a_provider_that_comes_back_is_there_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,6 +36,27 @@ async def test_tools_are_registered_found_listed_and_taken_out_while_running() -
     assert gone.code == "not_found"
 
 
+async def test_a_tool_that_is_registered_again_takes_the_place_of_the_first_if_one_says_so() -> None:
+    @tool(name="one")
+    async def second() -> str:
+        """Do it the other way."""
+        return "second"
+
+    async with Runtime(named("one")) as runtime:
+        with pytest.raises(DefinitionError, match="add it with on_conflict='replace' or 'rename'"):
+            await runtime.add(second)
+        before = await runtime.call("one")
+        await runtime.add(second, on_conflict="rename")
+        renamed = [listing.name for listing in runtime.catalogue]
+        await runtime.add(second, on_conflict="replace")
+        after = await runtime.call("one")
+        [described, _] = runtime.describe("anthropic")
+
+    assert (before, after) == (Done("one"), Done("second"))
+    assert renamed == ["one", "one_2"]
+    assert described["description"] == "Do it the other way."
+
+
 async def test_the_same_name_twice_is_refused_and_nothing_of_the_second_is_added() -> None:
     with pytest.raises(DefinitionError, match="There is a tool 'one' already"):
         Runtime(named("one"), named("one"))

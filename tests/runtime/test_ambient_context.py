@@ -140,6 +140,24 @@ async def test_a_handler_finds_no_tool_that_its_scope_may_not_use() -> None:
     assert outcome.data == {"found": None, "offered": ["look"]}
 
 
+async def test_a_handler_finds_a_tool_for_people_but_models_are_not_offered_it() -> None:
+    @tool(audience="user", aliases=("mount",))
+    async def add_folder(path: str) -> str:
+        """Mount a folder."""
+        return path
+
+    async with Runtime(add_folder, look) as runtime:
+        by_name = await runtime.call("look", {"name": "add_folder"})
+        by_alias = await runtime.call("look", {"name": "mount"})
+
+    assert by_name.data == by_alias.data == {"found": "add_folder", "offered": ["look"]}
+
+
+async def test_a_handler_finds_no_tool_that_the_policy_denies_to_everyone() -> None:
+    async with Runtime(echo, look, policy=[{"tools": "echo", "decision": "deny"}]) as runtime:
+        assert (await runtime.call("look", {"name": "echo"})).data["found"] is None
+
+
 # metadata.error, the init context, the caller's context
 
 
@@ -158,8 +176,9 @@ async def test_a_result_whose_metadata_has_an_error_is_a_failure() -> None:
         outcome = await runtime.call("read")
         without_text = await runtime.call("silent")
 
-    assert outcome == Failed("failed", "No file a.txt.", executed=True, data="No file a.txt.")
-    assert without_text == Failed("failed", "it broke", executed=True)
+    metadata = {"error": "NOT_FOUND", "path": "a.txt"}
+    assert outcome == Failed("failed", "No file a.txt.", executed=True, data=metadata)
+    assert without_text == Failed("failed", "it broke", executed=True, data={"error": "it broke"})
     assert runtime.stats().calls["read"].failures == 1
 
 

@@ -65,7 +65,7 @@ class Remote(Provider):
         self.invoked += 1
         return await self._invoke() if self._invoke else self.up
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         self.resumed += 1
         return await self._resume(answer)
 

@@ -125,9 +125,13 @@ async def test_a_call_that_waits_in_line_is_queued_between_start_and_end() -> No
 
     async with Runtime(slow, queues={"line": Queue(concurrent=1)}) as runtime:
         events = heard(runtime)
-        calls = [asyncio.create_task(runtime.call("slow", call_id=f"c{number}")) for number in range(3)]
+        queued: asyncio.Queue[object] = asyncio.Queue()
+        runtime.listen(lambda event: queued.put_nowait(event) if type(event).__name__ == "CallQueued" else None)
+        calls = [asyncio.create_task(runtime.call("slow", call_id="c0"))]
         await running.wait()
-        await asyncio.sleep(0)
+        for number in (1, 2):  # one after the other: a store may finish the writes of two calls in either order
+            calls.append(asyncio.create_task(runtime.call("slow", call_id=f"c{number}")))
+            await queued.get()
         gate.set()
         await asyncio.gather(*calls)
 
@@ -209,8 +213,9 @@ async def test_each_yield_of_a_generator_is_progress_and_the_last_is_the_result(
             outcome = await runtime.call(name)
 
         assert outcome == Done({"status": "complete", "rows": 12})
-        assert names(events) == ["CallStarted", "CallProgress", "CallProgress", "CallEnded"]
+        assert names(events) == ["CallStarted", "CallProgress", "CallProgress", "CallProgress", "CallEnded"]
         assert (events[1].data, events[2].message) == ({"status": "loading"}, "still loading")
+        assert events[3].data == {"status": "complete", "rows": 12}
 
 
 async def test_an_approved_call_is_pending_settled_resumed_and_ended() -> None:

@@ -247,6 +247,8 @@ async def test_invalid_arguments_fail_before_policy_asks_a_person() -> None:
         ({"tools": "*"}, "None is not a policy decision. Fix: use allow, ask or deny."),
         ({"decision": "block"}, "'block' is not a policy decision"),
         ({"tool": "*", "decision": "deny"}, "A policy rule has no key 'tool'. Fix: use tools."),
+        ({"x": "*", "decision": "deny"}, "no key 'x'. Fix: use some of tools, effects, arguments, decision, reason."),
+        ("ask", "'ask' is not a policy rule. Fix: use Policy.default"),
         ({"effects": ["writes"], "decision": "deny"}, "Unknown effects: writes."),
         ({"effects": "everything", "decision": "deny"}, "Unknown effects: everything."),
     ],
@@ -256,6 +258,15 @@ def test_a_rule_that_could_never_match_is_a_definition_error(rule: dict[str, Any
         Policy([rule])
     with pytest.raises(DefinitionError, match=told):
         Runtime(save, policy=[rule])
+
+
+@pytest.mark.parametrize("rules", ["ask", {"decision": "ask"}, 5])
+def test_a_policy_that_is_not_a_list_of_rules_is_a_definition_error(rules: Any) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Runtime(save, policy=rules)
+
+    assert caught.value.problem == f"{rules!r} is not a list of policy rules."
+    assert caught.value.fix.startswith("use Policy.default(), or a list of rules such as")
 
 
 async def test_a_policy_that_cannot_be_set_leaves_the_old_one_in_force() -> None:

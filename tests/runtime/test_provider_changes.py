@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Done, Failed, Pending, Provider, Runtime, Unavailable, tool
+from surehand import Done, Failed, Pending, Provider, Runtime, Unavailable, protocols, tool
 from surehand.core.events import CatalogueChanged
 
 
@@ -16,11 +16,11 @@ def remote(name: str, description: str = "Do it.") -> Any:
     return tool.external(name, description, effects={"read"}).evolve(kind="mcp", handler=None)
 
 
-class Server(Provider):
+class Server(protocols.ChangeNotifier, Provider):
     """Offers what it is told to offer."""
 
     kind = "mcp"
-    retries_start = True
+    traits = protocols.ProviderTraits(retries_start=True)
     on_conflict = "rename"
 
     def __init__(self, *tools: Any, namespace: str = "server", up: bool = True) -> None:

@@ -53,7 +53,7 @@ class Weather(Provider):
             case "book":
                 return Pending("input", message="Which date?", request={"type": "string"}, state={"step": 1})
 
-    async def resume(self, call: Call, state, answer):
+    async def resume(self, call: Call, state, answer, context):
         self.seen.append((call, state))
         if state["step"] == 1:
             return Pending("input", message="How many?", state={"step": 2, "date": answer})
@@ -132,7 +132,7 @@ async def test_an_unavailable_provider_is_skipped_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "surehand"):
         async with Runtime(Dead("dead"), Weather()) as runtime:
             assert (await runtime.call("weather__forecast", {"city": "Oslo"})).ok
-            assert (await runtime.call("dead__forecast", {"city": "Oslo"})).code == "not_found"
+            assert (await runtime.call("dead__forecast", {"city": "Oslo"})).code == "unavailable"
 
     assert "Provider dead is unavailable: connection refused" in caplog.text
 
@@ -309,3 +309,50 @@ async def test_a_remote_tool_that_declares_nothing_counts_as_writing_over_the_ne
         assert (await runtime.call("remote__wipe")).waiting_for == "approval"
         assert (await runtime.call("remote__look")).data == "look"
         assert [listing.name for listing in runtime.catalogue.enabled(["read"])] == ["remote__look"]
+
+
+async def test_a_provider_gets_calls_under_the_names_that_it_gave_its_tools():
+    class Library(Provider):
+        namespace = "library"
+
+        async def tools(self):
+            return [tool.provided("read file", "Read."), tool.provided("read_file", "Read, too.")]
+
+        async def invoke(self, call, context):
+            return call.tool
+
+    async with Runtime(Library()) as runtime:
+        names = [listing.name for listing in runtime.catalogue]
+        called = [(await runtime.call(name)).data for name in names]
+
+    assert called == ["read file", "read_file"]
+
+
+async def test_a_provider_whose_tools_are_not_async_is_a_definition_error():
+    class Sync(Provider):
+        def tools(self):
+            return []
+
+    with pytest.raises(
+        DefinitionError, match=r"test_providers.py:\d+: Sync.tools\(\) is not async. Fix: write `async def"
+    ):
+        await Runtime(Sync()).__aenter__()
+
+
+async def test_a_provider_whose_start_is_not_async_is_a_definition_error():
+    class Sync(Weather):
+        def start(self):
+            pass
+
+    with pytest.raises(DefinitionError, match=r"Sync.start\(\) is not async"):
+        await Runtime(Sync()).__aenter__()
+
+
+@pytest.mark.parametrize("returned", [None, [None], [print], {"forecast": 1}, "forecast"])
+async def test_a_provider_that_returns_anything_but_tools_is_a_definition_error(returned):
+    class Wrong(Weather):
+        async def tools(self):
+            return returned
+
+    with pytest.raises(DefinitionError, match=r"Wrong.tools\(\) returned .*, which is not a tool. Fix: return a list"):
+        await Runtime(Wrong()).__aenter__()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -212,7 +213,7 @@ class Docs(Provider):
     async def invoke(self, call, context):
         return "text"
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Any) -> str:
         return self._told
 
 

@@ -385,6 +385,14 @@ async def test_suggestions_name_the_scopes_own_tools() -> None:
     assert "Did you mean echo?" in outcome.text
 
 
+async def test_an_alias_of_two_tools_is_suggested_once() -> None:
+    first, second = (echo.evolve(name=name, aliases=("mount",)) for name in ("one", "two"))
+    async with Runtime(first, second) as runtime:
+        outcome = await runtime.call("mont")
+
+    assert outcome.text.endswith("Did you mean mount?)")
+
+
 async def test_an_unknown_namespace_and_an_unknown_tool_of_a_known_one_are_told_apart() -> None:
     async with Runtime(Git()) as runtime:
         no_tool = await runtime.call("git__fly")
@@ -455,3 +463,40 @@ async def test_a_session_cannot_offer_a_tool_under_a_name_of_the_runtime() -> No
             runtime.scope(session="s1").offer(echo)
         with pytest.raises(TypeError, match="a scope with a session"):
             runtime.scope(user="ann").offer(PICK)
+
+
+async def test_a_tool_for_people_is_refused_with_that_reason_and_is_not_unknown() -> None:
+    @tool(audience="user")
+    async def open_door() -> str:
+        """Open the door."""
+        return "open"
+
+    async with Runtime(open_door) as runtime:
+        refused = await runtime.call("open_door")
+        opened = await runtime.dispatch("open_door")
+
+    assert isinstance(refused, Failed)
+    assert refused.code == "denied"
+    assert refused.message == "open_door is not allowed here: it is for people, who run it with runtime.dispatch."
+    assert opened.data == "open"
+
+
+async def test_a_tool_that_nobody_can_run_cannot_be_offered() -> None:
+    async with Runtime() as runtime:
+        with pytest.raises(DefinitionError, match="no call of it can run"):
+            runtime.scope(session="s1").offer(tool.provided("orphan", "Of no provider."))
+
+
+async def test_the_name_as_its_developer_wrote_it_is_that_tool() -> None:
+    @tool(name="read file")
+    async def read_one() -> str:
+        """Read one."""
+        return "one"
+
+    @tool(name="read_file")
+    async def read_other() -> str:
+        """Read the other."""
+        return "other"
+
+    async with Runtime(read_one, read_other) as runtime:
+        assert [(await runtime.call(name)).data for name in ("read file", "read_file")] == ["one", "other"]

@@ -201,7 +201,7 @@ async def test_a_process_that_is_cut_off_during_a_write_does_not_block_others_fo
             soon.setattr(postgres_pool, "CONNECTION_TIMEOUT_SECONDS", 0.3)
             await pool.open()
         async with pool.connection() as silent:
-            await silent.execute("BEGIN; UPDATE queues SET turns = turns + 1")
+            await silent.execute("BEGIN; UPDATE queues SET lock_count = lock_count + 1")
             outcome = await runtime.call("work")
             with pytest.raises(Lost, match=r"idle-in-transaction|closed"):
                 await silent.execute("COMMIT")

@@ -53,7 +53,7 @@ async def test_a_clock_that_was_set_back_blocks_no_call(address: str) -> None:
     async with Runtime(work, **limited_queue_options(address, None, "1/100ms")) as runtime:
         await _write(runtime, "INSERT INTO starts (queue, at) VALUES ('narrow', {now} + 86400)")
         await _write(
-            runtime, "INSERT INTO queues (queue, turns, wanted_by, wanted_until) VALUES ('narrow', 1, 'x', 9e12)"
+            runtime, "INSERT INTO queues (queue, lock_count, wanted_by, wanted_until) VALUES ('narrow', 1, 'x', 9e12)"
         )
 
         assert (await runtime.call("work")).ok

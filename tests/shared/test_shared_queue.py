@@ -205,6 +205,39 @@ async def test_only_a_call_that_has_to_wait_emits_queued(address: str) -> None:
     assert sorted(places) == [("narrow", 1), ("narrow", 2), ("narrow", 3)]
 
 
+async def test_a_call_past_the_bound_is_refused_and_the_others_are_served(address: str) -> None:
+    gate = Gate()
+    options = limited_queue_options(address, 2)
+    options["queues"] = {"narrow": Queue(concurrent=2, shared=True, waiting=3)}
+    async with Runtime(gate.tool, **options) as runtime:
+        calls = [asyncio.create_task(runtime.call("work", {"number": n})) for n in range(5)]
+        await wait_until(lambda: gate.inside == 2 and runtime.queues()["narrow"].waiting == 3)
+        refused = assert_failed(await runtime.call("work", {"number": 9}), "rate_limited")
+        gate.open.set()
+        outcomes = await asyncio.gather(*calls)
+        await wait_until(lambda: is_queue_free(runtime))
+
+    assert all(outcome.ok for outcome in outcomes)
+    assert not refused.executed
+    assert refused.data == {"queue": "narrow", "waiting": 3, "retry_after": refused.retry_after}
+
+
+async def test_with_a_bound_of_zero_a_call_that_finds_a_free_slot_still_runs(address: str) -> None:
+    gate = Gate()
+    options = limited_queue_options(address, 2)
+    options["queues"] = {"narrow": Queue(concurrent=2, shared=True, waiting=0)}
+    async with Runtime(gate.tool, **options) as runtime:
+        calls = [asyncio.create_task(runtime.call("work", {"number": n})) for n in range(2)]
+        await wait_until(lambda: gate.inside == 2)
+        assert_failed(await runtime.call("work", {"number": 2}), "rate_limited")
+        gate.open.set()
+        assert all(outcome.ok for outcome in await asyncio.gather(*calls))
+        await wait_until(lambda: is_queue_free(runtime))
+        # The bound counts what this process knows of slots elsewhere, which it reads from the store once a second.
+        await wait_until(lambda: runtime.queues()["narrow"].in_use == 0)
+        assert (await runtime.call("work", {"number": 3})).ok
+
+
 async def test_an_unavailable_store_fails_the_waiting_calls_until_it_recovers(address: str) -> None:
     gate = Gate()
     async with Runtime(gate.tool, **limited_queue_options(address)) as runtime:

@@ -223,9 +223,10 @@ async def test_a_store_that_cannot_be_opened_says_so(tmp_path):
 async def test_a_store_file_is_readable_by_its_owner_alone(tmp_path):
     async with opened(str(tmp_path / "store.db")) as database:
         await database.acquire_owner_lock("abc")
-        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).iterdir()}
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in Path(tmp_path).rglob("*")}
 
-    assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db-owner-abc"], 0o600)
+    files = dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "abc"], 0o600)
+    assert modes == {**files, "store.db-owners": 0o700}
 
 
 async def test_another_process_that_closes_the_file_does_not_delete_the_log_in_use(tmp_path):
@@ -487,21 +488,27 @@ async def test_a_write_waits_for_another_process_that_writes(tmp_path):
         assert await names(database) == ["ours", "theirs"]
 
 
-async def test_a_cancelled_write_keeps_waiting_for_another_process(tmp_path):
+async def test_a_cancelled_write_that_waits_for_another_process_is_withdrawn(tmp_path):
     async with with_table(str(tmp_path / "store.db")) as database:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        ours = asyncio.create_task(database.write([Statement(ADD, {"name": "ours", "number": 1})]))
-        for _ in range(5):
-            await asyncio.sleep(0.01)
-            ours.cancel()
-        assert not ours.done()
+        ours = [
+            asyncio.create_task(database.write([Statement(ADD, {"name": f"ours {n}", "number": n})])) for n in (1, 2)
+        ]
+        await asyncio.sleep(0.02)
+        later = asyncio.create_task(database.write([Statement(ADD, {"name": "later", "number": 3})]))
+        await asyncio.sleep(0.02)
+
+        for task in (ours[0], later):
+            task.cancel()
+        await asyncio.wait([ours[0], later])
         other.execute("COMMIT")
         other.close()
 
-        with pytest.raises(asyncio.CancelledError):
-            await ours
-        assert await names(database) == ["ours"]
+        await ours[1]
+        assert ours[0].cancelled()
+        assert later.cancelled()
+        assert await names(database) == ["ours 2"]
 
 
 async def test_connections_that_the_server_has_closed_are_not_used(request):

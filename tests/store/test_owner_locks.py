@@ -158,21 +158,23 @@ async def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path):
 
 
 async def test_the_lock_file_of_a_dead_owner_is_removed(tmp_path):
-    (tmp_path / f"store.db-owner-{ALICE}").touch()
+    (tmp_path / "store.db-owners").mkdir()
+    (tmp_path / "store.db-owners" / ALICE).touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
         assert await database.live_owners([ALICE]) == set()
         await database.acquire_owner_lock(BOB)
-        assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
-    assert list(Path(tmp_path).glob("*owner*")) == []
+        assert [path.name for path in tmp_path.glob("*-owners/*")] == [BOB]
+    assert list(Path(tmp_path).glob("*-owners/*")) == []
 
 
 async def test_lock_files_of_dead_owners_are_removed_by_the_next_owner(tmp_path):
-    (tmp_path / f"store.db-owner-{ALICE}").touch()
+    (tmp_path / "store.db-owners").mkdir()
+    (tmp_path / "store.db-owners" / ALICE).touch()
 
     async with opened(str(tmp_path / "store.db")) as database:
         await database.acquire_owner_lock(BOB)
-        assert {path.name for path in tmp_path.glob("*owner*")} == {f"store.db-owner-{BOB}"}
+        assert [path.name for path in tmp_path.glob("*-owners/*")] == [BOB]
 
 
 @pytest.mark.parametrize("owner", ["", "ABC", "../etc", "a b", "xyz", "a\n"])

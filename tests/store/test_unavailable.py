@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from surehand import Store
 from surehand.store.database import Statement, StoreUnavailable
 from surehand.store.migrations import AnyDatabase, open_database
 from surehand.store.postgres import database as postgres
@@ -26,6 +27,7 @@ ADD = "INSERT INTO things (number, body) VALUES (:number, :body)"
 # It fills the disk, reads from a new process, makes room and continues; `limit` and `free` are the two kinds of disk.
 CHILD = """
 import asyncio, json, os, resource, signal, subprocess, sys
+from surehand import Store
 from surehand.store.database import Statement, StoreUnavailable
 from surehand.store.migrations import open_database
 
@@ -186,3 +188,11 @@ async def until_held(database: AnyDatabase) -> None:
     async with asyncio.timeout(30):
         while not await database.read("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"):  # noqa: ASYNC110 - the server knows
             await asyncio.sleep(0.01)
+
+
+async def test_a_file_in_a_folder_that_does_not_exist_says_to_create_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "nosuch"
+
+    with pytest.raises(StoreUnavailable, match=f"there is no folder {folder}. Create it, or name another file."):
+        async with Store.open(folder / "x.db"):
+            pass

@@ -63,7 +63,7 @@ async def race_tools(tree: GuardedTree, seconds: float, *, callers: int = 4, min
     _write_files(tree, folder)
     tree.expected_outside = tree.snapshot_outside()
     with _swap_files(folder, race):
-        async with Runtime(files(Workspace(tree.root)), approver=approve_everything) as runtime:
+        async with Runtime(files(Workspace(tree.root), names="both"), approver=approve_everything) as runtime:
             deadline = time.monotonic() + seconds
             await asyncio.gather(
                 *(

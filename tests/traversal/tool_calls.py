@@ -41,7 +41,7 @@ async def try_paths(tree: GuardedTree, name: str, count: int, *, seed: int = 0) 
     """Call one tool with `count` paths and count the outcomes; the first that gets outside raises `AssertionError`."""
     outcomes: Counter[str] = Counter()
     paths = hostile_paths(tree.base, count, seed=seed, harmless=name in WRITING_TOOLS)
-    tools = [tool for tool in files(Workspace(tree.root)) if tool.name == name.split()[0]]
+    tools = [tool for tool in files(Workspace(tree.root), names="both") if tool.name == name.split()[0]]
     async with Runtime(tools, approver=approve_everything, defaults={"max_output": 10_000_000}) as runtime:
         for number, path in enumerate(paths):
             outcome = await runtime.call(name.split()[0], TOOLS[name](path))

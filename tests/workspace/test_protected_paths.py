@@ -59,7 +59,7 @@ CHANGES = [
 async def test_no_file_tool_changes_a_protected_path(project: Path, name, arguments) -> None:
     before = state(project)
 
-    async with Runtime(files(workspace(project))) as runtime:
+    async with Runtime(files(workspace(project), names="both")) as runtime:
         outcome = await runtime.call(name, arguments)
 
     assert outcome.code == "denied"
@@ -67,7 +67,7 @@ async def test_no_file_tool_changes_a_protected_path(project: Path, name, argume
 
 
 async def test_other_paths_can_be_changed(project: Path) -> None:
-    async with Runtime(files(workspace(project))) as runtime:
+    async with Runtime(files(workspace(project), names="both")) as runtime:
         for path in ("conf/new.py", ".git/info/exclude", "calls.dbx", "src/.git/hooks/x"):
             assert (await runtime.call("write", {"file_path": path, "content": "x"})).ok
         assert (await runtime.call("read", {"file_path": "conf/tools.py"})).ok
@@ -85,7 +85,7 @@ async def test_other_paths_can_be_changed(project: Path) -> None:
     ],
 )
 async def test_a_private_path_cannot_be_read(project: Path, name, arguments) -> None:
-    async with Runtime(files(workspace(project))) as runtime:
+    async with Runtime(files(workspace(project), names="both")) as runtime:
         assert "kept" not in (await runtime.call(name, arguments)).text
 
 
@@ -132,7 +132,7 @@ async def test_a_configuration_protects_itself_its_tools_and_its_store(tmp_path:
         'from surehand import tool\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "hi"\n'
     )
     (tmp_path / "surehand.yaml").write_text(
-        "store: calls.db\ntools: [protected_tools.py]\nbuiltin: [files]\npolicy: [{decision: allow}]\n"
+        "store: calls.db\ntools: [protected_tools.py]\nbuiltin: {files: {names: both}}\npolicy: [{decision: allow}]\n"
     )
 
     async with assemble(read_config(tmp_path / "surehand.yaml")) as runtime:
@@ -146,7 +146,7 @@ async def test_a_configuration_protects_itself_its_tools_and_its_store(tmp_path:
 
 
 async def test_a_standing_approval_of_harmless_calls_does_not_cover_keys(tmp_path: Path) -> None:
-    async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
+    async with Runtime(files(tmp_path, names="both"), policy=Policy.default()) as runtime:
         waits = await runtime.call("write", {"file_path": "notes.md", "content": "x"})
         assert (await runtime.approve(waits.call_id, always=True)).ok
 
@@ -164,7 +164,7 @@ async def test_a_read_only_folder_stays_read_only_when_its_parent_is_moved(tmp_p
     space = Workspace(tmp_path, read_only=[tmp_path / "p/ro"])
     (tmp_path / "p").rename(tmp_path / "q")
 
-    async with Runtime(files(space)) as runtime:
+    async with Runtime(files(space, names="both")) as runtime:
         for name, arguments in [
             ("write", {"file_path": "q/ro/a.txt", "content": "new"}),
             ("delete_file", {"path": "q/ro/a.txt"}),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a bus
 
 
 async def call(space: Workspace, name: str, /, **arguments: Any) -> Outcome:
-    async with Runtime(*(tool for tool in files(space) if tool.name == name)) as runtime:
+    async with Runtime(*(tool for tool in files(space, names="both") if tool.name == name)) as runtime:
         return await runtime.call(name, arguments)
 
 
@@ -263,7 +263,7 @@ async def test_a_permission_error_of_the_system_is_denied(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("x")
     (tmp_path / "file").chmod(0o600)
     space = Workspace(tmp_path)
-    tools = {tool.name: tool for tool in files(space)}
+    tools = {tool.name: tool for tool in files(space, names="both")}
     calls = [
         ("read", {"file_path": "file"}),
         ("list", {"path": "closed"}),
@@ -348,12 +348,12 @@ async def test_a_link_cannot_make_a_key_look_harmless(tmp_path: Path) -> None:
         ("move_file", {"from": "harmless", "to": "folder/config"}),
     ]
     before = len(os.listdir("/dev/fd"))
-    tools = {tool.name: tool for tool in files(space)}
+    tools = {tool.name: tool for tool in files(space, names="both")}
     for name, arguments in calls:
         assert "is sensitive" in denied(await tools[name].run(arguments)), name
         denied(await call(space, name, **arguments))
     assert len(os.listdir("/dev/fd")) < before + 5
-    async with Runtime(files(space), approver=_yes) as runtime:
+    async with Runtime(files(space, names="both"), approver=_yes) as runtime:
         denied(await runtime.call("read", {"file_path": ".env.example"}))
         assert (await runtime.call("read", {"file_path": ".ssh/id_rsa"})).text == "     1\tKEY"
     assert sorted(path.name for path in (tmp_path / ".ssh").iterdir()) == ["config", "id_rsa"]

@@ -15,7 +15,7 @@ from surehand.config.tools_section import ToolSource
 from surehand.runtime.policy import Policy
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.services import Approver
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.sources import flatten_sources, left_out_tools
 
 
 def assemble(
@@ -36,13 +36,15 @@ def assemble(
     environment = os.environ if environment is None else environment
     if store is None and config.store is not None:
         store = config.store.resolve_address(environment)
+    groups = list(_tool_groups(config, environment, store))
     items = [
-        *resolve_name_conflicts(_tool_groups(config, environment, store)),
+        *resolve_name_conflicts(groups),
         *_load_mcp_servers(config, environment),
         *flatten_sources(sources),
     ]
     runtime = Runtime(
-        *{id(item): item for item in items}.values(),  # two sources may import the same tool object
+        # By identity, because two sources may import the same tool object.
+        *{id(item): item for item in items}.values(),
         store=store,
         policy=Policy.default() if config.policy is None else config.policy,
         queues=config.queues,
@@ -50,6 +52,8 @@ def assemble(
         approver=approver,
         defaults=config.defaults,
     )
+    for name, reason in left_out_tools(group.items for group in groups).items():
+        runtime.catalogue.leave_out(name, reason)
     _refuse_switched_off_servers(runtime, config)
     return runtime
 

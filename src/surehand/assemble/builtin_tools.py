@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surehand.config.builtin_section import SearchSettings, ToolFamily
-from surehand.config.config import Config
+from surehand.config.config import CONFIG_FILE_NAMES, LOCK_FILE_NAME, Config
 from surehand.config.errors import ConfigError
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import expand_variables
@@ -46,6 +46,11 @@ _FACTORY_MODULES = {
     "web": "web.tools",
 }
 """Module of each factory, relative to `surehand.builtin`."""
+_NO_EFFECT_REASONS = {
+    "delegate": "they only return what an agent's host is to do, and there are no agents yet",
+    "plans": "there are no agents yet, which due plans would wake",
+}
+"""Families that have an effect only in a program that acts on their outcomes, each with what is missing."""
 _SANDBOX_SETTINGS = ("network", "env", "read", "write", "cpu", "memory", "processes")
 
 
@@ -53,7 +58,10 @@ def build_families(
     config: Config, environment: Mapping[str, str], store: str | None = None
 ) -> list[tuple[ToolFamily, ToolList]]:
     """Build the tools of every enabled family; none can read the store or change files that this program runs."""
-    shared = _SharedParts(config, environment, store)
+    shared = _SharedResources(config, environment, store)
+    for family in config.builtin:
+        if family.name in _NO_EFFECT_REASONS:
+            log.warning("The tools of %s have no effect yet: %s.", family.name, _NO_EFFECT_REASONS[family.name])
     return [(family, _build_family(family, shared)) for family in config.builtin]
 
 
@@ -62,7 +70,7 @@ def build_builtin_tools(config: Config, environment: Mapping[str, str], store: s
     return [tool for _, tools in build_families(config, environment, store) for tool in tools]
 
 
-class _SharedParts:
+class _SharedResources:
     """The configuration and the workspace, which several families share."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], store: str | None) -> None:
@@ -88,17 +96,23 @@ class _SharedParts:
     def _executed_files(self) -> list[Path]:
         """Files that this program runs or trusts: the configuration, files with tools, and files of MCP servers.
 
-        Tools must not change them: new content would run in this program the next time.
+        Tools must not change them, and not create them either: the content would run in this program the next time.
         """
-        sources = [self.config.base_folder / source.location.partition(":")[0] for source in self.config.tools]
-        files = [path.resolve() for path in sources if path.exists()]
+        from surehand.workspace.program_files import find_modules, imported_files  # as for the workspace
+
+        folder = self.config.base_folder.resolve()
+        files: set[Path] = {folder / name for name in (*CONFIG_FILE_NAMES, LOCK_FILE_NAME)}
+        for source in self.config.tools:
+            location = source.location.partition(":")[0]
+            found = [folder / location] if (folder / location).is_file() else find_modules(folder, location)
+            files.update(path for module in found for path in (module, *imported_files(module)))
         if self.config.mcp_servers is not None:
             from surehand.assemble.mcp_servers import server_files  # imports the MCP SDK
 
-            files += [path.resolve() for path in server_files(self.config)]
+            files.update(server_files(self.config))
         if self.config.path is not None:
-            files.append(self.config.path.resolve())
-        return files
+            files.add(self.config.path)
+        return sorted(path.resolve() for path in files)
 
     def _store_files(self) -> list[Path]:
         if self.store is None or is_server_address(self.store) or self.store == IN_MEMORY_ADDRESS:
@@ -117,7 +131,7 @@ def _factory(name: str) -> Callable[..., ToolList]:
     return factory
 
 
-def _build_family(family: ToolFamily, shared: _SharedParts) -> ToolList:
+def _build_family(family: ToolFamily, shared: _SharedResources) -> ToolList:
     build = _FAMILY_BUILDERS.get(family.name)
     try:
         if build is not None:
@@ -127,11 +141,11 @@ def _build_family(family: ToolFamily, shared: _SharedParts) -> ToolList:
         raise family.node.error(error.problem, error.fix) from error
 
 
-def _build_files(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
+def _build_files(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
     return _factory("files")(shared.workspace, **settings)
 
 
-def _build_shell(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
+def _build_shell(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
     options = dict(settings)
     sandbox_settings = {name: options.pop(name) for name in _SANDBOX_SETTINGS if name in options}
     is_unprotected = options.pop("unprotected", False)
@@ -147,7 +161,7 @@ def _build_unprotected(limits: Mapping[str, Any]) -> Unprotected:
     return Unprotected(**limits)
 
 
-def _build_web(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
+def _build_web(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
     options = dict(settings)
     search: SearchSettings | None = options.pop("search", None)
     if search is None:
@@ -157,7 +171,7 @@ def _build_web(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
     return _factory("web")(search=_build_search_engine(search, shared), **options)
 
 
-def _build_search_engine(search: SearchSettings, shared: _SharedParts) -> SearchEngine:
+def _build_search_engine(search: SearchSettings, shared: _SharedResources) -> SearchEngine:
     from surehand.builtin.web import search_engines  # imports the HTTP client
 
     try:
@@ -187,16 +201,16 @@ class _MissingSearchEngine:
         raise NotStarted(f"web_search is not set up: {self.problem} Go on without searching the web.")
 
 
-def _folder_builder(name: str) -> Callable[[Mapping[str, Any], _SharedParts], ToolList]:
+def _folder_builder(name: str) -> Callable[[Mapping[str, Any], _SharedResources], ToolList]:
     """A builder for a family whose factory takes a folder."""
 
-    def build(settings: Mapping[str, Any], shared: _SharedParts) -> ToolList:
+    def build(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
         return _factory(name)(shared.resolve_folder(settings["folder"]))
 
     return build
 
 
-_FAMILY_BUILDERS: dict[str, Callable[[Mapping[str, Any], _SharedParts], ToolList]] = {
+_FAMILY_BUILDERS: dict[str, Callable[[Mapping[str, Any], _SharedResources], ToolList]] = {
     "files": _build_files,
     "shell": _build_shell,
     "web": _build_web,

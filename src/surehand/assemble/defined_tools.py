@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from surehand.config.tool_entry import ToolEntry
-from surehand.core.define import tool
+from surehand.core.define import ToolDecorator, tool
 from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
@@ -14,14 +14,14 @@ from surehand.core.tool_options import ToolOptions
 def build_defined_tool(entry: ToolEntry) -> Tool[..., Any]:
     """Build the tool of an entry; mistakes are errors at its position in the file."""
     try:
-        built = _build(entry)
+        built = _build_tool(entry)
         built.compile()
     except DefinitionError as error:
         raise entry.node.error(f"{entry.name}: {error.problem}", error.fix) from error
     return built.evolve(where=f"{entry.node.path}:{entry.node.line}")
 
 
-def _build(entry: ToolEntry) -> Tool[..., Any]:
+def _build_tool(entry: ToolEntry) -> Tool[..., Any]:
     description = entry.description or entry.name
     options: ToolOptions = {}
     if entry.display:
@@ -45,9 +45,9 @@ def _build(entry: ToolEntry) -> Tool[..., Any]:
 
 def _build_server_tool(entry: ToolEntry, options: ToolOptions) -> Tool[..., Any]:
     """A tool that an MCP server runs; the server says what the entry does not."""
-    if "mcp_config" not in ToolOptions.__annotations__:
-        raise DefinitionError("mcpConfig is not available in this version.", fix="name the server under mcp_servers.")
-    define: Any = tool  # with `mcp_config` it gives a tool at once, and no decorator
+    from surehand.providers.mcp.declared_tools import build_providers  # loads what MCP servers need
+
+    define: Any = ToolDecorator(build_providers)  # with `mcp_config` it gives a tool at once, and no decorator
     built: Tool[..., Any] = define(
         name=entry.name,
         description=entry.description or None,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from surehand.config.config import Config
+from surehand.config.config import LOCK_FILE_NAME, Config
 from surehand.config.mcp_section import McpSection
 from surehand.core.errors import DefinitionError
+from surehand.core.names import nearest_names
 from surehand.providers.mcp.config.server_block import ServerBlock, build_server, enabled_entries, parse_inputs
 from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
 from surehand.providers.mcp.provider import Server
+from surehand.workspace.started_programs import program_files
 
-LOCK_FILE_NAME = "surehand.lock"
-"""The lock file beside the configuration, which pins the tool definitions of servers."""
+log = logging.getLogger("surehand")
 
 
 def build_mcp_servers(config: Config, environment: Mapping[str, str]) -> list[Server]:
@@ -39,11 +42,30 @@ def switched_off_servers(config: Config) -> list[tuple[str, str]]:
 def build_mcp_server(config: Config, entry: ServerEntry, variables: Variables) -> Server:
     """Build the provider of one server. Its lock file is beside the configuration, unless its entry names another."""
     assert config.mcp_servers is not None
+    entry = _with_known_queue(config, entry)
     try:
         location = config.mcp_servers.location(entry.key_path)
         return build_server(entry, variables, location, lock=config.base_folder / LOCK_FILE_NAME)
     except DefinitionError as error:
         raise config.mcp_servers.error(entry.key_path, error.problem, error.fix) from error
+
+
+def _with_known_queue(config: Config, entry: ServerEntry) -> ServerEntry:
+    """The entry; in a file without any queues it has none. Raises at its line if it names another queue than the file.
+
+    Files of other programs often hold the servers alone: without the limit, they still work.
+    """
+    section = config.mcp_servers
+    name = entry.options.get("queue")
+    if section is None or name is None or name in config.queues:
+        return entry
+    key_path = (*entry.key_path, "queue")
+    fix = f"add queues: {{{name}: {{concurrent: 2}}}} to the file."
+    if not config.queues:
+        log.warning("%s: There is no queue %r: calls are not limited. Fix: %s", section.location(key_path), name, fix)
+        return replace(entry, options={key: value for key, value in entry.options.items() if key != "queue"})
+    nearest = nearest_names(str(name), config.queues, 1)
+    raise section.error(key_path, f"There is no queue {name!r}.", f"did you mean {nearest[0]!r}?" if nearest else fix)
 
 
 def config_variables(config: Config, environment: Mapping[str, str]) -> Variables:
@@ -67,6 +89,7 @@ def server_files(config: Config) -> Iterator[Path]:
     yield config.base_folder / LOCK_FILE_NAME
     for entry in server_entries(config.mcp_servers):
         folder = config.base_folder / (entry.cwd or "")
+        yield from program_files((entry.command or "", *entry.args), folder)
         for text in (entry.command, *entry.args, entry.env_file or ""):
             if text and not text.startswith("-") and (folder / text).is_file():
                 yield folder / text

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from surehand.assemble.tool_sources import SourceItem
 from surehand.config.errors import ConfigError
 from surehand.core.provider import OnConflict, Provider
+from surehand.core.tool import Tool
 
-_FIX = "write on_conflict: replace or on_conflict: rename beside it, as in {example}, or rename one of them."
+_CONFLICT_FIX = "write on_conflict: replace or on_conflict: rename beside it, as in {example}, or rename one of them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,16 @@ class ToolGroup:
 
 def resolve_name_conflicts(groups: Iterable[ToolGroup]) -> list[SourceItem]:
     """The tools of all groups under unique names; an object that several groups have is taken once."""
-    resolver = _Resolver()
+    resolver = _ConflictResolver()
     for group in groups:
         for item in group.items:
             resolver.add(item, group)
     return list(resolver.items.values())
 
 
-class _Resolver:
+class _ConflictResolver:
+    """Adds tools one by one, and gives each a name of its own."""
+
     def __init__(self) -> None:
         self.items: dict[int, SourceItem] = {}
         """The tools and providers to use, by the identity of the object that was given."""
@@ -57,7 +60,7 @@ class _Resolver:
         if name in self._owners:
             name = self._resolve(name, group)
         self._owners[name] = (id(item), group)
-        self.items[id(item)] = item if name == item.name else _renamed(item, name)
+        self.items[id(item)] = item if name == item.name else _with_name(item, name)
 
     def _resolve(self, name: str, group: ToolGroup) -> str:
         """The name of a tool whose own name is taken."""
@@ -67,13 +70,13 @@ class _Resolver:
             return name
         if group.on_conflict == "error":
             problem = f"There is a tool {name!r} already, from {owner.label}."
-            raise group.error(problem, _FIX.format(example=group.example))
+            raise group.error(problem, _CONFLICT_FIX.format(example=group.example))
         number = 2
         while f"{name}_{number}" in self._owners:
             number += 1
         return f"{name}_{number}"
 
 
-def _renamed(item: SourceItem, name: str) -> SourceItem:
+def _with_name(item: SourceItem, name: str) -> SourceItem:
     assert not isinstance(item, Provider)
-    return replace(item, name=name)
+    return item.evolve(name=name) if isinstance(item, Tool) else replace(item, name=name)

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from contextlib import redirect_stdout
 from hashlib import sha256
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -66,11 +67,11 @@ def _load_module(module_name: str, folder: Path) -> ModuleType:
     path = folder / Path(module_name).expanduser()
     is_file = module_name.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
-        raise ToolSourceError(f"The file {path} does not exist.")
+        raise ToolSourceError(f"The file {path} does not exist.{_suggest_file(path)}")
     _add_to_path(path.parent if is_file else folder)
     try:
         with redirect_stdout(sys.stderr):  # output of a module must not mix with the JSON that commands print
-            return _load_module_file(path.resolve()) if is_file else importlib.import_module(module_name)
+            return _load_module_file(path.resolve()) if is_file else _import_module(module_name, folder.resolve())
     except DefinitionError as error:
         raise ToolSourceError(str(error)) from error
     except (Exception, SystemExit) as error:
@@ -78,9 +79,20 @@ def _load_module(module_name: str, folder: Path) -> ModuleType:
 
 
 def _add_to_path(folder: Path) -> None:
+    """Let modules of the folder import each other. At the end: tools may write there, and hide no other module."""
     entry = str(folder.resolve())
     if entry not in sys.path:
-        sys.path.insert(0, entry)
+        sys.path.append(entry)
+
+
+def _import_module(name: str, folder: Path) -> ModuleType:
+    """Import a module of the folder; one of the same name that is installed comes second, as it was not meant."""
+    top_name = name.partition(".")[0]
+    if top_name not in sys.modules and top_name not in sys.stdlib_module_names:
+        spec = PathFinder.find_spec(top_name, [str(folder)])
+        if spec is not None and spec.origin is not None:
+            _execute_module(top_name, spec)
+    return importlib.import_module(name)
 
 
 def _load_module_file(path: Path) -> ModuleType:
@@ -88,13 +100,20 @@ def _load_module_file(path: Path) -> ModuleType:
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
         return loaded
-    if loaded is not None or name in sys.stdlib_module_names:  # must not replace another module
+    # Another name for a file that is called like a module: `import json` elsewhere must not find this file.
+    if loaded is not None or name in sys.stdlib_module_names:
         name = f"{name}_{sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise ToolSourceError(f"{path} is not a Python file.")
+    return _execute_module(name, spec)
+
+
+def _execute_module(name: str, spec: ModuleSpec) -> ModuleType:
+    assert spec.loader is not None
+    # Registered before it runs, as Python's own import does: dataclasses and circular imports look it up there.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -102,6 +121,11 @@ def _load_module_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _suggest_file(path: Path) -> str:
+    nearest = nearest_names(path.stem, {beside.stem for beside in path.parent.glob("*.py")}, 1)
+    return f" Did you mean {nearest[0]}.py?" if nearest else ""
 
 
 def _describe_error(error: BaseException, module_name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from surehand.builtin.limited_field import limited_field
 from surehand.core.clock import Clock
 from surehand.core.define import tool
 from surehand.core.durations import parse_duration
@@ -35,12 +36,13 @@ def clock(source: Clock | None = None, *, max_sleep: float | str = "5m") -> list
     clock = source or Clock()
     max_seconds = _parse_max_sleep(max_sleep)
 
-    @tool(category="system", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"),
-          examples=[{"timezone": "Europe/Berlin"}])  # fmt: skip
+    @tool(category="system", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"))
     def current_time(
-        timezone: Annotated[str, Field(description="IANA time zone, such as Europe/Berlin.", max_length=100)] = "UTC",
+        timezone: Annotated[
+            str, limited_field(description="IANA time zone, such as Europe/Berlin.", max_length=100)
+        ] = "UTC",
     ) -> dict[str, Any]:
-        """Tell the current date and time in a time zone, as Unix milliseconds, ISO 8601 and words."""
+        """Tell the current date and time in a time zone."""
         timestamp = clock.time()
         local_time = datetime.fromtimestamp(timestamp, find_time_zone(timezone))
         return {
@@ -50,14 +52,14 @@ def clock(source: Clock | None = None, *, max_sleep: float | str = "5m") -> list
             "formatted": _format_in_words(local_time),
         }
 
-    @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools", examples=[{"duration": 2.5}],
+    @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools",
           timeout=lambda arguments: min(arguments["duration"], max_seconds) + _SLEEP_GRACE_SECONDS)  # fmt: skip
     async def sleep(
         duration: Annotated[
             float, Field(description=f"Seconds to wait, at most {max_seconds:g}.", gt=0, le=max_seconds)
         ],
     ) -> dict[str, float]:
-        """Wait so many seconds before going on, for example until something elsewhere is ready."""
+        """Wait so many seconds before going on with anything else."""
         await clock.sleep(duration)
         return {"slept": duration}
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json
 
+from surehand.builtin.limited_field import limited_field
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, ToolError
 from surehand.core.strict_json import MAX_JSON_DEPTH, validate_json_value, validate_unique_keys
@@ -27,48 +28,45 @@ _WHITESPACE = re.compile(r"\s+")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 _URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
-InputText = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
+InputText = Annotated[str, limited_field(max_length=MAX_TEXT_LENGTH)]
 
 
 def data() -> list[Tool[..., Any]]:
     """Tools that read and write JSON and base64."""
 
-    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools",
-          examples=[{"text": '{"city": "Oslo", "days": [1, 2]}'}])  # fmt: skip
+    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools")
     def json_parse(
         text: Annotated[InputText, Field(description="The JSON text, one complete value.")],
     ) -> dict[str, Any]:
         """Parse strict JSON text into data. Integers stay exact; duplicate keys, NaN and comments are errors."""
-        return {"data": parse_json(text)}
+        return {"data": parse_json_text(text)}
 
-    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools",
-          examples=[{"data": {"city": "Oslo"}, "pretty": True}])  # fmt: skip
+    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools")
     def json_stringify(
         data: Annotated[Any, Field(description="Any JSON value: object, list, text, number, boolean or null.")],
         pretty: Annotated[bool, Field(description="Indent by two spaces, one value per line.")] = False,
     ) -> dict[str, str]:
         """Write data as JSON text, compact or indented. Key order and non-ASCII characters are kept."""
-        return {"text": dump_json(data, pretty=pretty)}
+        return {"text": to_json_text(data, pretty=pretty)}
 
-    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools", examples=[{"text": "Grüße"}])
+    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools")
     def base64_encode(text: Annotated[InputText, Field(description="The text to encode, as UTF-8.")]) -> dict[str, str]:
         """Encode text as base64 of its UTF-8 bytes, with the standard alphabet and padding."""
         return {"encoded": base64.b64encode(text.encode()).decode()}
 
-    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools",
-          examples=[{"encoded": "R3LDvMOfZQ=="}])  # fmt: skip
+    @tool(category="data", effects={"read"}, visible=False, toolsets="all_task_tools")
     def base64_decode(
         encoded: Annotated[
             InputText, Field(description="Standard or URL-safe base64; padding and line breaks may vary.")
         ],
     ) -> dict[str, str]:
-        """Decode base64 that holds UTF-8 text. Bytes that are not text, such as an image, are an error."""
+        """Decode base64 that holds UTF-8 text. Other bytes are an error."""
         return {"decoded": _decode_utf8(_decode_base64(encoded))}
 
     return [json_parse, json_stringify, base64_encode, base64_decode]
 
 
-def parse_json(text: str) -> Any:
+def parse_json_text(text: str) -> Any:
     """Parse a JSON text strictly; raises `InvalidArguments` with the problem and its position."""
     _check_value_count(text)
     try:
@@ -102,7 +100,7 @@ def _describe_json_error(text: str, problem: str) -> str:
     return f"{problem}, near {excerpt!r}." if excerpt else f"{problem}."
 
 
-def dump_json(value: Any, *, pretty: bool = False) -> str:
+def to_json_text(value: Any, *, pretty: bool = False) -> str:
     """Write a value as JSON text; raises `InvalidArguments` for values that JSON cannot express."""
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
     try:
@@ -120,6 +118,7 @@ def _decode_base64(encoded: str) -> bytes:
         raise InvalidArguments(
             f"The text is not base64: {invalid[0]!r} at position {invalid.start()}, white space not counted."
         )
+    # Four letters hold three bytes: a single one left over holds less than a byte.
     if len(letters) % 4 == 1 or len(padded) - len(letters) > 2:
         raise InvalidArguments(f"The text is not base64: {len(letters)} letters cannot be whole. It may have been cut.")
     return base64.b64decode(letters + "=" * (-len(letters) % 4))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from pydantic import Field
-
+from surehand.builtin.limited_field import limited_field
 from surehand.core.define import tool
 from surehand.core.errors import DefinitionError, Denied, InvalidArguments
 from surehand.core.tool import Tool
 
+# Removed from a name before it is searched for words of secrets: KEYBOARD holds KEY, and is none.
 _HARMLESS_WORDS = re.compile(
     r"AUTHOR(?!I)|KEYBOARD|KEYMAP|KEYWORD|TOKENIZER|MAX_TOKENS|COMPASS|PASSENGER|MONKEY|TURKEY"
 )
@@ -62,20 +62,34 @@ def env(allow: str | Iterable[str], *, environment: MutableMapping[str, str] | N
     allowed = AllowedVariables.parse(allow)
     variables = os.environ if environment is None else environment
 
-    @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools")
+    def check_get(args: Mapping[str, Any]) -> None:
+        allowed.check_read(args["key"])
+
+    def check_set(args: Mapping[str, Any]) -> None:
+        allowed.check_write(args["key"])
+        _check_new_value(args["key"], args["value"])
+
+    @tool(category="system", effects={"read"}, visible=False, toolsets="all_task_tools", preview=check_get)
     async def get_env(
-        key: Annotated[str, Field(description="Name of an allowed variable.", max_length=200)],
+        key: Annotated[str, limited_field(description="Name of an allowed variable.", max_length=200)],
     ) -> dict[str, str | None]:
-        """Read an environment variable that the developer allowed; null if it is not set. Never secrets."""
+        """Read an environment variable that the developer allowed. Never secrets."""
         allowed.check_read(key)
         return {"key": key, "value": _readable_value(key, variables.get(key))}
 
-    @tool(category="system", effects={"write"}, repeatable=True, visible=False, toolsets="all_task_tools")
+    @tool(
+        category="system",
+        effects={"write"},
+        repeatable=True,
+        visible=False,
+        toolsets="all_task_tools",
+        preview=check_set,
+    )
     async def set_env(
-        key: Annotated[str, Field(description="Name of an allowed variable.", max_length=200)],
-        value: Annotated[str, Field(description="Its new value.", max_length=_MAX_VALUE_LENGTH)],
+        key: Annotated[str, limited_field(description="Name of an allowed variable.", max_length=200)],
+        value: Annotated[str, limited_field(description="Its new value.", max_length=_MAX_VALUE_LENGTH)],
     ) -> dict[str, str | None]:
-        """Set an allowed environment variable for this process and those it starts later; gives the old value."""
+        """Set an allowed environment variable for this process and those it starts later."""
         allowed.check_write(key)
         _check_new_value(key, value)
         previous = _readable_value(key, variables.get(key))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Annotated, Any
 
-from pydantic import Field
-
+from surehand.builtin.call_check import check_in_thread
+from surehand.builtin.limited_field import limited_field
 from surehand.builtin.memory_folder import SUMMARY_PREFIX, MemoryFolders, set_summary
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound
 from surehand.core.tool import Tool
 
-MemoryPath = Annotated[str, Field(description="Path of the Markdown file, such as facts/people.md.", max_length=400)]
+MemoryPath = Annotated[
+    str, limited_field(description="Path of the Markdown file, such as facts/people.md.", max_length=400)
+]
 _MAX_TEXT_LENGTH = 500_000
 
 
@@ -32,24 +34,36 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
         """A function that finds out from the text of a file whether a call had changed it."""
         return lambda args, ctx: folders.of_call(ctx).verify_change(args["path"], lambda text: was_applied(text, args))
 
+    def check_read(args: Mapping[str, Any], ctx: Context) -> None:
+        folders.of_call(ctx).read(args["path"])
+
+    def check_path(args: Mapping[str, Any], ctx: Context) -> None:
+        folders.of_call(ctx).resolve_path(args["path"])
+
+    def check_patch(args: Mapping[str, Any], ctx: Context) -> None:
+        text = folders.of_call(ctx).read(args["path"])
+        _apply_patch(args["path"], text, args["old_str"], args["new_str"])
+
     @tool(category="memory", effects={"read"}, visible=False, toolsets=("all_task_tools", "main_agent_tools"))
     def memory_list(ctx: Context) -> list[dict[str, Any]]:
-        """List the memory files with their summaries and sizes. Look here before reading or writing one."""
+        """List the memory files. Look here before reading or writing one."""
         return folders.of_call(ctx).list_files(lambda: ctx.cancelled)
 
     @tool(category="memory", effects={"read"}, visible=False,
-          toolsets=("all_task_tools", "main_agent_tools", "reflection_tools"))  # fmt: skip
+          toolsets=("all_task_tools", "main_agent_tools", "reflection_tools"),
+          preview=check_in_thread(check_read))  # fmt: skip
     def memory_read(path: MemoryPath, ctx: Context) -> str:
         """Read a memory file, its Markdown text as it was written. memory_list shows which there are."""
         return folders.of_call(ctx).read(path)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=verify(lambda text, args: text == args["content"]))  # fmt: skip
+          verify=verify(lambda text, args: text == args["content"]),
+          preview=check_in_thread(check_path))  # fmt: skip
     def memory_write(
         path: MemoryPath,
         content: Annotated[
             str,
-            Field(
+            limited_field(
                 description="The whole text; a line '> Summary: ...' is shown in lists.", max_length=_MAX_TEXT_LENGTH
             ),
         ],
@@ -59,13 +73,14 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
         return folders.of_call(ctx).write(path, content)
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
-          verify=verify(lambda text, args: _was_patched(text, **args)))  # fmt: skip
+          verify=verify(lambda text, args: _was_patched(text, **args)),
+          preview=check_in_thread(check_patch))  # fmt: skip
     def memory_patch(
         path: MemoryPath,
         old_str: Annotated[
-            str, Field(description="Text that occurs exactly once.", min_length=1, max_length=_MAX_TEXT_LENGTH)
+            str, limited_field(description="Text that occurs exactly once.", min_length=1, max_length=_MAX_TEXT_LENGTH)
         ],
-        new_str: Annotated[str, Field(description="What to put in its place.", max_length=_MAX_TEXT_LENGTH)],
+        new_str: Annotated[str, limited_field(description="What to put in its place.", max_length=_MAX_TEXT_LENGTH)],
         ctx: Context,
     ) -> dict[str, Any]:
         """Replace one passage of a memory file. The old text must occur exactly once, so quote enough of it."""
@@ -73,15 +88,15 @@ def memory(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
 
     @tool(category="memory", effects={"write"}, visible=False, toolsets=("all_task_tools", "reflection_tools"),
           verify=verify(lambda text, args: _was_appended(text, args["entry"])),
-          examples=[{"path": "episodes/2027-03.md", "entry": "- Moved the site to the new host."}])  # fmt: skip
+          preview=check_in_thread(check_path))  # fmt: skip
     def memory_append(
         path: MemoryPath,
         entry: Annotated[
-            str, Field(description="Markdown to add at the end.", min_length=1, max_length=_MAX_TEXT_LENGTH)
+            str, limited_field(description="Markdown to add at the end.", min_length=1, max_length=_MAX_TEXT_LENGTH)
         ],
         ctx: Context,
         summary: Annotated[
-            str | None, Field(description="New summary of the whole file, one line.", max_length=1_000)
+            str | None, limited_field(description="New summary of the whole file, one line.", max_length=1_000)
         ] = None,
     ) -> dict[str, Any]:
         """Add an entry at the end of a memory file, made if it is missing, and renew its summary if given."""

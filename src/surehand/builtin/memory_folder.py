@@ -129,6 +129,7 @@ class MemoryFolder:
         """
         import fcntl  # not available on Windows, where these tools can still be defined
 
+        # The lock is on the folder itself: a lock file could be deleted, or shown as a memory.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(".", flags, dir_fd=self._workspace.roots[0].descriptor)
         try:
@@ -149,7 +150,7 @@ def _acquire_lock(try_lock: Callable[[], None]) -> None:
                 raise Unavailable(
                     "Another program keeps the memories locked. Nothing was changed; try later."
                 ) from None
-            time.sleep(0.01)
+            time.sleep(0.01)  # blocks: handlers of memory tools run in a thread
 
 
 def _open_workspace(folder: str | PathLike[str]) -> Workspace:
@@ -162,7 +163,7 @@ def _open_workspace(folder: str | PathLike[str]) -> Workspace:
             f"The memory folder {path} cannot be created: {problem}.", fix="pass a folder that can be created."
         ) from None
     # A memory called `secrets.md` is no credential file: the names that a workspace treats as sensitive do not apply.
-    return Workspace(path, sensitive=())
+    return Workspace(path, sensitive=(), is_limited=False)
 
 
 def _scan_folder(folder: WorkspacePath) -> list[tuple[WorkspacePath, DirectoryEntry]]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from surehand.builtin.conversion_process import MAX_OUTPUT_BYTES, ConversionFailed, run_converter
+from surehand.builtin.conversion_process import (
+    MAX_OUTPUT_BYTES,
+    ConversionFailed,
+    run_converter,
+    run_converter_in_thread,
+)
 from surehand.core.errors import TimedOut, ToolError, Unavailable
 from surehand.core.extras import install_command
 
@@ -14,6 +21,7 @@ MAX_EXTRACTION_SECONDS = 20.0
 _PAGE_SECONDS = 15.0
 """Processor time after which no further page is begun: the pages read until then are returned."""
 _MAX_TITLE_LENGTH = 300
+# Stops by processor time and not by the clock: on a busy machine the same file gives the same pages.
 _EXTRACTION_PROGRAM = f"""
 import io, json, logging, sys, time
 logging.disable(logging.CRITICAL)
@@ -72,22 +80,45 @@ async def extract_pdf_text(body: bytes, name: str, *, extra: str) -> PdfText:
         name: what the file is called in errors.
         extra: the extra of this package that installs pypdf for the caller.
     """
+    label = _label(body, name, extra)
+    with _translate_failures(label):
+        output = await run_converter(_EXTRACTION_PROGRAM, body, max_seconds=MAX_EXTRACTION_SECONDS)
+    return _parse_output(output, label)
+
+
+def extract_pdf_text_in_thread(body: bytes, name: str, *, extra: str) -> PdfText:
+    """The same, for code that runs in a thread and may block it."""
+    label = _label(body, name, extra)
+    with _translate_failures(label):
+        output = run_converter_in_thread(_EXTRACTION_PROGRAM, body, max_seconds=MAX_EXTRACTION_SECONDS)
+    return _parse_output(output, label)
+
+
+def _label(body: bytes, name: str, extra: str) -> str:
+    """The file's name and size for errors; raises `Unavailable` without pypdf."""
     if find_spec("pypdf") is None:
         raise Unavailable(f"Reading a PDF needs the package pypdf: {install_command(extra)}")
-    size = f"{len(body)} bytes"
+    return f"{name}, {len(body)} bytes,"
+
+
+@contextmanager
+def _translate_failures(label: str) -> Iterator[None]:
     try:
-        output = await run_converter(_EXTRACTION_PROGRAM, body, max_seconds=MAX_EXTRACTION_SECONDS)
+        yield
     except ConversionFailed as failure:
         if failure.reason == "timed_out":
-            raise TimedOut(f"{name}, {size}, is a PDF that takes too long to be read.") from None
-        raise ToolError(f"{name}, {size}, is a PDF that cannot be read: it is damaged or too large.") from None
+            raise TimedOut(f"{label} is a PDF that takes too long to be read.") from None
+        raise ToolError(f"{label} is a PDF that cannot be read: it is damaged or too large.") from None
+
+
+def _parse_output(output: bytes, label: str) -> PdfText:
     found = json.loads(output)
     if found["needs_password"]:
-        raise ToolError(f"{name}, {size}, is a PDF that needs a password. Ask for a copy without one.")
+        raise ToolError(f"{label} is a PDF that needs a password. Ask for a copy without one.")
     pages = tuple(_clean_text(page) for page in found["pages"])
     if not any(pages):
         count = found["page_count"]
-        raise ToolError(f"{name}, {size}, is a PDF of {count} pages without text; it may hold scanned images only.")
+        raise ToolError(f"{label} is a PDF of {count} pages without text; it may hold scanned images only.")
     return PdfText(" ".join(_clean_text(found["title"]).split())[:_MAX_TITLE_LENGTH], pages, found["page_count"])
 
 

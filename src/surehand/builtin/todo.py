@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from surehand.builtin.runtime_store import runtime_store
+from surehand.builtin.limited_field import limited_field
+from surehand.builtin.runtime_store import OWN_NOTES_OPTIONS, runtime_store
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -22,11 +23,11 @@ _LIST_KEY = "list"
 class Todo(BaseModel):
     """One step."""
 
-    content: str = Field(
+    content: str = limited_field(
         description="What is to be done, as an order: 'Run the tests'.", min_length=1, max_length=2_000
     )
     status: Literal["pending", "in_progress", "completed"] = Field(description="How it stands.")
-    active_form: str | None = Field(
+    active_form: str | None = limited_field(
         default=None,
         alias="activeForm",
         description="The same while it is being done: 'Running the tests'.",
@@ -37,11 +38,11 @@ class Todo(BaseModel):
 def todo() -> list[Tool[..., Any]]:
     """Tools that keep a list of steps for each session of each user, in the runtime's store."""
 
-    @tool(category="system", effects={"read"}, repeatable=True, visible=False,
+    @tool(category="system", **OWN_NOTES_OPTIONS,
           examples=[{"todos": [{"content": "Run the tests", "status": "in_progress", "activeForm": "Running the tests"}]}])  # fmt: skip # noqa: E501
     async def todowrite(
         todos: Annotated[
-            list[Todo], Field(description="The whole list, in order; it replaces the old.", max_length=500)
+            list[Todo], limited_field(description="The whole list, in order; it replaces the old.", max_length=500)
         ],
         ctx: Context,
     ) -> Done:
@@ -53,7 +54,7 @@ def todo() -> list[Tool[..., Any]]:
 
     @tool(category="system", effects={"read"}, repeatable=True, visible=False)
     async def todoread(ctx: Context) -> Done:
-        """Show this session's todo list with the status of each item."""
+        """Show this session's todo list and how far it is."""
         async with runtime_store(ctx) as store:
             notes = await store.notes.all(_list_owner(ctx), "todo")
         return _render_todos(notes.get(_LIST_KEY, []), "(no todos)")
@@ -62,7 +63,8 @@ def todo() -> list[Tool[..., Any]]:
 
 
 def _list_owner(ctx: Context) -> str:
-    """Owner of the list of a session. JSON keeps owners apart that joined strings could make equal."""
+    """The name under which the list of a session is stored."""
+    # JSON keeps names apart that joined strings could make equal.
     return json.dumps([ctx.user, ctx.session])
 
 

@@ -15,13 +15,15 @@ from surehand.core.facets import CATEGORIES
 from surehand.core.names import (
     NAMESPACE_SEPARATOR,
     hashed_name,
+    is_legal_name,
     nearest_names,
     possible_names,
     qualified_name,
     sanitize_name,
     wire_name,
 )
-from surehand.core.provider import OnConflict, Provider
+from surehand.core.provider import OnConflict
+from surehand.core.provider_abilities import NO_ABILITIES, AddedProvider
 from surehand.core.tool import Tool
 
 if TYPE_CHECKING:
@@ -32,9 +34,11 @@ log = logging.getLogger("surehand")
 
 
 class Catalogue:
-    """The tools of a runtime. `on_change` gets an event after every complete change, an empty one for a toolset's.
+    """The tools of a runtime.
 
-    `check` is called with each tool before it is added, and may raise.
+    Args:
+        on_change: called with an event after every change; the event names no tools if only a toolset has changed.
+        check: called with each tool before it is added, and may raise.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class Catalogue:
             self.add(*tools)
 
     def __iter__(self) -> Iterator[Listing]:
-        return iter(list(self._listings.values()))
+        return iter(list(self._listings.values()))  # a copy: tools may be added during the iteration
 
     def __len__(self) -> int:
         return len(self._listings)
@@ -75,7 +79,7 @@ class Catalogue:
         self,
         *tools: Tool[..., Any],
         namespace: str = "",
-        provider: Provider | None = None,
+        provider: AddedProvider | None = None,
         on_conflict: OnConflict = "error",
     ) -> list[Listing]:
         """Add tools, all or none: a name that is taken is an error unless `on_conflict` is replace or rename."""
@@ -88,13 +92,13 @@ class Catalogue:
         self._notify_changed(added=tuple(added), removed=tuple(replaced))
         return list(added.values())
 
-    def replace_tools(self, provider: Provider, *tools: Tool[..., Any]) -> None:
+    def replace_tools(self, provider: AddedProvider, *tools: Tool[..., Any]) -> None:
         """Replace all tools of a provider. A tool whose definition is unchanged keeps its listing."""
-        before = {listing.name: listing for listing in self if listing.provider is provider}
+        before = {listing.name: listing for listing in self if listing.provider is provider.provider}
         for name in before:
             self._delete(name)
         try:
-            after = self._build_listings(tools, provider.namespace, provider, provider.on_conflict)
+            after = self._build_listings(tools, provider.namespace, provider, provider.provider.on_conflict)
         except Exception:
             after = before
             raise
@@ -109,12 +113,14 @@ class Catalogue:
         )
 
     def _build_listings(
-        self, tools: Iterable[Tool[..., Any]], namespace: str, provider: Provider | None, on_conflict: OnConflict
+        self, tools: Iterable[Tool[..., Any]], namespace: str, source: AddedProvider | None, on_conflict: OnConflict
     ) -> dict[str, Listing]:
         added: dict[str, Listing] = {}
         changed_wire_names: set[str] = set()
         tools = list(tools)
-        # A name that had to be changed gives way to the same name that somebody wrote, in whatever order they come.
+        provider = None if source is None else source.provider
+        abilities = NO_ABILITIES if source is None else source.abilities
+        # A name that was changed to be legal gives way to an equal name that a developer wrote, in whatever order.
         written_names = {tool.name for tool in tools if not tool.has_changed_name}
         for tool in tools:
             if self._check:
@@ -124,7 +130,7 @@ class Catalogue:
                 name = qualified_name(namespace, hashed_name(tool.given_name))
             name = self._free_name(name, tool, added, on_conflict)
             tool_wire_name = self._free_wire_name(name, added, changed_wire_names)
-            added[name] = Listing(name, tool, provider, namespace, tool_wire_name)
+            added[name] = Listing(name, tool, provider, namespace, tool_wire_name, abilities)
             if tool_wire_name != name:
                 changed_wire_names.add(tool_wire_name)
         return added
@@ -223,11 +229,16 @@ class Catalogue:
 
     def find(self, name: str) -> Listing | None:
         """The tool of that name, alias or wire name."""
-        owner = self._wire_names.get(name) or (name if name in self._listings else self._aliases.get(name, ""))
-        return self._listings.get(owner)
+        full_name = self._wire_names.get(name)
+        if full_name is None:
+            # A tool's own name comes before an alias of another tool.
+            full_name = name if name in self._listings else self._aliases.get(name, "")
+        return self._listings.get(full_name)
 
     def resolve(self, name: str) -> Listing | None:
         """`find`, and the tool that a model meant if it changed the case, left out the namespace or added tokens."""
+        if listing := self._find_by_given_name(name):
+            return listing
         possible = possible_names(name)
         for possible_name in possible:
             if listing := self.find(possible_name):
@@ -239,16 +250,29 @@ class Catalogue:
             return None
         suffix = f"{NAMESPACE_SEPARATOR}{short_name}"
         matches = [listing for full_name, listing in self._listings.items() if full_name.endswith(suffix)]
-        if len(matches) != 1:
+        if len(matches) != 1 or self._is_other_name(short_name):
             return None
         log.info("%r was called without its namespace; calling %s.", name[:100], matches[0].name)
         return matches[0]
+
+    def _find_by_given_name(self, name: str) -> Listing | None:
+        """The tool whose developer wrote this name, which has characters that no name may have."""
+        if is_legal_name(name):
+            return None
+        for listing in self._listings.values():
+            if listing.tool.given_name and qualified_name(listing.namespace, listing.tool.given_name) == name:
+                return listing
+        return None
 
     def _find_ignoring_case(self, folded_names: set[str]) -> Listing | None:
         """The only tool with one of these names or aliases in another case; None if there are two."""
         matches = {full_name for full_name in self._listings if full_name.casefold() in folded_names}
         matches |= {owner for alias, owner in self._aliases.items() if alias.casefold() in folded_names}
         return self._listings[matches.pop()] if len(matches) == 1 else None
+
+    def _is_other_name(self, name: str) -> bool:
+        """Whether policy rules know a tool by this name: then it never stands for the tool of another namespace."""
+        return any(name in listing.tool.other_names for listing in self._listings.values() if not listing.namespace)
 
     def suggest(self, name: str) -> list[str]:
         """Known names that are similar to an unknown one."""
@@ -307,7 +331,7 @@ class Catalogue:
     def enabled(self, permissions: Iterable[str]) -> list[Listing]:
         """The tools whose effects are all among the given permissions."""
         granted = frozenset(permissions)
-        return [listing for listing in self if listing.policy_effects <= granted]
+        return [listing for listing in self if listing.required_effects <= granted]
 
     # Describing
 

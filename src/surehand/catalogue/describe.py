@@ -15,6 +15,7 @@ from surehand.catalogue.model_schemas import (
     to_anthropic_schema,
     to_object_schema,
     to_openai_schema,
+    to_strict_schema,
 )
 from surehand.core.names import nearest_names
 from surehand.core.raw_schema import RawParameters
@@ -71,7 +72,16 @@ def _build_entry(listing: Listing, provider: str, build: EntryBuilder, workspace
     if tool.kind == "hosted":
         return _hosted_entry(options, provider)
     entry = build(listing.wire_name, tool.description_source.render(workspace), tool)
-    return _merge_provider_options(entry, copy_json(options)) if options else entry
+    return _with_strict_parameters(_merge_provider_options(entry, copy_json(options))) if options else entry
+
+
+def _with_strict_parameters(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with parameters in OpenAI's strict form, if the tool's options ask for that."""
+    function = entry.get("function", entry)
+    if function.get("strict") is not True or "parameters" not in function:
+        return entry
+    strict = function | {"parameters": to_strict_schema(function["parameters"])}
+    return entry | {"function": strict} if "function" in entry else strict
 
 
 def _hosted_entry(options: Any, provider: str) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class _GeminiConverter:
                 f"its parameters have more than {MAX_SCHEMA_PARTS} parts once references are written out"
             )
         schema, refs = dereference(dict(schema) if isinstance(schema, Mapping) else {}, self._root, refs)
+        # Gemini has neither `allOf` nor `$ref`: both are written out.
         for part in schema.pop("allOf", ()):
             inner, refs = dereference(dict(part), self._root, refs)
             schema = combine_schemas(schema, inner)

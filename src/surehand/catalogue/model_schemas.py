@@ -56,8 +56,55 @@ def to_openai_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     return _add_missing_items(flatten_top_level(schema))
 
 
+def to_strict_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The schema in OpenAI's strict form: every property is required, and an optional one may be null instead.
+
+    A call with null is valid: null for an optional parameter is as if it were left out.
+    """
+    strict = {key: value for key, value in schema.items() if key != "default"}
+    for keyword, value in strict.items():
+        if keyword in _SCHEMA_LIST_KEYWORDS:
+            strict[keyword] = [to_strict_schema(each) if isinstance(each, dict) else each for each in value]
+        elif keyword in ("$defs", "definitions"):
+            strict[keyword] = {name: to_strict_schema(each) for name, each in value.items()}
+    if isinstance(strict.get("items"), dict):
+        strict["items"] = to_strict_schema(strict["items"])
+    if "properties" not in strict and "object" not in _as_list(strict.get("type")):
+        return strict
+    if strict.get("additionalProperties", False) is not False:
+        raise UndescribableTool("it takes keys of any name, which OpenAI's `strict` does not allow")
+    required = strict.get("required", ())
+    strict["properties"] = {
+        name: to_strict_schema(field) if name in required else _allow_null(to_strict_schema(field))
+        for name, field in strict.get("properties", {}).items()
+    }
+    strict["required"] = list(strict["properties"])
+    strict["additionalProperties"] = False
+    return strict
+
+
+def _allow_null(field: dict[str, JSON]) -> dict[str, JSON]:
+    """The schema of a field that may also be null."""
+    if "null" in _as_list(field.get("type")) or {"type": "null"} in field.get("anyOf", ()):
+        return field
+    if isinstance(field.get("type"), str) and "enum" not in field and "const" not in field:
+        return {**field, "type": [field["type"], "null"]}
+    if "anyOf" in field and set(field) <= {"anyOf", "description"}:
+        return {**field, "anyOf": [*field["anyOf"], {"type": "null"}]}
+    description = {"description": field["description"]} if "description" in field else {}
+    rest = {key: value for key, value in field.items() if key != "description"}
+    return {"anyOf": [rest, {"type": "null"}], **description}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def to_anthropic_schema(schema: Mapping[str, JSON], *, is_raw: bool) -> dict[str, JSON]:
-    """The same, valid by draft 2020-12. Only a raw schema has to be checked for that; pydantic's are valid."""
+    """A schema like that for OpenAI, with legal property names, and valid by draft 2020-12.
+
+    Only a raw schema has to be checked for the draft; those of pydantic are valid.
+    """
     converted = _add_missing_items(flatten_top_level(schema))
     for name in converted["properties"]:
         if not _PROPERTY_NAME.match(name):

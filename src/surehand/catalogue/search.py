@@ -56,6 +56,7 @@ class ToolIndex:
         scores_per_word = [self._score_word(word) for word in self._distinctive_words(split_words(query))]
         scores = _sum_scores(scores_per_word)
         matched_words = Counter(chain.from_iterable(scores_per_word))
+        # A tool that matches two words of the query comes before one that matches a single word well.
         ranked = ((-score * matched_words[number] ** 2, number) for number, score in scores.items())
         best = [number for _, number in nsmallest(limit, ranked)]
         results = dict.fromkeys([*self._find_by_name(query.strip()), *best])
@@ -77,6 +78,7 @@ class ToolIndex:
         scores: dict[int, float] = {}
         for known_word, similarity in self._similar_words(word):
             postings = self._postings[known_word]
+            # Inverse document frequency: a word that few listings have says more.
             factor = similarity * log(1 + len(self._listings) / len(postings))
             if not scores:
                 scores = {number: weight * factor for number, weight in postings.items()}

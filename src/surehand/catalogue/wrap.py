@@ -12,8 +12,8 @@ from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.errors import DefinitionError
 from surehand.core.names import is_legal_name, nearest_names
-from surehand.core.outcome import Failed
 from surehand.core.provider import Provider
+from surehand.core.provider_abilities import ProviderAbilities, find_abilities
 from surehand.core.tool import Tool
 
 AnyTool: TypeAlias = Tool[..., Any]
@@ -23,39 +23,51 @@ ToolFilter: TypeAlias = str | Iterable[str] | Callable[[AnyTool], bool]
 
 
 class FilteredTools(list[AnyTool]):
-    """The tools that `filtered` kept of a list; the runtime refuses those left out by name."""
+    """The tools that were kept of a list; the runtime refuses those left out by name, with the reason."""
 
-    def __init__(self, kept: Iterable[AnyTool], left_out: Iterable[str]) -> None:
+    def __init__(self, kept: Iterable[AnyTool], left_out: Mapping[str, str]) -> None:
         super().__init__(kept)
-        self.left_out = frozenset(left_out)
-        """Names of the tools that were not kept."""
+        self.left_out = dict(left_out)
+        """Why tools were not kept, by name."""
 
 
 @dataclass(eq=False)
 class WrappedProvider(Provider):
-    """A provider whose tools are those of another one, changed by `reshape`; it delegates everything else."""
+    """A provider whose tools are those of another one, changed by `reshape`.
+
+    It supports what the other one supports. Where a tool is named, the inner provider gets the name that it knows.
+    """
 
     inner: Provider
     reshape: ReshapeTools
     original_name: Callable[[str], str]
     """Maps the name of a tool to its name in the inner provider."""
+    inner_abilities: ProviderAbilities = field(init=False)
     left_out: frozenset[str] = field(default=frozenset(), init=False)
     """Tools of the inner provider that `reshape` dropped, by their names there."""
 
     def __post_init__(self) -> None:
+        self.inner_abilities = find_abilities(self.inner)
         for name in _COPIED_SETTINGS:
             setattr(self, name, getattr(self.inner, name))
 
+    # For attributes of a provider's own class, such as `address`: Python calls this only for names not found here.
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not set yet, as while the object is being copied
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    async def start(self) -> None:
-        await self.inner.start()
-
-    async def stop(self) -> None:
-        await self.inner.stop()
+    def abilities(self) -> ProviderAbilities:
+        """What the inner provider supports, with this one in its place where a tool is named."""
+        inner = self.inner_abilities
+        return replace(
+            inner,
+            selective=self,
+            per_user=None if inner.per_user is None else self,
+            call_checker=self,
+            cancellable=self,
+            resumable=self,
+        )
 
     async def tools(self) -> list[AnyTool]:
         """The tools of the inner provider, reshaped."""
@@ -65,63 +77,42 @@ class WrappedProvider(Provider):
         self.left_out = frozenset(tool.name for tool in tools if tool.name not in used)
         return kept
 
-    def refusal_reason(self, tool: str) -> str | None:
-        original = self.original_name(tool)
-        return FILTERED_OUT_REASON if original in self.left_out else self.inner.refusal_reason(original)
-
     async def invoke(self, call: Call, context: Context) -> Any:
         return await self.inner.invoke(self._with_original_name(call), context)
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
-        return await self.inner.resume(self._with_original_name(call), state, answer)
+    def refusal_reason(self, tool: str) -> str | None:
+        original = self.original_name(tool)
+        if original in self.left_out:
+            return FILTERED_OUT_REASON
+        selective = self.inner_abilities.selective
+        return None if selective is None else selective.refusal_reason(original)
 
-    async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
-        return await self.inner.resume_with_context(self._with_original_name(call), state, answer, context)
-
-    async def cancel(self, call: Call, reason: str) -> None:
-        await self.inner.cancel(self._with_original_name(call), reason)
-
-    def can_resume_here(self, state: Any) -> bool:
-        return self.inner.can_resume_here(state)
-
-    def resume_failure(self, state: Any) -> Failed | None:
-        return self.inner.resume_failure(state)
-
-    async def refresh(self) -> None:
-        await self.inner.refresh()
-
-    async def refresh_for(self, principal: Principal) -> None:
-        await self.inner.refresh_for(principal)
-
-    async def load_tools_for(self, principal: Principal) -> bool:
-        return await self.inner.load_tools_for(principal)
+    def has_tools_for(self, principal: Principal) -> bool:
+        per_user = self.inner_abilities.per_user
+        return per_user is None or per_user.has_tools_for(principal)
 
     def is_hidden_from(self, principal: Principal, tool: str) -> bool:
-        return self.inner.is_hidden_from(principal, self.original_name(tool))
+        per_user = self.inner_abilities.per_user
+        return per_user is not None and per_user.is_hidden_from(principal, self.original_name(tool))
 
-    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        return self.inner.watch(watcher)
+    async def check_call(self, call: Call) -> None:
+        if (call_checker := self.inner_abilities.call_checker) is not None:
+            await call_checker.check_call(self._with_original_name(call))
 
-    def trace_messages(self) -> None:
-        self.inner.trace_messages()
+    async def cancel(self, call: Call, reason: str) -> None:
+        if (cancellable := self.inner_abilities.cancellable) is not None:
+            await cancellable.cancel(self._with_original_name(call), reason)
 
-    def describe_missing_tools(self) -> str:
-        return self.inner.describe_missing_tools()
-
-    def instructions(self) -> str:
-        return self.inner.instructions()
-
-    def instructions_for(self, principal: Principal) -> str:
-        return self.inner.instructions_for(principal)
+    async def resume(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
+        if (resumable := self.inner_abilities.resumable) is None:
+            return answer
+        return await resumable.resume(self._with_original_name(call), state, answer, context)
 
     def _with_original_name(self, call: Call) -> Call:
         return replace(call, tool=self.original_name(call.tool))
 
 
-_COPIED_SETTINGS = (
-    "kind", "namespace", "timeout", "queue", "cache", "required", "retries_start", "tracks_own_health", "is_per_user",
-    "cancels_promptly", "may_gain_tools", "on_conflict",
-)  # fmt: skip
+_COPIED_SETTINGS = ("kind", "namespace", "timeout", "queue", "cache", "required", "on_conflict", "traits")
 
 
 @overload
@@ -156,7 +147,8 @@ def filtered(
 
     def reshape(tools: Sequence[AnyTool]) -> list[AnyTool]:
         kept = [tool for tool in tools if is_allowed(tool) and not is_denied(tool)]
-        return FilteredTools(kept, {tool.name for tool in tools} - {tool.name for tool in kept})
+        kept_names = {tool.name for tool in kept}
+        return FilteredTools(kept, {tool.name: FILTERED_OUT_REASON for tool in tools if tool.name not in kept_names})
 
     return _wrap_source(source, reshape, lambda name: name)
 
@@ -185,7 +177,7 @@ def _name_matcher(patterns: str | Iterable[str]) -> Callable[[AnyTool], bool]:
 
 def _rename_tools(tools: Sequence[AnyTool], names: Mapping[str, str]) -> list[AnyTool]:
     _validate_renames([tool.name for tool in tools], names)
-    return [_with_renamed_requirements(tool, names).evolve(name=names.get(tool.name, tool.name)) for tool in tools]
+    return [tool.evolve(name=names.get(tool.name, tool.name)) for tool in tools]
 
 
 def _validate_renames(tool_names: list[str], names: Mapping[str, str]) -> None:
@@ -202,14 +194,8 @@ def _validate_renames(tool_names: list[str], names: Mapping[str, str]) -> None:
         raise DefinitionError(f"Two tools would be called {duplicates[0]!r}.", fix="give one of them another name.")
 
 
-def _with_renamed_requirements(tool: AnyTool, names: Mapping[str, str]) -> AnyTool:
-    requires = tuple(names.get(name, name) for name in tool.presentation.requires)
-    return (
-        tool
-        if requires == tool.presentation.requires
-        else tool.evolve(presentation=replace(tool.presentation, requires=requires))
-    )
-
-
 def _with_aliases(tool: AnyTool, aliases: tuple[str, ...]) -> AnyTool:
-    return tool if aliases == tool.aliases else tool.evolve(presentation=replace(tool.presentation, aliases=aliases))
+    if aliases == tool.aliases:
+        return tool
+    presentation = replace(tool.presentation, aliases=aliases)
+    return tool.evolve(presentation=presentation, other_names=tool.other_names | set(tool.aliases))

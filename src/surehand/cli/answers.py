@@ -6,15 +6,16 @@ import asyncio
 import getpass
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout
 from typing import IO, Any, NamedTuple, TypeAlias
 
 import click
+from rich.text import Text
 
 from surehand.cli.elicitation_form import is_yes_no_form
-from surehand.cli.exit_codes import EXIT_NOT_FOUND, EXIT_REFUSED, YELLOW, print_problem
-from surehand.cli.formatting import is_terminal, json_line
+from surehand.cli.exit_codes import EXIT_DONE, EXIT_NOT_FOUND, EXIT_REFUSED, YELLOW, print_problem
+from surehand.cli.formatting import create_console, is_terminal, json_line, to_one_line
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions
 from surehand.cli.outcome_output import answer_hint, exit_code, find_current_question, outcome_to_json, print_outcome
@@ -43,6 +44,13 @@ class QuestionId(NamedTuple):
     round: int
 
 
+class QuestionAnswer(NamedTuple):
+    """A question, and what gives its answer."""
+
+    question: QuestionId
+    send: SendAnswer
+
+
 def login_name() -> str | None:
     """The login name of the person at the keyboard; None if the system does not know it."""
     try:
@@ -51,25 +59,41 @@ def login_name() -> str | None:
         return None
 
 
-def give_answer(
-    options: RuntimeOptions, question: QuestionId, send_answer: SendAnswer, *, as_json: bool, is_rejection: bool = False
+def give_answers(
+    options: RuntimeOptions, answers: Sequence[QuestionAnswer], *, as_json: bool, is_rejection: bool = False
 ) -> int:
-    """Answer a question, print the outcome of the call, and return the exit code.
+    """Answer questions one after the other, print the outcome of each call, and return the exit code.
+
+    It is that of the first answer that had another effect than it should.
 
     Args:
-        is_rejection: the answer is a no, so a failure that the server reports counts as refused.
+        is_rejection: the answers are a no, so a failure that the server reports counts as refused.
     """
     runtime = options.build_answering_runtime()
     if is_terminal(sys.stdout) and not as_json:
-        return run_coroutine(_answer_for_person(options, runtime, question, send_answer, is_rejection))
-    return run_coroutine(_answer_for_program(runtime, question, send_answer, is_rejection))
+        codes = run_coroutine(_answer_for_person(options, runtime, answers, is_rejection))
+    else:
+        codes = run_coroutine(_answer_for_program(options, runtime, answers, is_rejection))
+    expected_code = EXIT_REFUSED if is_rejection else EXIT_DONE
+    return next((code for code in codes if code != expected_code), expected_code)
 
 
 async def _answer_for_person(
-    options: RuntimeOptions, runtime: Runtime, question: QuestionId, send_answer: SendAnswer, is_rejection: bool
-) -> int:
+    options: RuntimeOptions, runtime: Runtime, answers: Sequence[QuestionAnswer], is_rejection: bool
+) -> list[int]:
+    codes: list[int] = []
     async with start_runtime(runtime):
-        return await answer_and_print(options, runtime, question, send_answer, is_rejection=is_rejection)
+        for question, send_answer in answers:
+            if len(answers) > 1:
+                print_heading(question.call_id)
+            code = await answer_and_print(options, runtime, question, send_answer, is_rejection=is_rejection)
+            codes.append(code)
+    return codes
+
+
+def print_heading(text: str) -> None:
+    """Print which call the next lines are about."""
+    create_console(sys.stderr).print(Text(to_one_line(text), style="bold cyan"), soft_wrap=True)
 
 
 async def answer_and_print(
@@ -88,7 +112,10 @@ async def answer_and_print(
         outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
     finally:
         progress.close()
-    code = _exit_code(outcome, is_rejection) if is_known else EXIT_NOT_FOUND
+    if not is_known:
+        await print_outcome(outcome, runtime.services.outputs, _unknown_call_hint(options))
+        return EXIT_NOT_FOUND
+    code = _exit_code(outcome, is_rejection)
     if isinstance(outcome, Failed) and outcome.code == "rejected":
         print_problem("the call did not run, and has ended.", prefix="rejected", ansi_colour=YELLOW)
     elif isinstance(outcome, Failed) and is_rejection and code == EXIT_REFUSED:
@@ -101,16 +128,28 @@ async def answer_and_print(
 
 
 async def _answer_for_program(
-    runtime: Runtime, question: QuestionId, send_answer: SendAnswer, is_rejection: bool
-) -> int:
+    options: RuntimeOptions, runtime: Runtime, answers: Sequence[QuestionAnswer], is_rejection: bool
+) -> list[int]:
     stdout = sys.stdout
+    codes: list[int] = []
     with redirect_stdout(sys.stderr):  # keep the prints of handlers out of the JSON on stdout
         async with start_runtime(runtime):
-            return await answer_and_write(runtime, question, send_answer, stdout, is_rejection=is_rejection)
+            for question, send_answer in answers:
+                code = await answer_and_write(
+                    options, runtime, question, send_answer, stdout, is_rejection=is_rejection
+                )
+                codes.append(code)
+    return codes
 
 
 async def answer_and_write(
-    runtime: Runtime, question: QuestionId, send_answer: SendAnswer, stdout: IO[str], *, is_rejection: bool = False
+    options: RuntimeOptions,
+    runtime: Runtime,
+    question: QuestionId,
+    send_answer: SendAnswer,
+    stdout: IO[str],
+    *,
+    is_rejection: bool = False,
 ) -> int:
     """Answer a question in a runtime that is open, write the outcome as a JSON line, and return the exit code."""
     outcome, is_known = await _send_and_wait(runtime, question.call_id, send_answer)
@@ -118,7 +157,14 @@ async def answer_and_write(
     record = outcome_to_json(outcome, current_question, round)
     stdout.write(json_line(record | {"call_id": record["call_id"] or question.call_id}))
     stdout.flush()
-    return _exit_code(outcome, is_rejection) if is_known else EXIT_NOT_FOUND
+    if not is_known:
+        sys.stderr.write(f"{_unknown_call_hint(options)}\n")
+        return EXIT_NOT_FOUND
+    return _exit_code(outcome, is_rejection)
+
+
+def _unknown_call_hint(options: RuntimeOptions) -> str:
+    return f"`{options.follow_up_command('pending')}` lists the calls that wait."
 
 
 def _exit_code(outcome: Outcome, is_rejection: bool) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
-from surehand.cli.lifecycle import open_store, run_coroutine
+from surehand.cli.lifecycle import open_store_for_reading, run_coroutine
 from surehand.cli.options import RuntimeOptions
 from surehand.store.store import Store
 
@@ -27,8 +27,13 @@ def find_call_id(options: RuntimeOptions, prefix: str, *, pending_first: bool = 
     return run_coroutine(_find_in_store(options.require_store_address(), prefix, pending_first))
 
 
+def find_call_ids(options: RuntimeOptions, prefixes: Iterable[str]) -> list[str]:
+    """The ids, each once, that prefixes of calls which wait for an answer stand for."""
+    return list(dict.fromkeys(find_call_id(options, prefix, pending_first=True) for prefix in prefixes))
+
+
 async def _find_in_store(address: str, prefix: str, pending_first: bool) -> str:
-    async with open_store(address) as store:
+    async with open_store_for_reading(address) as store:
         return await resolve_call_id(store, prefix, pending_first=pending_first)
 
 

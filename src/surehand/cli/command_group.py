@@ -13,7 +13,8 @@ import click
 
 from surehand import __version__
 from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, YELLOW, CommandExit, print_problem
-from surehand.cli.log_switch import add_log_option, escape_message, log_on_stderr
+from surehand.cli.stderr_log import add_log_option, escape_message, log_on_stderr
+from surehand.core.names import nearest_names
 
 COMMANDS = (
     "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
@@ -24,6 +25,7 @@ COMMANDS = (
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code; report its errors on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        # In a pipe Python takes the encoding of the locale, perhaps ASCII. A lone surrogate must not end the command.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     settings: dict[str, Any] = {"debug": False}
     try:
@@ -62,6 +64,15 @@ def build_group() -> click.Group:
             command = import_module(f"surehand.cli.commands.{cmd_name}").command
             assert isinstance(command, click.Command)
             return add_log_option(command)
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            if args[0] not in COMMANDS and not args[0].startswith("-"):
+                nearest = nearest_names(args[0], COMMANDS, 1)
+                hint = f"Did you mean {nearest[0]!r}?" if nearest else "To call a tool, use `surehand call`."
+                ctx.fail(f"No such command {args[0]!r}. {hint}")
+            return super().resolve_command(ctx, args)
 
     group = Commands(help="One runtime under any agent: find, describe and call tools.", name="surehand")
     return click.version_option(__version__, message="surehand %(version)s")(group)

@@ -39,7 +39,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON for a program."""
-        return {"about": self.subject, "mark": self.status, "told": self.message, "fix": self.fix, **self.details}
+        return {"check": self.subject, "status": self.status, "message": self.message, "fix": self.fix, **self.details}
 
 
 def write_findings(findings: Iterable[Finding]) -> None:

@@ -22,7 +22,6 @@ from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.provider import Server, ServerReport
 from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache
 from surehand.providers.trust.lock import DefinitionLock
-from surehand.runtime.redaction import build_redactor
 
 MAX_CONCURRENT_STARTS = 8
 """Servers that start at the same time unless the configuration sets another number."""
@@ -83,7 +82,7 @@ class _ServerCheck:
         self._server = build_mcp_server(config, entry, variables)
         assert config.mcp_servers is not None
         self._address = DeferredAddress(entry, variables, config.mcp_servers.location(entry.key_path))
-        self._redact = build_redactor(secret for secret in self._address.secret_values() if len(secret) >= 8)
+        self._redact = self._address.configured_secrets().redact
 
     async def findings(self, start_limiter: asyncio.Semaphore | None) -> list[Finding]:
         """Check the server; with a limiter, also start it."""
@@ -206,4 +205,5 @@ def _with_stderr_lines(problem: str, stderr: str) -> str:
 
 def _tool_count_text(count: int, listed: int) -> str:
     """The number of tools; if some are filtered out, also the number that the server lists."""
-    return f"{count}{f' of {listed}' * (listed > count)} tool{'' if listed == 1 else 's'}"
+    number = f"{count} of {listed}" if listed > count else str(count)
+    return f"{number} tool" if listed == 1 else f"{number} tools"

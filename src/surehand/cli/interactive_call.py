@@ -36,7 +36,7 @@ class InteractiveCall:
         self, *, preset_decision: bool | None, can_ask: bool, pause: Callable[[], AbstractContextManager[Any]]
     ) -> None:
         self._preset_decision = preset_decision
-        self._can_ask = can_ask
+        self.can_ask = can_ask
         self._pauses = [pause]
         self._scope: Scope | None = None
         self._main_task: asyncio.Task[Any] | None = None
@@ -46,12 +46,12 @@ class InteractiveCall:
         """The call and its nested calls. A runtime with a store may resume other calls, which are not asked about."""
 
     async def approver(self, pending_call: PendingCall) -> Approval | None:
-        """The preset decision, or the person's; None if nobody can be asked."""
+        """The preset decision, or the person's; None if there is no person to ask."""
         if pending_call.call_id not in self._own_call_ids:
             return None
         if self._preset_decision is not None:
             return Approval(self._preset_decision, by=login_name())
-        if not self._can_ask or self._scope is None:
+        if not self.can_ask or self._scope is None:
             return None
         scope = self._scope
         approval = await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.services.policy))
@@ -82,7 +82,7 @@ class InteractiveCall:
             case CallEnded(call_id=call_id, outcome=outcome):
                 self._outcomes[call_id] = outcome
             case CallPending(waiting_for="result" | "input", call_id=call_id) if (
-                self._can_ask and call_id in self._own_call_ids
+                self.can_ask and call_id in self._own_call_ids
             ):
                 prompt = self._task_group.create_task(self._ask_until_answered(call_id))
                 self._open_prompts.add(prompt)

@@ -12,9 +12,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from surehand.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, YELLOW, CommandExit, print_problem
 from surehand.cli.options import error_message
+from surehand.config.store_address import is_server_address
 from surehand.core.errors import DefinitionError
 from surehand.runtime.runtime import Runtime
 from surehand.store.errors import StoreError
+from surehand.store.sqlite.read_only_address import is_read_only_file
 from surehand.store.store import Store
 
 T = TypeVar("T")
@@ -29,9 +31,10 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T], loop_factory: LoopFactory |
     runner = asyncio.Runner(loop_factory=loop_factory)
     try:
         result = runner.run(coroutine)
+    # `asyncio.Runner` turns the first Ctrl-C into a cancellation of the main task; a second one is raised directly.
     except (KeyboardInterrupt, asyncio.CancelledError):
         print_problem("nothing was left running.", prefix="cancelled", ansi_colour=YELLOW)
-        if _has_blocking_threads():
+        if _has_blocking_threads():  # the interpreter would wait for them at exit, perhaps for ever
             _exit_immediately()
         runner.close()
         sys.exit(EXIT_INTERRUPTED)
@@ -59,6 +62,7 @@ def _has_blocking_threads() -> bool:
 
 def _exit_immediately() -> None:
     """End the process without joining its threads."""
+    # `os._exit` skips everything that the interpreter does at exit, also the flush of its streams.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -71,6 +75,21 @@ async def open_store(address: str) -> AsyncIterator[Store]:
     with exit_on_store_error():
         async with Store.open(address) as store:
             yield store
+
+
+@asynccontextmanager
+async def open_store_for_reading(address: str) -> AsyncIterator[Store]:
+    """Open a store for a command that lists or shows; a file that cannot be written is opened read-only."""
+    read_only = not is_server_address(address) and is_read_only_file(address)
+    with exit_on_store_error():
+        async with Store.open(address, read_only=read_only) as store:
+            yield store
+
+
+async def release_calls_of_dead_processes(store: Store) -> None:
+    """Make the calls of dead processes pending, if the store can be written: their effect is unknown."""
+    if not store.database.is_read_only:
+        await store.owners.release_dead_owners("")
 
 
 @contextmanager

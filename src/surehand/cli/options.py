@@ -18,7 +18,7 @@ from surehand.assemble import ToolSourceError, assemble, load_tool_source
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
-from surehand.cli.log_switch import log_calls, use_configured_level
+from surehand.cli.stderr_log import log_calls, use_configured_level
 from surehand.config.config import Config, find_config, read_config
 from surehand.config.errors import ConfigError
 from surehand.config.store_address import hide_password, is_server_address, resolve_store_address
@@ -61,7 +61,14 @@ class RuntimeOptions:
         With a store it would resume calls that were answered, and a command that only looks at tools must run none.
         Call it before an event loop runs: importing a module may take a while, or run a loop of its own.
         """
-        return self._assemble(replace(self._read_config(), store=None), None, approver)
+        return self._assemble(self.without_store(self._read_config()), None, approver)
+
+    def without_store(self, config: Config) -> Config:
+        """A configuration without its store, whose shared queues are then queues of the one process."""
+        if config.store is None and not self.store_override:
+            return config  # a shared queue is a mistake
+        queues = {name: replace(queue, shared=False) for name, queue in config.queues.items()}
+        return replace(config, store=None, queues=queues)
 
     def build_runtime_with_store(self, approver: Approver | None = None) -> Runtime:
         """Build a runtime with the configured store, if there is one."""

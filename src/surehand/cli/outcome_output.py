@@ -87,7 +87,8 @@ async def print_outcome(outcome: Outcome, outputs: OversizedOutputs, hint: str =
             rendered = Text(escape_unprintable(text)) if _text_adds_to_data(text, data) else pretty_json(data)
             create_console().print(rendered, soft_wrap=True)
         case Failed(code=code, message=message):
-            print_problem(escape_unprintable(await _full_text(message, outputs)), prefix=f"failed ({code})")
+            prefix = "failed" if code == "failed" else f"failed ({code})"
+            print_problem(escape_unprintable(await _full_text(message, outputs)), prefix=prefix)
             if code == "crashed" and not logging.getLogger("surehand").isEnabledFor(logging.DEBUG):
                 hint = "Run it again with --debug for the traceback."
         case Pending(waiting_for=waiting_for):
@@ -96,13 +97,21 @@ async def print_outcome(outcome: Outcome, outputs: OversizedOutputs, hint: str =
         sys.stderr.write(f"{hint}\n")
 
 
-def answer_hint(outcome: Outcome, options: RuntimeOptions | None, *, round: int = 1, was_asked: bool = False) -> str:
+def unanswerable_wait_message(pending: Pending) -> str:
+    """Why a call fails instead of waiting, and what to add, in a pipe without a store."""
+    verb = "approve" if pending.waiting_for == "approval" else "settle"
+    remedy = f"Add --store surehand.db, or `store:` to the configuration file, and answer it with `surehand {verb}`"
+    if pending.waiting_for == "approval":
+        remedy += "; or add --yes or --no"
+    return f"has to wait for {pending.waiting_for}, and no one can answer it in a pipe without a store. {remedy}."
+
+
+def answer_hint(outcome: Outcome, options: RuntimeOptions | None, *, round: int = 1) -> str:
     """How a person can answer a pending call: with a command if it is stored, else by calling again.
 
     Args:
         options: the options to repeat; None if the call is not stored and ends with this process.
         round: the round of the open question.
-        was_asked: whether a person was asked and gave no answer.
     """
     match outcome:
         case Pending("approval", call_id) if options is not None:
@@ -116,12 +125,9 @@ def answer_hint(outcome: Outcome, options: RuntimeOptions | None, *, round: int 
             settle = options.follow_up_command("settle", *question_arguments(call_id, round))
             return f"Answer it later with:\n  {settle} ANSWER"
         case Pending("approval"):
-            remedy = "Run it again to be asked again" if was_asked else "Answer in a terminal"
-            return f"Nothing ran. {remedy}, or run it with --yes or --no."
+            return "Nothing ran. Run it again to be asked again, or run it with --yes or --no."
         case Pending():
-            if was_asked:
-                return "It got no answer. Run it again to be asked again."
-            return "It still waits for an answer. Run it in a terminal to give one."
+            return "It got no answer. Run it again to be asked again."
     return ""
 
 

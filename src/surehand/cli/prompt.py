@@ -165,7 +165,7 @@ def print_notice(text: str, style: str = "") -> None:
 def discard_typed_input() -> None:
     """Discard what was typed before the question appeared: it is not an answer to it."""
     if termios is not None:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # the kernel buffers what is typed ahead
 
 
 def read_answer(question: str, initial_text: str = "") -> str | None:

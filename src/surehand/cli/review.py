@@ -7,12 +7,10 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
-from rich.text import Text
-
-from surehand.cli.answers import QuestionId, answer_and_print, answer_and_write, find_yes_no_form
+from surehand.cli.answers import QuestionId, answer_and_print, answer_and_write, find_yes_no_form, print_heading
 from surehand.cli.elicitation_form import accept_answer
 from surehand.cli.exit_codes import EXIT_DONE, EXIT_PENDING
-from surehand.cli.formatting import create_console, is_terminal, to_one_line
+from surehand.cli.formatting import is_terminal
 from surehand.cli.lifecycle import start_runtime
 from surehand.cli.options import RuntimeOptions
 from surehand.cli.prompt import EndOfAnswers, ask_for_answer, discard_typed_input, review_approval
@@ -53,10 +51,10 @@ async def approve_all(options: RuntimeOptions, *, always: bool, by: str | None, 
                 question = QuestionId(pending_call.call_id, pending_call.round)
                 send = partial(send_approval, call_id=question.call_id, always=always, by=by, round=question.round)
                 if for_person:
-                    _print_heading(pending_call)
+                    print_heading(_heading(pending_call))
                     codes.append(await answer_and_print(options, runtime, question, send))
                 else:
-                    codes.append(await answer_and_write(runtime, question, send, stdout))
+                    codes.append(await answer_and_write(options, runtime, question, send, stdout))
     if not codes:
         sys.stderr.write(NOTHING_PENDING_MESSAGE)
     return next((code for code in codes if code != EXIT_DONE), EXIT_DONE)
@@ -71,7 +69,7 @@ async def review_pending(options: RuntimeOptions, *, by: str | None) -> int:
             return EXIT_DONE
         left_count = 0
         for number, pending_call in enumerate(waiting, 1):
-            _print_heading(pending_call, f"{number} of {len(waiting)}: ")
+            print_heading(f"{number} of {len(waiting)}: {_heading(pending_call)}")
             discard_typed_input()
             try:
                 is_answered = await _review_call(options, runtime, pending_call, by)
@@ -113,6 +111,5 @@ async def _review_call(options: RuntimeOptions, runtime: Runtime, pending_call: 
     return True
 
 
-def _print_heading(pending_call: PendingCall, prefix: str = "") -> None:
-    heading = f"{prefix}{to_one_line(pending_call.tool)} ({to_one_line(pending_call.call_id)})"
-    create_console(sys.stderr).print(Text(heading, style="bold cyan"), soft_wrap=True)
+def _heading(pending_call: PendingCall) -> str:
+    return f"{pending_call.tool} ({pending_call.call_id})"

@@ -55,6 +55,7 @@ class ServeAddress:
     @property
     def listens_everywhere(self) -> bool:
         """Whether it listens on every address of this machine."""
+        # 0.0.0.0 and `::` stand for every address of the machine.
         return _is_ip_address(self.host) and ip_address(self.host).is_unspecified
 
     @property
@@ -71,10 +72,10 @@ class ServeAddress:
 
     def bind_sockets(self) -> list[socket.socket]:
         """Open the listening sockets; end the command if the address cannot be used."""
-        from surehand.gateway.mcp.http.server import bound
+        from surehand.gateway.mcp.http.server import bind_sockets
 
         try:
-            return bound(self.host, self.port)
+            return bind_sockets(self.host, self.port)
         except (OSError, UnicodeError, OverflowError) as error:
             raise CommandExit(EXIT_USAGE, self._bind_error_message(error)) from error
 

@@ -38,6 +38,8 @@ def _parse_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, A
 def _parse_values(key: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """The value of a key that was given once or, for a list, several times."""
     types = _json_types(schema.get("properties", {}).get(key, {}), schema)
+    if types and key not in schema.get("required", ()):
+        types = types | {"null"}  # null is as if an optional parameter were left out
     if len(texts) > 1 and "array" not in types:
         raise click.UsageError(f"{key} is given {len(texts)} times, but it is not a list.")
     is_list_only = types - {"null"} == {"array"}

@@ -23,7 +23,7 @@ def print_tool_page(console: Console, listing: Listing) -> None:
     if tool.description.strip():
         console.print(Padding(Text(escape_unprintable(tool.description.strip())), (0, 0, 0, 2)))
     facts = _grid()
-    for name, value in _facts(listing).items():
+    for name, value in _tool_facts(listing).items():
         if value:
             facts.add_row(Text(name, style="bold"), Text(to_one_line(value), overflow="fold"))
     console.print(Padding(facts, (1, 0, 0, 2)))
@@ -33,7 +33,7 @@ def print_tool_page(console: Console, listing: Listing) -> None:
         console.print(Text.assemble(("  " + title.ljust(10), "bold"), escape_unprintable(compact_json(example))))
 
 
-def _facts(listing: Listing) -> dict[str, str]:
+def _tool_facts(listing: Listing) -> dict[str, str]:
     tool = listing.tool
     timeout = tool.limits.timeout
     return {
@@ -57,7 +57,7 @@ def _print_parameters(console: Console, tool: Tool[..., Any]) -> None:
     console.print(Text("  parameters", style="bold"))
     table = _grid()
     for name, field in properties.items():
-        kind = f"{describe_field_type(field, tool.schema)}, {_need(field, name in required)}"
+        kind = f"{describe_field_type(field, tool.schema)}, {_describe_requirement(field, name in required)}"
         about = str(field.get("description", "")) if isinstance(field, dict) else ""
         table.add_row(
             Text(to_one_line(name), style="cyan", overflow="fold"),
@@ -67,7 +67,8 @@ def _print_parameters(console: Console, tool: Tool[..., Any]) -> None:
     console.print(Padding(table, (0, 0, 0, 4)))
 
 
-def _need(field: Any, is_required: bool) -> str:
+def _describe_requirement(field: Any, is_required: bool) -> str:
+    """`required`, `optional`, or the default of an optional parameter."""
     if is_required:
         return "required"
     default = field.get("default") if isinstance(field, dict) else None

@@ -104,7 +104,8 @@ def _parse_max_results(node: ConfigNode) -> int:
 def _require_address(engine: str, settings: Mapping[str, ConfigNode], node: ConfigNode) -> None:
     name = _REQUIRED_ADDRESS.get(engine)
     if name is not None and name not in settings:
-        fix = f'write search: {{engine: {engine}, {name}: "https://search.example.com"}}.'
+        word = "provider" if isinstance(node.value, dict) and "provider" in node.value else "engine"
+        fix = f'write {node.key}: {{{word}: {engine}, {name}: "https://search.example.com"}}.'
         raise node.error(f"{engine} needs {name}, the URL of the server that it searches with.", fix)
 
 
@@ -116,8 +117,8 @@ def _parse_engine_name(node: ConfigNode) -> str:
 
 
 def _parse_names(node: ConfigNode) -> str:
-    if node.value not in ("short", "long"):
-        raise node.error("names must be short or long.")
+    if node.value not in ("short", "long", "both"):
+        raise node.error("names must be short, long or both.")
     return str(node.value)
 
 
@@ -183,7 +184,9 @@ def parse_builtin(node: ConfigNode) -> tuple[ToolFamily, ...]:
     if isinstance(node.value, list):
         families = {read_text(item): item for item in node.items()}
     else:
-        entries = node.entries("write [files, data].")
+        if not isinstance(node.value, dict):
+            raise node.error("builtin must be a list of families, or a mapping with settings.", "write [files, data].")
+        entries = node.entries()
         families = {name: entry for name, entry in entries.items() if entry.value is not False}
     for name, family in families.items():
         if name not in BUILTIN_SETTINGS:

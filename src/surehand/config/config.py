@@ -23,6 +23,8 @@ from surehand.runtime.policy import Policy
 
 CONFIG_FILE_NAMES = ("surehand.yaml", "surehand.yml", "surehand.json", "surehand.toml")
 """Names of the configuration file, in the order in which they are looked for."""
+LOCK_FILE_NAME = "surehand.lock"
+"""The lock file beside the configuration, which pins the tool definitions of servers."""
 
 SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "defaults": sections.parse_defaults,
@@ -97,6 +99,7 @@ def _merge_settings(parsed: dict[str, Any], settings: ToolSettings) -> None:
             raise settings.mcp_servers.node.error("There are two sections of MCP servers.", "keep one of them.")
         parsed["mcp_servers"] = settings.mcp_servers
     if settings.allowed_paths is not None:
+        # `config.yml` names no root: its allowed paths are relative to the folder of the file.
         root = ConfigNode(settings.node.path, settings.node.lines, ".", settings.allowed_paths.key_path)
         workspace: WorkspaceSettings = parsed.get("workspace", WorkspaceSettings(root))
         if workspace.allowed_paths:

@@ -1,8 +1,10 @@
-"""`ConfigError`, a mistake in a configuration file. Its message never quotes values, because they may be secrets."""
+"""`ConfigError`, a mistake in a configuration file. Values may be secrets: its message quotes only paths of folders."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from surehand.core.errors import with_fix
 
 
 class ConfigError(Exception):
@@ -15,5 +17,4 @@ class ConfigError(Exception):
         self.fix = fix
         location = ":".join(str(part) for part in (path, line) if part is not None)
         prefix = f"{location}: " if location else ""
-        suffix = f" Fix: {fix}" if fix else ""
-        super().__init__(f"{prefix}{problem}{suffix}")
+        super().__init__(f"{prefix}{with_fix(problem, fix)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from surehand.config.errors import ConfigError
 from surehand.config.node import ConfigNode, KeyOrIndex, LineNumbers
+from surehand.core.bounded_yaml import YamlTooLarge, compose_yaml, construct_yaml
 from surehand.core.json_with_comments import strip_comments
 
 _TOML_TABLE = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -25,7 +26,7 @@ def read_config_file(path: Path) -> ConfigNode:
     if suffix not in parsers:
         raise ConfigError(f"{path} is not a configuration file.", fix=f"use a file that ends in {', '.join(parsers)}.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows write a byte order mark
     except UnicodeDecodeError:
         raise ConfigError("The file is not UTF-8 text.", path=path) from None
     except OSError as error:
@@ -37,11 +38,12 @@ def read_config_file(path: Path) -> ConfigNode:
 def _parse_yaml(path: Path, text: str) -> tuple[Any, LineNumbers]:
     import yaml  # type: ignore[import-untyped]  # PyYAML has no type hints
 
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
+        node = compose_yaml(text)
         lines = _unique_line_numbers(path, node)
-        return None if node is None else loader.construct_document(node), lines
+        return construct_yaml(node), lines
+    except YamlTooLarge as error:
+        raise ConfigError(f"The file cannot be read: {error}.", path=path, line=error.line) from None
     except yaml.MarkedYAMLError as error:  # str(error) quotes the file, which may contain secrets
         mark = error.problem_mark or error.context_mark
         # Problems of the scanner and the parser name tokens only; others quote names of aliases or tags.
@@ -51,8 +53,6 @@ def _parse_yaml(path: Path, text: str) -> tuple[Any, LineNumbers]:
         raise ConfigError(problem, path=path, line=mark.line + 1 if mark else None) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError("The file is not valid YAML.", path=path) from None
-    finally:
-        loader.dispose()
 
 
 def _unique_line_numbers(path: Path, top: Any) -> LineNumbers:

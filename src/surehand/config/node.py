@@ -31,6 +31,7 @@ class ConfigNode:
     @property
     def line(self) -> int | None:
         """The line of the value, or of the nearest enclosing value whose line is known."""
+        # TOML's inline tables, and values behind a YAML alias, have no line of their own.
         for length in range(len(self.key_path), -1, -1):
             line = self.lines.get(self.key_path[:length])
             if line is not None:

@@ -73,7 +73,7 @@ def read_duration(node: ConfigNode, *, is_milliseconds: bool | None = None) -> f
     """
     value = node.value
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
-        value = float(value)
+        value = float(value)  # a number in quotes means the same as one without
     try:
         if isinstance(value, str):
             seconds = parse_duration(value)
@@ -104,6 +104,13 @@ def read_size(node: ConfigNode) -> int:
     if size < 1:
         raise node.error(f"{node.key} must be a size.", "write 20000, 100kB or 1MB.")
     return size
+
+
+def read_count(node: ConfigNode) -> int:
+    """A whole number from 0 on."""
+    if not _is_number(node.value) or isinstance(node.value, float) or node.value < 0:
+        raise node.error(f"{node.key} must be a whole number from 0 on.")
+    return int(node.value)
 
 
 def read_positive_integer(node: ConfigNode) -> int:

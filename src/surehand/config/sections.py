@@ -12,6 +12,7 @@ from surehand.config.parsers import (
     expand_variables,
     known_entries,
     or_off,
+    read_count,
     read_duration,
     read_flag,
     read_positive_integer,
@@ -22,6 +23,7 @@ from surehand.config.parsers import (
 from surehand.config.store_address import resolve_store_address
 from surehand.core.durations import parse_rate
 from surehand.core.facets import EFFECTS
+from surehand.runtime.limits.admission import DEFAULT_MAX_WAITING
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.policy import Decision, Policy, Rule
 
@@ -90,7 +92,9 @@ def _resolve_folder(node: ConfigNode, environment: Mapping[str, str]) -> Path:
     folder = _expand_folder(node, environment)
     if not folder.is_dir():
         name = "The root of the workspace" if node.key in ("root", "workspace") else "A folder of the workspace"
-        raise node.error(f"{name} is not a folder.", "create it, or name another one.")
+        # The path as it is written: the value of a variable in it may be a secret.
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise node.error(f"{name} {problem}: {node.value}.", "create this folder, or name another one.")
     return folder.resolve()
 
 
@@ -175,7 +179,8 @@ def _parse_rule(node: ConfigNode) -> Rule:
     entries = known_entries(node, ("tools", "effects", "arguments", "decision", "reason"))
     decision = entries["decision"].value if "decision" in entries else None
     if decision not in _DECISIONS:
-        raise entries.get("decision", node).error("A rule needs a decision.", f"use {', '.join(_DECISIONS)}.")
+        problem = "decision must be allow, ask or deny." if "decision" in entries else "A rule needs a decision."
+        raise entries.get("decision", node).error(problem, "write decision: ask.")
     effects = read_texts(entries["effects"]) if "effects" in entries else []
     if set(effects) - EFFECTS:
         raise entries["effects"].error(
@@ -192,19 +197,21 @@ def _parse_rule(node: ConfigNode) -> Rule:
 
 
 def parse_queues(node: ConfigNode) -> dict[str, Queue]:
-    """Parse named limits: `{github: {concurrent: 3, rate: 30/min, shared: true}}`."""
+    """Parse named limits: `{github: {concurrent: 3, rate: 30/min, waiting: 100, shared: true}}`."""
     return {name: _parse_queue(entry) for name, entry in node.entries().items()}
 
 
 def _parse_queue(node: ConfigNode) -> Queue:
-    entries = known_entries(node, ("concurrent", "rate", "shared"))
+    node.entries("write {concurrent: 1}, or {rate: 30/min}.")
+    entries = known_entries(node, ("concurrent", "rate", "shared", "waiting"))
     concurrent = read_positive_integer(entries["concurrent"]) if "concurrent" in entries else None
     rate = read_text(entries["rate"]) if "rate" in entries else None
     shared = read_flag(entries["shared"]) if "shared" in entries else False
+    waiting = read_count(entries["waiting"]) if "waiting" in entries else DEFAULT_MAX_WAITING
     try:
         if rate is not None:
             parse_rate(rate)
     except ValueError:
         problem = "rate must be a number of calls per unit of time."
         raise entries["rate"].error(problem, "write 30/min, 5/s or 1000/h.") from None
-    return Queue(concurrent, rate, shared)
+    return Queue(concurrent, rate, shared, waiting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -64,6 +65,12 @@ class ScopeFolders:
 
     memory_dir: str | None = None
     session_dir: str | None = None
+    allowed_paths: tuple[str, ...] | None = None
+    """Folders that the tools of a workspace may touch; None for all of the workspace."""
+
+
+CURRENT_ALLOWED_PATHS: ContextVar[tuple[str, ...] | None] = ContextVar("surehand_allowed_paths", default=None)
+"""The `allowed_paths` of the scope whose call runs here: the tools of a workspace are built before any scope."""
 
 
 @dataclass(frozen=True)

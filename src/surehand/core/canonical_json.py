@@ -13,6 +13,7 @@ def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces. pydantic converts models, dates and other types that JSON does not have."""
     try:
         return _encode_canonical(value)
+    # `default` of an encoder converts values, never keys.
     except TypeError:  # keys of several types cannot be sorted; pydantic converts all keys to strings
         return _encode_canonical(_to_jsonable(value))
 
@@ -30,4 +31,5 @@ def json_digest(*values: Any) -> str:
     """SHA-256 over the canonical JSON of the values."""
     from hashlib import sha256
 
+    # `surrogatepass`: UTF-8 has no lone surrogates, and arguments of a refused call may hold some.
     return sha256(canonical_json(list(values)).encode(errors="surrogatepass")).hexdigest()

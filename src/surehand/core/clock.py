@@ -36,6 +36,7 @@ class Clock:
         if delay <= 0:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Not `asyncio.sleep`: a test replaces `call_later`, and then this waits by the test's time.
         timer = self.call_later(delay, wake, done)
         try:
             await done
@@ -61,7 +62,7 @@ class Deadline:
 
     def cancel(self) -> None:
         """Do not run the callback."""
-        self.group.running.pop(self, None)
+        self.group.deadlines.pop(self, None)
 
 
 class _DeadlineGroup:
@@ -70,12 +71,14 @@ class _DeadlineGroup:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
-        self.running: dict[Deadline, None] = {}
+        # A dictionary keeps the order of insertion, which for one duration is the order of expiry, and removes any
+        # deadline in constant time.
+        self.deadlines: dict[Deadline, None] = {}
         self.timer: Timer | None = None
 
     def add(self, callback: Callable[[], object]) -> Deadline:
         deadline = Deadline(self, self._clock.now() + self._seconds, callback)
-        self.running[deadline] = None
+        self.deadlines[deadline] = None
         if self.timer is None:
             self.timer = self._clock.call_later(self._seconds, self._expire)
         return deadline
@@ -91,20 +94,21 @@ class _DeadlineGroup:
         self.timer = None
         now = self._clock.now()
         try:
-            while self.running:
-                deadline = next(iter(self.running))
+            while self.deadlines:
+                deadline = next(iter(self.deadlines))
                 if deadline.at > now:
                     break
-                del self.running[deadline]
+                del self.deadlines[deadline]
                 deadline.callback()
         finally:
             self.stop()  # a callback may have started one, for a later time than the next that is due
-            if self.running:
-                next_due = next(iter(self.running)).at
+            if self.deadlines:
+                next_due = next(iter(self.deadlines)).at
                 self.timer = self._clock.call_later(max(next_due - now, 0.0), self._expire)
 
 
 MAX_GROUPS_BEFORE_CLEANUP = 64
+"""Durations with a group of their own, from which on a new one removes the groups without deadlines."""
 
 
 class Deadlines:
@@ -122,18 +126,18 @@ class Deadlines:
         """Run the callback after this many seconds, unless the deadline is cancelled."""
         group = self._groups.get(seconds)
         if group is None:
-            self._drop_unused()
+            self._drop_unused_groups()
             group = self._groups[seconds] = _DeadlineGroup(self._clock, seconds)
         return group.add(callback)
 
-    def _drop_unused(self) -> None:
-        """Durations that depend on a call's arguments are endless in number: keep only the ones in use."""
+    def _drop_unused_groups(self) -> None:
+        """Remove groups without deadlines: durations that depend on a call's arguments are endless in number."""
         if len(self._groups) <= MAX_GROUPS_BEFORE_CLEANUP:
             return
         for group in self._groups.values():
-            if not group.running:
+            if not group.deadlines:
                 group.stop()
-        self._groups = {seconds: group for seconds, group in self._groups.items() if group.running}
+        self._groups = {seconds: group for seconds, group in self._groups.items() if group.deadlines}
 
     def close(self) -> None:
         """Cancel every deadline."""

@@ -47,12 +47,12 @@ class RunningCall(Protocol):
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome: ...
     async def open_store(self) -> Any: ...
     def set_active_space(self, space: str | None) -> None: ...
-    def find_tool(self, name: str) -> OfferedTool | None: ...
-    def list_tools(self) -> Sequence[OfferedTool]: ...
+    def find_tool(self, name: str) -> ToolListing | None: ...
+    def list_tools(self) -> Sequence[ToolListing]: ...
 
 
-class OfferedTool(Protocol):
-    """A tool that the call's scope may use: a `Listing`."""
+class ToolListing(Protocol):
+    """A tool that the call's scope may use. The catalogue's `Listing` is one; core does not know the catalogue."""
 
     @property
     def name(self) -> str:
@@ -179,12 +179,12 @@ class Context:
         """Call another tool as part of this call."""
         return await self._call.call_tool(tool, arguments, timeout)
 
-    def find(self, name_or_alias: str) -> OfferedTool | None:
-        """Find a tool by name or alias among those that this call's scope may use; None for any other."""
+    def find(self, name_or_alias: str) -> ToolListing | None:
+        """Find a tool by name or alias among those of this call's scope, those for people too; None for any other."""
         return self._call.find_tool(name_or_alias)
 
     @property
-    def tools(self) -> Sequence[OfferedTool]:
+    def tools(self) -> Sequence[ToolListing]:
         """The tools that this call's scope may use."""
         return self._call.list_tools()
 
@@ -210,7 +210,7 @@ def _progress_update(update: tuple[Any, ...]) -> dict[str, Any]:
             return {}
         case (str() as message,):
             return {"message": message}
-        case (bool(),):
+        case (bool(),):  # before `int`: a bool is an int too, and True is no fraction
             return {"message": str(update[0])}
         case (int() | float() as fraction,):
             return {"fraction": float(fraction)}

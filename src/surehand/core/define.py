@@ -6,23 +6,22 @@ Names and signatures are checked here, when the tool is defined. Types are compi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import partial
-from math import inf
 from os import PathLike
 from types import FrameType
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, is_typeddict, overload
 
 from surehand.core.client import ClientHandler, ReplyMode
 from surehand.core.description import DescriptionSource
-from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import ToolKind
 from surehand.core.handler import FunctionHandler, takes_single_argument
 from surehand.core.names import is_legal_name, sanitized_tool_name
-from surehand.core.raw_schema import RawParameters
+from surehand.core.provider import Provider
+from surehand.core.raw_schema import RawParameters, is_json_schema
 from surehand.core.schema import Parameters, TypedParameters, to_pydantic_typed_dict
 from surehand.core.signature import Signature, source_location
 from surehand.core.tool import Tool
@@ -33,6 +32,8 @@ R = TypeVar("R")
 DescriptionLike: TypeAlias = str | PathLike[str]
 """A description, or the path of a text file that holds it, relative to the module of the tool."""
 ParametersLike: TypeAlias = type | Mapping[str, Any] | None
+BuildServerProviders: TypeAlias = "Callable[[Sequence[ServerTool]], list[Provider]]"
+"""Builds the providers of tools that MCP servers run. It is passed in from above: core knows no MCP servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,11 @@ def _takes_argument(factory: Callable[..., Any]) -> bool:
     return any(each.kind in positional and each.default is each.empty for each in parameters)
 
 
-class _ToolDecorator:
+class ToolDecorator:
     """The type of the decorator `tool`. Its methods define tools without a function."""
+
+    def __init__(self, build_server_providers: BuildServerProviders | None = None) -> None:
+        self._build_server_providers = build_server_providers
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
@@ -131,7 +135,7 @@ class _ToolDecorator:
             return build(function)
         if name is None or options.get("mcp_config") is None:
             return build
-        return _server_tool(name, description, parameters, options, build)
+        return _server_tool(name, description, parameters, options, build, self._build_server_providers)
 
     def client(
         self,
@@ -143,15 +147,15 @@ class _ToolDecorator:
         default: Any = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool that a browser or a person runs: `reply` says whether the call waits for the answer."""
+        """A tool that a browser or a person runs: `reply` says whether the call waits for the answer.
+
+        Unanswered calls end as `expired` after `expires`, or after `timeout`. With `reply="wait"`, `timeout` is how
+        long the caller waits.
+        """
         if reply not in ("none", "wait", "later"):
             raise DefinitionError(f"Unknown reply {reply!r}.", fix="use none, wait or later.", where=_caller_location())
         options.setdefault("intent", "render")
-        timeout = options.get("timeout", 30.0)
-        reply_timeout = 30.0
-        if isinstance(timeout, (int, float, str)):
-            reply_timeout = parse_duration(timeout) or inf  # "off": wait without a limit
-        handler = ClientHandler(name, reply, default=default, timeout=reply_timeout, request=options.get("display"))
+        handler = ClientHandler(name, reply, default)
         return _tool_without_function("client", name, description, parameters, options, handler)
 
     def external(
@@ -162,7 +166,7 @@ class _ToolDecorator:
         parameters: ParametersLike = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool whose result another service sends later."""
+        """A tool whose result another service sends later; a call ends as `expired` after `expires`, or `timeout`."""
         return _tool_without_function("external", name, description, parameters, options, ClientHandler(name, "later"))
 
     def hosted(
@@ -206,8 +210,11 @@ class ServerTool(Tool[..., Any]):
     """Whether the developer gave a description; otherwise the server's is used."""
     has_parameters: bool = False
     """Whether the developer gave parameters; otherwise the server's are used."""
+    build_providers: BuildServerProviders | None = None
+    """Builds the provider that runs the tool."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # `tool(name=..., mcp_config=...)` is a tool, or a decorator if a function follows: only the call shows which.
         if self.decorate is not None and len(args) == 1 and not kwargs and callable(args[0]):
             return self.decorate(args[0])
         return super().__call__(*args, **kwargs)
@@ -219,6 +226,7 @@ def _server_tool(
     parameters: ParametersLike,
     options: ToolOptions,
     decorate: Callable[[Callable[..., Any]], Tool[..., Any]],
+    build_providers: BuildServerProviders | None,
 ) -> ServerTool:
     tool = _tool_without_function("mcp", name, description or name, parameters, options, None)
     fields = {field.name: getattr(tool, field.name) for field in dataclass_fields(Tool)}
@@ -227,10 +235,12 @@ def _server_tool(
         decorate=decorate,
         has_description=description is not None,
         has_parameters=parameters is not None,
+        build_providers=build_providers,
     )
 
 
-tool = _ToolDecorator()
+tool = ToolDecorator()
+"""The decorator for tools of this package, none of which an MCP server runs; `surehand.tool` knows MCP servers too."""
 
 
 def _local_namespace() -> dict[str, Any] | None:
@@ -280,11 +290,12 @@ def _tool_from_function(
     _check_name(tool_name, where, is_given=bool(name))
     if not any(isinstance(hint, str) for hint in getattr(function, "__annotations__", {}).values()):
         namespace = None  # only string annotations need it, and it keeps all local values of the frame alive
-    signature = Signature(function, namespace=namespace, used_types=options.get("use"))
+    signature = Signature(function, namespace=namespace, used_types=options.get("use"), where=where)
     if parameters is None:
         tool_parameters: Parameters = TypedParameters(signature.build_typed_dict, where=where)
         handler: Any = FunctionHandler(function, signature)
     else:
+        _refuse_schema_without_keywords(parameters, where)
         tool_parameters = build_parameters(parameters, where)
         handler = _SeparateParametersHandler(function, signature, tool_parameters)
     rebind = partial(
@@ -355,6 +366,8 @@ def _tool_without_function(
 ) -> Tool[..., Any]:
     where = _caller_location()
     _check_name(name, where)
+    if kind != "provided":  # a provider may pass on the schema of a service
+        _refuse_schema_without_keywords(parameters, where)
     tool_parameters = build_parameters({} if parameters is None else parameters, where)
     source = DescriptionSource(description, None, name)
     return _build_tool(kind, name, source, tool_parameters, handler, options, where)
@@ -371,6 +384,19 @@ def build_parameters(source: ParametersLike, where: str = "") -> Parameters:
     raise DefinitionError(
         f"{source!r} does not describe parameters.",
         fix="give a pydantic model, a dataclass, a TypedDict or a JSON Schema.",
+        where=where,
+    )
+
+
+def _refuse_schema_without_keywords(parameters: ParametersLike, where: str) -> None:
+    """Raise for names of parameters in place of a JSON Schema, which would describe a tool without parameters."""
+    if not isinstance(parameters, Mapping) or is_json_schema(parameters):
+        return
+    unknown = next(name for name in parameters if not is_json_schema({name: parameters[name]}))
+    names = ", ".join(f'"{name}": ...' for name in parameters)
+    raise DefinitionError(
+        f"The parameters are not a JSON Schema: {unknown!r} is no keyword of it.",
+        fix=f'write {{"type": "object", "properties": {{{names}}}}}, each with a schema such as {{"type": "string"}}.',
         where=where,
     )
 
@@ -399,6 +425,8 @@ def _build_tool(
     rebind: Callable[..., Tool[..., Any]] | None = None,
 ) -> Tool[..., Any]:
     facets = build_facets(options, kind, where)
+    if isinstance(handler, ClientHandler):
+        handler = handler.with_facets(name, facets[1], facets[2])
     if is_legal_name(name):
         return Tool(name, description, parameters, handler, kind, function, *facets, where, rebind)
     legal_name = sanitized_tool_name(name) or name

@@ -100,6 +100,7 @@ class DescriptionSource:
             self._loaded_text = self._load()
         if not isinstance(self._source, os.PathLike):
             return self._loaded_text
+        # `safe_substitute` leaves any other `$name` in the text as it is.
         root = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         return Template(self._loaded_text).safe_substitute(workspace=root, directory=os.getcwd(), cwd=os.getcwd())
 

@@ -6,6 +6,7 @@ Options of tools, the configuration file and the command line are parsed with it
 from __future__ import annotations
 
 import re
+from math import isnan
 
 _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SECONDS_PER_UNIT |= {"mo": 2_592_000.0, "y": 31_536_000.0, "": 1.0}
@@ -16,6 +17,8 @@ _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\Z")
 def parse_duration(value: float | str) -> float | None:
     """A duration in seconds, or None for `off`. A number without a unit is seconds."""
     if isinstance(value, (int, float)):
+        if isnan(value):  # a timer with it would never fire
+            raise ValueError("NaN is not a duration.")
         return float(value)
     text = value.strip().lower()
     if text == "off":

@@ -115,6 +115,14 @@ def error_class_for(code: FailureCode) -> type[ToolError]:
     return _CLASS_BY_CODE.get(code, ToolError)
 
 
+def with_fix(problem: str, fix: str) -> str:
+    """A problem as a sentence, followed by how to fix it, if that is known."""
+    if not fix:
+        return problem
+    end = "" if problem.endswith((".", "!", "?")) else "."
+    return f"{problem}{end} Fix: {fix}"
+
+
 class DefinitionError(Exception):
     """A mistake in a definition or in an option, for the developer: the place, the problem and how to fix it."""
 
@@ -122,7 +130,7 @@ class DefinitionError(Exception):
         self.problem = problem
         self.fix = fix
         self.where = where
-        super().__init__(f"{where + ': ' if where else ''}{problem}{' Fix: ' + fix if fix else ''}")
+        super().__init__(f"{where + ': ' if where else ''}{with_fix(problem, fix)}")
 
     @classmethod
     def combine(cls, errors: list[DefinitionError]) -> DefinitionError:

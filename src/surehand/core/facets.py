@@ -22,12 +22,13 @@ ToolKind: TypeAlias = Literal[
 Overflow: TypeAlias = Literal["handle", "excerpt"]
 """What a model is shown of a text beyond `max_bytes`: its handle and beginning, or also its first and last lines."""
 
-FacetFunction: TypeAlias = Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]]
-"""A sync or async function of the arguments and the context."""
+FacetFunction: TypeAlias = (
+    Callable[[dict[str, Any], "Context"], Any | Awaitable[Any]] | Callable[[dict[str, Any]], Any | Awaitable[Any]]
+)
+"""A sync or async function of the arguments, or of the arguments and the context; a tool keeps the latter."""
 
 EFFECTS: frozenset[str] = frozenset({"read", "write", "execute", "network"})
 CATEGORIES = ("system", "file", "network", "data", "memory", "code", "mcp", "custom")
-HOOK_NAMES = ("on_start", "on_tick_start", "on_tick_end", "on_complete", "on_error", "render", "on_after_compile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,14 @@ class Safety:
     """The effects under a policy that distrusts annotations; None if `effects` does not come from a remote server."""
 
     @property
-    def policy_effects(self) -> frozenset[str]:
-        """The effects that the policy looks at: a tool that declares none counts as `read`."""
+    def required_effects(self) -> frozenset[str]:
+        """The effects that every call has: a tool that declares none counts as `read`."""
         return self.effects or frozenset({"read"})
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Keep a result for `ttl` seconds: one per user, or one for all users if `shared`."""
+    """Keep a result for `ttl` seconds: one per user and session, or one for all of them if `shared`."""
 
     ttl: float
     shared: bool = False
@@ -66,6 +67,8 @@ class CallLimits:
 
     timeout: float | Callable[[dict[str, Any]], float | None] | None = None
     """Seconds per attempt, or a function of the arguments; None takes the limit of the provider or of the runtime."""
+    expires: float | None = None
+    """Seconds that a call of a client or external tool may wait for its answer, before it ends as `expired`."""
     retries: int = 0
     cache: Cache | None = None
     queue: str | None = None
@@ -91,8 +94,7 @@ class Presentation:
     display: Mapping[str, Any] = field(default_factory=dict)
     examples: tuple[Any, ...] = ()
     version: str = ""
-    requires: tuple[str, ...] = ()
-    """Names of tools that this one needs."""
+    """What tells apart definitions of a remote server that look the same; set by its provider."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -101,12 +103,11 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Code that runs around a tool: its middleware, its lifespan and its hooks."""
+    """Code that runs around a tool: its middleware and its lifespan."""
 
     middleware: tuple[Callable[..., Any], ...] = ()
     lifespan: Lifespan | None = None
     """A context manager that the runtime enters when it starts and exits when it closes; `use` finds its value."""
-    hooks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     mcp_config: Mapping[str, Any] | None = None
     """The MCP server that runs the tool if it has no handler, as an entry of a configuration file describes it."""
 
@@ -138,6 +139,8 @@ def _find_problems(
         problems.append((f"mcp_config={lifecycle.mcp_config!r} is not a mapping.", fix))
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
         problems.append((f"`timeout` must be above zero, got {limits.timeout}.", "give seconds, '30s' or 'off'."))
+    if isinstance(limits.expires, (int, float)) and limits.expires <= 0:
+        problems.append((f"`expires` must be above zero, got {limits.expires}.", "give seconds, '1h' or 'off'."))
     if _is_instance_not_bool(limits.retries, int) and limits.retries < 0:
         problems.append((f"`retries` must not be negative, got {limits.retries}.", "give zero or more."))
     if limits.overflow not in ("handle", "excerpt"):
@@ -146,9 +149,6 @@ def _find_problems(
         problems.append((f"Unknown audience {presentation.audience!r}.", "use model, user or all."))
     if presentation.intent not in ("render", "action", "compute"):
         problems.append((f"Unknown intent {presentation.intent!r}.", "use render, action or compute."))
-    if unknown_hooks := set(lifecycle.hooks) - set(HOOK_NAMES):
-        known = ", ".join(HOOK_NAMES)
-        problems.append((f"Unknown hooks: {', '.join(sorted(unknown_hooks))}.", f"use some of {known}."))
     return problems
 
 
@@ -162,9 +162,16 @@ def _find_type_problems(safety: Safety, limits: CallLimits) -> list[tuple[str, s
 
     confirm = safety.confirm
     expect("confirm", confirm, "True, or a function", callable(confirm) or isinstance(confirm, bool))
+    message = safety.confirm_message
+    is_message = message is None or isinstance(message, str) or callable(message)
+    expect("confirm_message", message, "a text, or a function", is_message)
     timeout = limits.timeout
     is_timeout = timeout is None or callable(timeout) or _is_instance_not_bool(timeout, int, float)
     expect("timeout", timeout, "seconds, '30s', or a function", is_timeout)
+    expires = limits.expires
+    is_expiry = expires is None or _is_instance_not_bool(expires, int, float)
+    expect("expires", expires, "seconds, '1h' or 'off'", is_expiry)
+    # A bool is an int in Python: `retries=True` would count as 1.
     expect("retries", limits.retries, "a whole number", _is_instance_not_bool(limits.retries, int))
     queue = limits.queue
     expect("queue", queue, "the name of a queue", queue is None or isinstance(queue, str))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from surehand.core.context import Context, RunningCall, missing_value_error
 from surehand.core.errors import DefinitionError, NotStarted
+from surehand.core.outcome import Done, Failed, Pending
 from surehand.core.signature import Signature
 
 StartHandler: TypeAlias = Callable[[RunningCall], Awaitable[Any]]
@@ -23,6 +24,7 @@ StartWithArguments: TypeAlias = Callable[[RunningCall, dict[str, Any]], Awaitabl
 """The same, with the arguments of the function already bound."""
 
 _SEND_OPCODE = dis.opmap["SEND"]
+# Every call compiles to an opcode with this prefix, such as CALL_FUNCTION_EX; their names differ between versions.
 _CALL_OPCODES = frozenset(opcode for name, opcode in dis.opmap.items() if name.startswith("CALL"))
 
 
@@ -35,8 +37,8 @@ class Handler(Protocol):
         ...
 
     @property
-    def can_ask_for_context(self) -> bool:
-        """False if the handler's own code calls nothing, so that `Context.get` cannot be reached from it."""
+    def may_read_current_call(self) -> bool:
+        """False if `Context.get` cannot be reached from the handler; the runtime then need not set the current call."""
         ...
 
     def compile(self) -> StartHandler:
@@ -85,8 +87,8 @@ class FunctionHandler:
         return _SEND_OPCODE in code.co_code[::2]
 
     @property
-    def can_ask_for_context(self) -> bool:
-        """False for a function without any call in its code."""
+    def may_read_current_call(self) -> bool:
+        """False for a function whose code calls nothing, and so cannot call `Context.get` either."""
         code = getattr(self.function, "__code__", None)
         return code is None or not _CALL_OPCODES.isdisjoint(code.co_code[::2])
 
@@ -166,28 +168,32 @@ def _callable_matches(predicate: Callable[[Any], bool], function: Any) -> bool:
 
 
 async def _run_async_generator(function: Callable[..., Any], call: RunningCall, values: dict[str, Any]) -> Any:
-    """Run an async generator: each value but the last is reported as progress, the last one is the result."""
-    nothing = last = object()
+    """Run an async generator: each value is reported as progress when it is yielded; the last is also the result."""
+    last = None
     async with aclosing(function(**values)) as items:
         async for item in items:
-            if last is not nothing:
-                call.report(_as_progress_update(last))
+            call.report(_as_progress_update(item))
             last = item
-    return None if last is nothing else last
+    return last
 
 
 def _run_generator(function: Callable[..., Any], call: RunningCall, values: dict[str, Any]) -> Any:
     """The same for a sync generator, in its thread."""
-    nothing = last = object()
+    last = None
     for item in function(**values):
-        if last is not nothing:
-            call.report(_as_progress_update(last))
+        call.report(_as_progress_update(item))
         last = item
-    return None if last is nothing else last
+    return last
 
 
 def _as_progress_update(item: Any) -> dict[str, Any]:
-    return dict(item) if isinstance(item, dict) else {"message": str(item)}
+    """The fields of a progress event: `{"status": ..., "text": ...}`, the usual form, has its message in `text`."""
+    if isinstance(item, dict):
+        message = item.get("text")
+        return {"message": message, **item} if isinstance(message, str) else dict(item)
+    if isinstance(item, (Done, Failed, Pending)):
+        return {"message": item.text}
+    return {"message": str(item)}
 
 
 def takes_single_argument(signature: Signature, properties: set[str]) -> bool:

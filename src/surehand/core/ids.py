@@ -8,6 +8,7 @@ from time import time
 _RANDOM_BYTES_PER_ID = 12
 _HEX_DIGITS_PER_ID = 2 * _RANDOM_BYTES_PER_ID
 _IDS_PER_FETCH = 256
+MAX_CALL_ID_LENGTH = 200
 
 
 class _IdGenerator:
@@ -30,6 +31,7 @@ class _IdGenerator:
 
     def new(self) -> str:
         """A new id: 48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
+        # Most ids of a busy program are made within the same millisecond: their common prefix is formatted once.
         now = time()
         if not self._prefix_valid_from <= now < self._prefix_valid_until:
             milliseconds = int(now * 1000)
@@ -44,3 +46,13 @@ class _IdGenerator:
 
 
 new_id = _IdGenerator().new
+
+
+def derive_call_id(run: str, step: int, position: int) -> str:
+    """The id of a call in a run: the same for the same run, step and position, whatever id the model gave it."""
+    call_id = f"{run}.{step}.{position}"
+    if len(call_id) <= MAX_CALL_ID_LENGTH:
+        return call_id
+    from hashlib import sha256  # takes longer to import than the rest of the core
+
+    return f"{sha256(run.encode()).hexdigest()}.{step}.{position}"

@@ -7,19 +7,21 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from surehand.core.content import BLOCK_TYPES, Block, Json
+from surehand.core.content import BLOCK_TYPES, Block, Json, parse_blocks
 from surehand.core.context import RunningCall
 from surehand.core.errors import ToolError
 from surehand.core.handler import StartHandler
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 
 Invoker: TypeAlias = Callable[[RunningCall], Awaitable[Outcome]]
-Redactor: TypeAlias = Callable[[str], str]
+RedactText: TypeAlias = Callable[[str], str]
+"""Masks the secrets in a text; a `Redactor` of `redaction.py` is one."""
 
 OutcomeFilter: TypeAlias = Callable[[Any, Outcome], Awaitable[Outcome]]
 """Changes the outcome of a running call before the stages around `invoke` see it, for example to redact secrets."""
 
-SCALAR_TYPES = frozenset({float, bool, type(None)})
+_OTHER_PLAIN_TYPES = frozenset({float, bool, type(None)})
+"""Types, beside `int` and `str`, whose values are results as they are: they hold no secret and always fit into JSON."""
 _INT64_LIMIT = 1 << 63  # larger integers cannot be serialized by every JSON library
 _new_object = object.__new__
 _set_attribute = object.__setattr__
@@ -30,7 +32,7 @@ def build_invoker(
     name: str,
     start: StartHandler,
     *,
-    redact: Redactor | None = None,
+    redact: RedactText | None = None,
     crash_details: bool = True,
     max_plain_chars: int = 1_000_000,
     outcome_filters: Sequence[OutcomeFilter] = (),
@@ -46,7 +48,7 @@ def build_invoker(
     async def invoke(call: RunningCall) -> Outcome:
         try:
             value = await start(call)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # Ctrl-C is meant for the program, not for the tool that happens to run
             raise
         except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises becomes an outcome
             outcome = _outcome_from_error(name, error, call, redact, crash_details)
@@ -57,7 +59,7 @@ def build_invoker(
             elif value_type is str:
                 is_plain = len(value) <= max_plain_chars
             else:
-                is_plain = value_type in SCALAR_TYPES
+                is_plain = value_type in _OTHER_PLAIN_TYPES
             if is_plain:
                 done = _new_object(Done)  # the same as `Done(value)`, in half the time
                 _set_attribute(done, "data", value)
@@ -71,7 +73,7 @@ def build_invoker(
 
 
 def _outcome_from_error(
-    name: str, error: BaseException, call: RunningCall, redact: Redactor | None, crash_details: bool
+    name: str, error: BaseException, call: RunningCall, redact: RedactText | None, crash_details: bool
 ) -> Outcome:
     """The outcome of any exception. `SystemExit` and exception groups too: a handler cannot stop the runtime."""
     if isinstance(error, ToolError):
@@ -99,7 +101,7 @@ def failed_from_error(error: ToolError) -> Failed:
 
 
 def failed_from_crash(
-    name: str, error: BaseException, *, redact: Redactor | None = None, crash_details: bool = True
+    name: str, error: BaseException, *, redact: RedactText | None = None, crash_details: bool = True
 ) -> Failed:
     """The outcome of an unexpected exception: its type and the first line of its message, never a traceback.
 
@@ -113,12 +115,15 @@ def failed_from_crash(
     if message_line:
         description = f"{exception_type}: {message_line}"[:500]
         data = {"exception": exception_type}
-    message = f"{name} crashed with {description}. The same call will most likely crash again"
+    message = f"{name} crashed with {description}. Try other arguments, or another way"
     return Failed("crashed", message, executed=True, data=data).with_cause(_cause_of(error))
 
 
 def _cause_of(error: BaseException) -> BaseException:
-    """What an error was raised from, or the error itself: what `unwrap` raises says the same already."""
+    """The exception that `unwrap` raises its error from.
+
+    That is the cause of a handler's own `ToolError`, because `unwrap` raises a `ToolError` of the same message itself.
+    """
     # The first frame is ours, and it holds the outcome: kept, exception and outcome would keep each other alive.
     if error.__traceback__ is not None:
         error = error.with_traceback(error.__traceback__.tb_next)
@@ -127,7 +132,7 @@ def _cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def _first_message_line(error: BaseException, redact: Redactor | None) -> str:
+def _first_message_line(error: BaseException, redact: RedactText | None) -> str:
     try:
         # Redact before the text is cut into lines: a secret may have several lines.
         text = redact(str(error)) if redact else str(error)
@@ -136,7 +141,7 @@ def _first_message_line(error: BaseException, redact: Redactor | None) -> str:
         return ""
 
 
-def _log_crash(name: str, error: BaseException, redact: Redactor | None) -> None:
+def _log_crash(name: str, error: BaseException, redact: RedactText | None) -> None:
     """Log the whole traceback for the developer, with secrets redacted."""
     if redact is None:
         log.error("%s crashed", name, exc_info=error)
@@ -160,7 +165,7 @@ def outcome_from_value(name: str, value: Any) -> Outcome:
         hint = "return a list, or write the tool itself as a generator"
         return Failed("crashed", f"{name} returned {type(value).__name__}: {hint}", executed=True)
     else:
-        done = _done_from_blocks(value) or Done(value)
+        done = done_from_value(value)
     try:
         return done.serialize_data()
     except Exception as error:
@@ -178,25 +183,40 @@ def _is_marked_as_error(done: Done) -> bool:
 
 
 def _failed_from_metadata(name: str, done: Done) -> Failed:
-    """The failure that a handler returned as a result with `metadata.error`; `data` is the result's own."""
+    """The failure that a handler returned as a result with `metadata.error`.
+
+    Its `data` is that of the result, or, if that is only the text of the message, the metadata.
+    """
     unmarked = outcome_from_value(name, done.evolve(metadata={}))
     if isinstance(unmarked, Failed):  # its data cannot be serialized
         return unmarked
     error = str(done.metadata["error"])
     has_text = done.has_own_content or done.data not in (None, "")
-    return Failed("failed", unmarked.text if has_text else error, executed=True, data=done.data)
+    data = dict(done.metadata) if done.data is None or isinstance(done.data, str) else done.data
+    return Failed("failed", unmarked.text if has_text else error, executed=True, data=data)
 
 
-def _done_from_blocks(value: Any) -> Done | None:
-    blocks = (value,) if isinstance(value, BLOCK_TYPES) else value
-    if not isinstance(blocks, (list, tuple)) or not blocks:
-        return None
-    if not all(isinstance(block, BLOCK_TYPES) for block in blocks):
-        return None
+def done_from_value(value: Any) -> Done:
+    """The outcome of a plain value: a value that consists of content blocks becomes the content."""
+    # A list of anything but blocks, the usual result, is recognised by its first item.
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if not isinstance(first, (dict, *BLOCK_TYPES)) or (isinstance(first, dict) and "type" not in first):
+        return Done(value)
+    blocks = parse_blocks(value)
+    if blocks is None:
+        return Done(value)
     done = Done(content=blocks)
     return done.evolve(data=_data_from_blocks(blocks, done.text))
 
 
-def _data_from_blocks(blocks: list[Block] | tuple[Block, ...], text: str) -> Any:
+def with_block_content(done: Done) -> Done:
+    """The outcome with its data as content, if that consists of content blocks: clients send plain dictionaries."""
+    parsed = done if done.has_own_content else done_from_value(done.data)
+    if parsed is done or not parsed.has_own_content:
+        return done
+    return done.evolve(data=parsed.data, content=parsed.content)
+
+
+def _data_from_blocks(blocks: tuple[Block, ...], text: str) -> Any:
     values = [block.data for block in blocks if isinstance(block, Json)]
     return values[0] if len(values) == 1 else text

@@ -36,6 +36,7 @@ class LegacySource:
     """The data of a result, as JSON."""
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    """That of a result; of a failure its data, if that is a mapping."""
     attachments: Sequence[Block] = ()
     error: str = ""
     """Why there is no result, or not yet."""
@@ -59,6 +60,9 @@ def _build_000(source: LegacySource) -> dict[str, Any]:
     has_expired = source.code == "expired"
     if source.status == "failed" and not has_expired:
         return {"error": source.error}
+    status = "expired" if has_expired else "pending"
+    if source.status == "done":
+        status = "resolved"
     call = source.call
     has_ended = source.status != "pending" and source.started_at
     ended_at = source.started_at + source.latency_ms / 1000 if has_ended else None
@@ -68,7 +72,7 @@ def _build_000(source: LegacySource) -> dict[str, Any]:
         "runId": call.turn if call else None,
         "toolName": source.tool,
         "args": _arguments_of(call),
-        "status": "expired" if has_expired else "resolved" if source.status == "done" else "pending",
+        "status": status,
         "result": json.loads(source.data_json),
         "expiresAt": _iso_time(source.expires_at),
         "createdAt": _iso_time(source.started_at or None),
@@ -104,9 +108,11 @@ def _build_002(source: LegacySource) -> dict[str, Any]:
 
 
 def _build_004(source: LegacySource) -> dict[str, Any]:
-    # In this document a result is a failure if its metadata has an `error`.
-    failure = {"error": source.error} if source.status == "failed" else {}
-    result = {"title": source.title or source.tool, "metadata": {**failure, **_details(source)}, "output": source.text}
+    metadata = _details(source)
+    if source.status == "failed":
+        # In this document a result is a failure if its metadata has an `error`; the other keys are the tool's own.
+        metadata = {**source.metadata, **metadata, "error": source.metadata.get("error") or source.error}
+    result = {"title": source.title or source.tool, "metadata": metadata, "output": source.text}
     attachments = [*map(_attachment, source.attachments)]
     return {**result, "attachments": attachments} if attachments else result
 

@@ -81,6 +81,7 @@ class _Outcome:
         """A copy with some fields changed. The copy has no origin, and so an empty `meta`."""
         if changes and (unknown := changes.keys() - set(self._fields)):
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
+        # Without `__init__`, and through `__dict__`: `__setattr__` refuses every change of an outcome.
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.__dict__.pop("origin", None)
@@ -167,7 +168,12 @@ class Done(_Outcome):
 
     @property
     def content(self) -> tuple[Block, ...]:
-        """The content blocks: those of the handler, or one that is computed from `data`."""
+        """The content blocks: those of the handler, or one that is computed from `data`; then the attachments."""
+        return (*self.content_without_attachments, *self.attachments)
+
+    @property
+    def content_without_attachments(self) -> tuple[Block, ...]:
+        """The content blocks before the attachments."""
         if self._content is not None:
             return self._content
         if self.data is None or isinstance(self.data, str):
@@ -207,10 +213,11 @@ class Done(_Outcome):
         return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
     def with_clipped_text(self, text: str) -> Done:
-        """A copy with the same data and a shorter text for the model."""
+        """A copy with the same data and a shorter text for the model; images, recordings and files stay."""
+        media = (block for block in self._content or () if isinstance(block, (Image, Audio, File)))
         clipped = self.evolve()
         _set_attribute(clipped, "clipped_text", text)
-        _set_attribute(clipped, "_content", (Text(text),))
+        _set_attribute(clipped, "_content", (Text(text), *media))
         return clipped
 
     def with_copied_data(self) -> Done:
@@ -238,7 +245,8 @@ class Done(_Outcome):
         return self.data
 
     def _legacy_fields(self) -> dict[str, Any]:
-        media = [block for block in self.content if isinstance(block, (Image, Audio, File, Resource))]
+        own_content = self.content_without_attachments
+        media = [block for block in own_content if isinstance(block, (Image, Audio, File, Resource))]
         return {
             "status": "done",
             "data_json": to_json(self.data) if self.data_json is None else self.data_json,
@@ -282,7 +290,9 @@ class Failed(_Outcome):
 
     @property
     def text(self) -> str:
-        """The exact text for a model."""
+        """The exact text for a model. Below the first line of a message stands output, which no bracket surrounds."""
+        if "\n" in self.message:
+            return f"Tool failed: {self.message}"
         return f"(tool failed: {self.message})"
 
     @property
@@ -305,7 +315,9 @@ class Failed(_Outcome):
         return self
 
     def _legacy_fields(self) -> dict[str, Any]:
-        return {"status": "failed", "error": self.message, "code": self.code, "executed": self.executed}
+        metadata = self.data if isinstance(self.data, Mapping) else _NO_METADATA
+        failure = {"error": self.message, "code": self.code, "executed": self.executed}
+        return {"status": "failed", "metadata": metadata, **failure}
 
 
 class Pending(_Outcome):
@@ -326,6 +338,7 @@ class Pending(_Outcome):
         *,
         state: Any = None,
         reply_timeout: float | None = None,
+        time_to_live: float | None = None,
     ) -> None:
         self.__dict__.update(
             waiting_for=waiting_for,
@@ -335,6 +348,7 @@ class Pending(_Outcome):
             expires_at=expires_at,
             state=state,
             reply_timeout=reply_timeout,
+            time_to_live=time_to_live,
         )
 
     waiting_for: WaitingFor
@@ -348,6 +362,8 @@ class Pending(_Outcome):
     """Private state of the provider, which `resume` gets back."""
     reply_timeout: float | None
     """Seconds that the caller waits for the answer before it gets this outcome."""
+    time_to_live: float | None
+    """Seconds after which the call ends as `expired`; None for the default of the runtime, infinity for never."""
 
     @property
     def text(self) -> str:

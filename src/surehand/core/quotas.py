@@ -1,6 +1,7 @@
 """Quotas: how many requests, and how many bytes of them, one user may have in flight at the same time.
 
-Both MCP servers, the task list and the pending calls count with it, so that one user cannot take what others need.
+The gateway over stdio and over HTTP, its list of tasks, and the pending calls count with it, so that one user cannot
+take what others need.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 
 from surehand.core.argument_errors import coerce_arguments, explain_schema_errors
 from surehand.core.errors import DefinitionError, InvalidArguments
+from surehand.core.null_arguments import MAX_NULL_ROUNDS, without_null_properties
 from surehand.core.schema import JSON
 from surehand.core.strict_json import has_at_most_parts, parse_json, validate_json_value
 
@@ -20,8 +21,23 @@ _SAME_VALUE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then"
 """Keywords whose schemas apply to the same value as the schema that contains them."""
 _SKIPPED_KEYWORDS = frozenset({"const", "enum", "default", "examples", "$defs", "definitions", *_SAME_VALUE_KEYWORDS})
 """Keywords whose schemas do not apply to a part of the value."""
+_STRUCTURE_KEYWORDS = frozenset(
+    {"type", "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"}
+    | {"required", "minProperties", "maxProperties", "dependentRequired", "const", "enum"}
+    | _REF_KEYWORDS
+    | _SAME_VALUE_KEYWORDS
+)
+"""Keywords that say something about an object."""
+_ANNOTATION_KEYWORDS = frozenset({"title", "description", "default", "examples", "deprecated", "definitions"})
 MAX_VALUES_FOR_ALL_ERRORS = 1_000
 """Arguments with more parts are reported with their first error only."""
+
+
+def is_json_schema(source: Mapping[str, Any]) -> bool:
+    """Whether a mapping is meant as a JSON Schema: it has a keyword about objects, or nothing else than annotations."""
+    if not source.keys().isdisjoint(_STRUCTURE_KEYWORDS):
+        return True
+    return all(str(name).startswith(("$", "x-")) or name in _ANNOTATION_KEYWORDS for name in source)
 
 
 def schema_cost(schema: Any) -> float:
@@ -45,6 +61,7 @@ class _CostCounter:
             return 0.0
         if id(schema) not in self._costs:
             self._costs[id(schema)] = 1.0  # found here again while it is being computed: a circular reference
+            # Schemas of the same value all apply; of its parts, the most expensive one bounds a path.
             same_value = sum(map(self.cost_of, self._schemas_of_same_value(schema)))
             largest_part = max(map(self.cost_of, _schemas_of_parts(schema)), default=0.0)
             self._costs[id(schema)] = 1.0 + same_value + largest_part
@@ -117,7 +134,7 @@ class RawParameters:
                 pattern_options=js.RegexOptions(),
             )
         except Exception as error:
-            raise self._definition_error(f"The JSON Schema cannot be used: {str(error).splitlines()[0]}") from error
+            raise self._definition_error(f"The JSON Schema cannot be used: {_schema_mistake(error)}.") from error
 
     @property
     def argument_names(self) -> set[str]:
@@ -163,13 +180,20 @@ class RawParameters:
         if self._validator is None:
             self.compile()
         validate_json_value(values)
-        values = dict(values)
-        if self._is_valid(values):
-            return values
-        coerced = coerce_arguments(values, self.schema)
-        if coerced != values and self._is_valid(coerced):
-            return coerced
-        raise explain_schema_errors(self._find_errors(values), values, self.schema)
+        remaining: dict[str, Any] | None = dict(values)
+        errors: list[Any] = []
+        for _ in range(MAX_NULL_ROUNDS):
+            if remaining is None:
+                break
+            if self._is_valid(remaining):
+                return remaining
+            coerced = coerce_arguments(remaining, self.schema)
+            if coerced != remaining and self._is_valid(coerced):
+                return coerced
+            errors = list(self._find_errors(remaining))
+            null_paths = [error.instance_path for error in errors if error.instance is None]
+            remaining = without_null_properties(remaining, null_paths, self.schema)
+        raise explain_schema_errors(errors, self.schema)
 
     def _find_errors(self, values: dict[str, Any]) -> Iterable[Any]:
         """The validation errors. For a large value only the first: `iter_errors` builds all of them at once."""
@@ -188,6 +212,13 @@ class RawParameters:
             return bool(self._validator.is_valid(values))
         except ValueError as error:  # jsonschema-rs cannot convert the value, for example a Python object
             raise InvalidArguments(f"The arguments are not plain JSON: {error}") from None
+
+
+def _schema_mistake(error: Exception) -> str:
+    """The first line of what is wrong with a schema, after the place in it: `properties.city.type: ...`."""
+    place = ".".join(map(str, getattr(error, "instance_path", ())))
+    problem = str(error).splitlines()[0].rstrip(".")
+    return f"{place}: {problem}" if place else problem
 
 
 def _refuse_retrieval(uri: str) -> None:

@@ -27,38 +27,64 @@ _TAGS = "\U000e0000-\U000e0fff"  # tags, variation selectors 17 to 256: text tha
 _SEPARATORS = "\u2028\u2029"  # line breaks that most programs do not show as breaks
 _SURROGATES = "\ud800-\udfff"  # halves of a pair: no UTF-8 can hold them
 _VARIATIONS = "\ufe00-\ufe0f"  # variation selectors; emoji need one, and rows of them carry hidden text
-_JOINERS = "\u200c-\u200f"  # joiners and marks of direction, which Arabic, Hebrew, Indic scripts and emoji need
+_MARKS = "\u061c\u200e\u200f"  # marks of direction: they move punctuation on a screen, and models do not need them
+_JOINERS = "\u200b-\u200d"  # word break, non-joiner and joiner, which some scripts and emoji need
 _NEEDLESS = (  # no width or no ink, and neither scripts nor emoji need them: soft hyphen, word joiner, BOM ...
-    "\xad\u034f\u061c\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\xad\u034f\u17b4\u17b5\u180e\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d159\U0001d173-\U0001d17a"
 )
-_BLANK_LETTERS = "\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0"  # fillers: letters without ink
-_INVISIBLE = _NEEDLESS + _JOINERS + _SEPARATORS + _VARIATIONS + _BLANK_LETTERS
-_BLANK_BUT_PRINTABLE = "\u034f\u180e" + _BLANK_LETTERS + _VARIATIONS + _TAGS  # str.isprintable() lets all but 180e pass
+_FILLERS = "\u115f\u1160\u180b-\u180d\u180f\u2800"  # without ink, and needed by old Korean, Mongolian and braille only
+_INVISIBLE = _NEEDLESS + _MARKS + _JOINERS + _SEPARATORS + _VARIATIONS + _FILLERS
+_BLANK_BUT_PRINTABLE = (
+    "\u034f\u17b4\u17b5\u180e\u3164\uffa0" + _FILLERS + _VARIATIONS + _TAGS
+)  # str.isprintable() is true
+HIDDEN_CHARACTERS = _CONTROLS + _BIDI + _TAGS + _INVISIBLE
+"""A character class without its brackets: all characters that a screen does not show."""
 
-_ANSI = re.compile(
+# Where an invisible character changes how its neighbours are read or drawn:
+_JOINING_SCRIPTS = (  # Arabic, Syriac, N'Ko and the scripts of India, Tibet, Mongolia and their neighbours
+    "\u0600-\u06ff\u0700-\u07ff\u0840-\u08ff\u0900-\u0dff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1820-\u18aa"
+    "\u1980-\u19df\ua840-\ua87f\ua8e0-\ua8ff\uaa00-\uaadf\ufb50-\ufdff\ufe70-\ufefe\U00011000-\U00011fff"
+)
+_UNSPACED_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf"  # Thai, Lao, Myanmar, Khmer, Tai Tham ...
+_PICTURES = (
+    "\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+# The flags of England, Scotland and Wales, the only emoji that are written with tags.
+_TAGGED_FLAG = (
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
+    "|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+
+ANSI_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS: titles, links ...
     r"|\x1b[ -/]*[0-Z\\^-~]"  # all other sequences of ESC
 )
+"""A regular expression of the escape sequences that terminals take for commands."""
+_ANSI = re.compile(ANSI_SEQUENCE)
 _ANSI_START = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 _RETURNS = re.compile("\r\n?")
 _LINE_BREAKS = re.compile("\r\n?|[\x85\u2028\u2029]")
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
-_COVERT = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}]")
-_HIDDEN = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}]")
-_HIDDEN_IN_NAME = re.compile(f"[\t\n{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}{_SURROGATES}]")
+_HIDDEN_IN_NAME = re.compile(f"[\t\n{HIDDEN_CHARACTERS}{_SURROGATES}]")
 _SMUGGLED = re.compile(f"[\x1b\x9b{_BIDI}{_TAGS}]")
-_SUSPECT = re.compile(f"[{_CONTROLS}{_BIDI}{_TAGS}{_SEPARATORS}{_SURROGATES}{_NEEDLESS}{_JOINERS}{_VARIATIONS}]")
-_FAINT = re.compile(f"[{_NEEDLESS}{_JOINERS}{_VARIATIONS}]")
-_REDUNDANT = re.compile(  # of _FAINT, what stands where no script and no emoji needs it
-    f"[{_NEEDLESS}]"
-    f"|[{_JOINERS}{_VARIATIONS}]{{3,}}|(?<=[{_VARIATIONS}])[{_VARIATIONS}]"  # in rows
-    f'|(?<![^\\x00-"$-)+-/:-\x7f])[{_VARIATIONS}]'  # behind ASCII that has one form only; digits, # and * have two
-    "|(?<=[\x00-\x7f])[\u200c\u200d](?=[\x00-\x7f])"
+_SUSPECT = re.compile(f"[{HIDDEN_CHARACTERS}{_SURROGATES}]")
+# All hidden characters but controls, except where one is needed. Each needs a neighbour that is visible, so that no two
+# of them stand in a row.
+_NEEDLESS_HIDDEN = re.compile(
+    f"(?P<flag>{_TAGGED_FLAG})|[{_BIDI}{_TAGS}{_SEPARATORS}{_MARKS}{_NEEDLESS}\ufe00-\ufe0d]"
+    f"|(?<![{_PICTURES}])(?!(?<=[0-9#*])\ufe0f\u20e3)[\ufe0e\ufe0f]"  # also needed in a keycap, such as 1 + FE0F + 20E3
+    f"|(?<![{_JOINING_SCRIPTS}])(?!(?:(?<=[{_PICTURES}])|(?<=[{_PICTURES}]\ufe0f))\u200d[{_PICTURES}])\u200d"
+    f"|(?<![{_JOINING_SCRIPTS}])\u200c|\u200c(?![{_JOINING_SCRIPTS}])"
+    f"|(?<![{_UNSPACED_SCRIPTS}])\u200b|\u200b(?![{_UNSPACED_SCRIPTS}])"
+    "|(?<![\u1820-\u18aa])[\u180b-\u180d\u180f]"
+    "|(?<![\u1100-\u115e])\u1160|\u115f(?![\u1161-\u11ff])"
+    "|(?<![\u2800-\u28ff])\u2800+(?![\u2800-\u28ff])"
 )
-_MISLEADING = re.compile(f"[{_BIDI}{_TAGS}{_SEPARATORS}\u200e\u200f]|{_REDUNDANT.pattern}")
 _BLANK = re.compile(f"[{_BLANK_BUT_PRINTABLE}]")
 _NOT_ASCII_TEXT = re.compile("[^\n\t\x20-\x7e]+")
 _NOT_ASCII_LINE = re.compile("[^\x20-\x7e]+")
@@ -107,30 +133,31 @@ def escape_terminal_output(text: str) -> str:
     if not _is_suspect(text):
         return text
     text = _CONTROL.sub("\ufffd", _RETURNS.sub("\n", strip_ansi(text)))
-    return _MISLEADING.sub(lambda match: "".join(f"\\u{{{ord(character):x}}}" for character in match[0]), text)
+    return _NEEDLESS_HIDDEN.sub(_escape_hidden, text)
 
 
 def strip_hidden(text: str) -> str:
     """Text for a model, without control, bidirectional and invisible characters.
 
-    Invisible characters that scripts and emoji need stay where they are needed: joiners, marks of direction and
-    variation selectors, one at a time.
+    Invisible characters stay where a script or an emoji needs them, one at a time: joiners in Arabic, Persian and the
+    scripts of India, word breaks in Thai and Khmer, joiners and variation selectors within emoji. Marks of direction
+    are removed everywhere: they only move punctuation on a screen.
     """
     if not _is_suspect(text):
         return text
-    seen = _COVERT.sub("", _normalize(text))
-    return seen if seen.isascii() or not _FAINT.search(seen) else _REDUNDANT.sub("", seen)
+    seen = _CONTROL.sub("", _normalize(text))
+    return seen if seen.isascii() else _NEEDLESS_HIDDEN.sub(_remove_hidden, seen)
 
 
 def clean_text(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     """A description that a model reads as a person sees it. A long one is cut, with a note. Other types give "".
 
-    Stricter than `strip_hidden`: it removes every invisible character, and space that pushes words out of sight.
+    Stricter than `strip_hidden`: it also removes space that pushes words out of sight.
     """
     if not isinstance(text, str):
         return ""
     start = text[: 4 * max_chars]  # a very long text is not scanned to its end
-    seen = BLANK_LINES.sub("\n\n", WIDE_SPACES.sub(" ", _without_hidden(start))).strip()
+    seen = BLANK_LINES.sub("\n\n", WIDE_SPACES.sub(" ", strip_hidden(start))).strip()
     if len(seen) <= max_chars and len(start) == len(text):
         return seen
     return f"{seen[:max_chars].rstrip()} [cut: {len(text):,} characters in all]"
@@ -140,7 +167,7 @@ def clean_line(text: object, max_chars: int = MAX_TITLE_CHARS) -> str:
     """`clean_text` on one line, for titles, labels and addresses; a long line ends with dots."""
     if not isinstance(text, str):
         return ""
-    words = " ".join(_without_hidden(text[: 4 * max_chars]).split())
+    words = " ".join(strip_hidden(text[: 4 * max_chars]).split())
     return words if len(words) <= max_chars else f"{words[: max_chars - 3].rstrip()}..."
 
 
@@ -149,12 +176,12 @@ def strip_ansi(text: str) -> str:
     return _ANSI.sub("", text) if _ANSI_START.search(text) else text
 
 
-def has_hidden(name: str) -> bool:
+def has_hidden_characters(name: str) -> bool:
     """Whether a name has invisible characters; in a name, line breaks and tabs count as such."""
     return _HIDDEN_IN_NAME.search(name) is not None
 
 
-def has_smuggled(value: str) -> bool:
+def has_smuggling_characters(value: str) -> bool:
     """Whether a value that must not be changed has characters that no honest value needs: ESC, overrides or tags."""
     return _SMUGGLED.search(value) is not None
 
@@ -181,13 +208,19 @@ def _is_suspect(text: str) -> bool:
     return (_ASCII_CONTROL if text.isascii() else _SUSPECT).search(text) is not None
 
 
-def _without_hidden(text: str) -> str:
-    return text if text.isascii() and not _ASCII_CONTROL.search(text) else _HIDDEN.sub("", _normalize(text))
-
-
 def _normalize(text: str) -> str:
     """Remove ANSI sequences, make all line breaks `\\n`, and replace lone surrogates by U+FFFD."""
     return _SURROGATE.sub("\ufffd", _LINE_BREAKS.sub("\n", strip_ansi(text)))
+
+
+def _remove_hidden(match: re.Match[str]) -> str:
+    if match["flag"]:
+        return match[0]
+    return " " if match[0][0] == "\u2800" else ""  # a blank braille cell is a space
+
+
+def _escape_hidden(match: re.Match[str]) -> str:
+    return match[0] if match["flag"] else "".join(f"\\u{{{ord(character):x}}}" for character in match[0])
 
 
 def _is_visible(text: str) -> bool:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NotRequired, Protocol, Required, get_args, get_origin, get_type_hints
 
-from surehand.core.argument_errors import explain_validation_error
+from surehand.core.argument_errors import MAX_PROBLEMS_COLLECTED, explain_validation_error
 from surehand.core.errors import DefinitionError, InvalidArguments
+from surehand.core.null_arguments import MAX_NULL_ROUNDS, without_null_properties
 from surehand.core.pydantic_schema import (
     KeyCounter,
     accepts_any_value,
@@ -18,10 +20,11 @@ from surehand.core.pydantic_schema import (
     make_lenient,
     make_strict,
 )
-from surehand.core.strict_json import count_key_colons, validate_json_value, validate_unique_keys
+from surehand.core.strict_json import count_key_colons, parse_json, validate_json_value, validate_unique_keys
 
 JSON = Any
 _VALUE_KEYWORDS = ("default", "const", "enum", "examples")  # their values are data, not schemas
+_NO_DEFAULT = object()
 _NAME_KEYWORDS = ("properties", "$defs")  # the keys of their values are names, not keywords
 
 
@@ -135,7 +138,7 @@ class TypedParameters:
         keys, no key is unknown or repeated; only otherwise is the text validated strictly.
         """
         validation_error = self._validation_error
-        explain_error = self._explain_error
+        validate_without_nulls = partial(self._validate_text_without_nulls, strict)
         is_model = self._model_fields is not None
         accepts_any_value = self._accepts_any_value
 
@@ -144,11 +147,12 @@ class TypedParameters:
                 values = lenient(text)
                 if is_model:
                     values = self._model_arguments(values)
+                # Colons inside strings count too, so that only the second, slower count decides.
                 if text.count(":") != count_keys(values) and count_key_colons(text) > count_keys(values):
                     values = self._model_arguments(strict(text)) if is_model else strict(text)
                     validate_unique_keys(text)
             except validation_error as error:
-                raise explain_error(_strict_error(strict, text) or error) from None
+                values = validate_without_nulls(text, _strict_error(strict, text) or error)
             if accepts_any_value:
                 validate_json_value(values)
             return values  # type: ignore[no-any-return]  # the schema is that of an object, so this is a dict
@@ -163,7 +167,7 @@ class TypedParameters:
         try:
             validated = self._validate_python(values)
         except self._validation_error as error:
-            raise self._explain_error(error) from None
+            validated = self._validate_without_nulls(values, error, self._validate_python)
         except RecursionError:
             raise InvalidArguments("The arguments are nested too deeply. Send a flatter value.") from None
         return validated if self._model_fields is None else self._model_arguments(validated)
@@ -173,8 +177,41 @@ class TypedParameters:
         arguments.model = model
         return arguments
 
-    def _explain_error(self, error: Any) -> InvalidArguments:
-        return explain_validation_error(error, self.schema)
+    def _validate_text_without_nulls(self, strict: Callable[[Any], Any], text: str, error: Any) -> dict[str, Any]:
+        """`_validate_without_nulls` for JSON text."""
+        from pydantic_core import to_json
+
+        try:
+            values = parse_json(text)
+        except InvalidArguments:
+            values = None
+        if not isinstance(values, dict):
+            raise explain_validation_error(error, self.schema) from None
+        validated = self._validate_without_nulls(values, error, lambda remaining: strict(to_json(remaining)))
+        return validated if self._model_fields is None else self._model_arguments(validated)
+
+    def _validate_without_nulls(
+        self, values: Mapping[str, Any], error: Any, validate: Callable[[Mapping[str, Any]], Any]
+    ) -> Any:
+        """Validate invalid arguments again, without their nulls for optional parameters; raises `InvalidArguments`."""
+        for _ in range(MAX_NULL_ROUNDS):
+            remaining = without_null_properties(values, _null_paths(error), self.schema)
+            if remaining is None:
+                break
+            values = remaining
+            try:
+                return validate(values)
+            except self._validation_error as next_error:
+                error = next_error
+        raise explain_validation_error(error, self.schema, values) from None
+
+
+def _null_paths(error: Any) -> list[tuple[Any, ...]]:
+    """The paths of nulls that a pydantic `ValidationError` is about."""
+    if error.error_count() > MAX_PROBLEMS_COLLECTED:
+        return []
+    problems = error.errors(include_url=False, include_context=False)
+    return [problem["loc"] for problem in problems if problem["input"] is None]
 
 
 def _strict_error(strict: Callable[[str], Any], text: str) -> Exception | None:
@@ -226,6 +263,7 @@ def _simplify_json_schema(schema: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _strip_titles(schema: Any, *, keys_are_names: bool = False) -> Any:
+    """The schema without titles, and with optional properties described by their types alone."""
     if isinstance(schema, list):
         return [_strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
@@ -238,7 +276,20 @@ def _strip_titles(schema: Any, *, keys_are_names: bool = False) -> Any:
             result[key] = value
         elif key != "title" or not isinstance(value, str):
             result[key] = _strip_titles(value, keys_are_names=key in _NAME_KEYWORDS)
+    if not keys_are_names and isinstance(result.get("properties"), dict):
+        result["properties"] = {name: _without_null(field) for name, field in result["properties"].items()}
     return result
+
+
+def _without_null(field: Any) -> Any:
+    """A property that may be left out for null, described without null: leaving it out says the same."""
+    if not isinstance(field, dict) or field.get("default", _NO_DEFAULT) is not None:
+        return field
+    described = {key: value for key, value in field.items() if key != "default"}
+    if "anyOf" not in described:
+        return described
+    choices = [choice for choice in described.pop("anyOf") if choice != {"type": "null"}]
+    return {**choices[0], **described} if len(choices) == 1 else {"anyOf": choices, **described}
 
 
 def to_pydantic_typed_dict(source: Any) -> Any:

@@ -44,9 +44,10 @@ class Signature:
         *,
         namespace: Mapping[str, Any] | None = None,
         used_types: Mapping[str, type] | None = None,
+        where: str | None = None,
     ) -> None:
         self.function = function
-        self.where = source_location(function)
+        self.where = source_location(function) if where is None else where
         self._namespace = namespace
         self._parameters = self._inspect_parameters()
         self.used_types: dict[str, type] = {
@@ -86,6 +87,7 @@ class Signature:
         return self._type_hints
 
     def _resolve_type_hints(self) -> dict[str, Any]:
+        # `functools.wraps` copies string annotations to a wrapper, whose module may not have the names in them.
         function = inspect.unwrap(self.function)
         target = function if hasattr(function, "__annotations__") else type(function).__call__
         try:

@@ -28,6 +28,7 @@ def parse_json(text: str | bytes) -> Any:
     except (ValueError, TypeError) as error:
         raise _parse_error(error) from None
     validate_json_value(value)
+    # `from_json` keeps the last of two equal keys, and says nothing about it.
     validate_unique_keys(text)
     return value
 

@@ -25,8 +25,12 @@ class _ThreadJob:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.function = function
+        # A new thread has an empty context: without a copy, `Context.get` would find no call in it.
         self.context = contextvars.copy_context()
-        self.started = self.finished = self.abandoned = False
+        # Changed under the condition's lock only: the event loop and the thread both decide by them.
+        self.is_started = False
+        self.is_finished = False
+        self.is_abandoned = False
 
     def set_result(self, result: Any, error: BaseException | None) -> None:
         if self.future.done():
@@ -50,15 +54,14 @@ class HandlerThreads:
         self._thread_count = 0
         self._idle_count = 0
         self._closed = False
-        self.abandoned = 0
+        self.abandoned_count = 0
         """Threads that still run a handler whose call has been cancelled."""
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """Run a function in a thread; if the caller is cancelled, the thread is abandoned."""
-        if self.abandoned >= self._max_abandoned:
-            raise NotStarted(
-                f"{self.abandoned} earlier calls still occupy their threads after their time limit. Try again later."
-            )
+        if self.abandoned_count >= self._max_abandoned:
+            problem = f"{self.abandoned_count} earlier calls still occupy their threads after their time limit."
+            raise NotStarted(f"{problem} Try again later.")
         job = _ThreadJob(function)
         self._submit(job)
         try:
@@ -70,7 +73,9 @@ class HandlerThreads:
     def _submit(self, job: _ThreadJob) -> None:
         with self._condition:
             self._jobs.append(job)
-            if self._idle_count >= len(self._jobs) or self._thread_count - self.abandoned >= self._max_threads:
+            has_idle_thread = self._idle_count >= len(self._jobs)
+            active_count = self._thread_count - self.abandoned_count
+            if has_idle_thread or active_count >= self._max_threads:
                 self._condition.notify()
                 return
             self._start_thread()
@@ -85,9 +90,9 @@ class HandlerThreads:
         with self._condition:
             if job in self._jobs:
                 self._jobs.remove(job)
-            elif job.started and not job.finished:
-                job.abandoned = True
-                self.abandoned += 1
+            elif job.is_started and not job.is_finished:
+                job.is_abandoned = True
+                self.abandoned_count += 1
                 if self._jobs and not self._idle_count:  # a job waits for the thread that is now lost
                     self._start_thread()
 
@@ -101,6 +106,7 @@ class HandlerThreads:
                 error = raised
             if self._mark_finished(job):
                 return
+            # A future belongs to its event loop: only that loop's thread may complete it.
             with suppress(RuntimeError):  # the event loop has been closed, and no task waits any more
                 job.loop.call_soon_threadsafe(job.set_result, result, error)
             del job, result, error  # while the thread waits for its next job, it must not keep these alive
@@ -114,18 +120,18 @@ class HandlerThreads:
                 self._thread_count -= 1
                 return None
             job = self._jobs.popleft()
-            job.started = True
+            job.is_started = True
             return job
 
     def _mark_finished(self, job: _ThreadJob) -> bool:
         """Note that a job has ended; return whether this thread was abandoned, and so has been replaced."""
         with self._condition:
-            job.finished = True
-            if not job.abandoned:
+            job.is_finished = True
+            if not job.is_abandoned:
                 # Before the caller gets its result: its next job then finds this thread idle.
                 self._idle_count += 1
                 return False
-            self.abandoned -= 1
+            self.abandoned_count -= 1
             self._thread_count -= 1
             return True
 

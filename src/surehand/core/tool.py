@@ -9,9 +9,11 @@ from os import PathLike
 from time import time
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
+from surehand.core.approval_binding import build_approval_binding
 from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
-from surehand.core.context import CURRENT_CALL, OfferedTool
+from surehand.core.client import ClientHandler
+from surehand.core.context import CURRENT_CALL, ToolListing
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
 from surehand.core.facets import CallLimits, Lifecycle, Presentation, Safety, ToolKind
@@ -55,11 +57,18 @@ class Tool(Generic[P, R]):
     """Defines the same tool for a bound method."""
     given_name: str = ""
     """The name as the developer wrote it, if it had characters that no name may have; else empty."""
+    other_names: frozenset[str] = frozenset()
+    """Names that policy rules also know the tool by, though it cannot be called by them: those before a renaming."""
 
     @property
     def has_changed_name(self) -> bool:
         """Whether the name is the nearest legal one to what the developer wrote."""
         return bool(self.given_name) and sanitize_name(self.given_name) == self.name
+
+    @property
+    def provider_name(self) -> str:
+        """The name by which the tool's provider knows it: as its developer wrote it."""
+        return self.given_name if self.has_changed_name else self.name
 
     @property
     def description(self) -> str:
@@ -103,7 +112,7 @@ class Tool(Generic[P, R]):
 
     def compile(self) -> StartHandler | None:
         """Prepare parameters and handler, once. Raises `DefinitionError`, so that no call has to."""
-        # Computed values go directly into `__dict__`: the dataclass is frozen, and attributes are set with an error.
+        # Computed values go directly into `__dict__`: a frozen dataclass refuses every assignment to an attribute.
         if "start" not in self.__dict__:
             self.parameters.compile()
             self.__dict__["start"] = self.handler.compile() if self.handler else None
@@ -124,17 +133,40 @@ class Tool(Generic[P, R]):
 
     @property
     def definition_digest(self) -> str:
-        """A digest of everything in the definition that approvals and cached results depend on."""
+        """A digest of everything in the definition that cached results depend on."""
         if "_definition" not in self.__dict__:
-            effects = sorted(self.safety.policy_effects)
+            effects = sorted(self.safety.required_effects)
             self.__dict__["_definition"] = json_digest(
                 self.name, self.description, self.schema, effects, self.presentation.version
             )
         return self.__dict__["_definition"]  # type: ignore[no-any-return]
 
+    @property
+    def approval_binding(self) -> str:
+        """The parts of the definition that an approval is bound to, beside the name.
+
+        The description counts only for a tool that a provider runs: it is all that a person knows of what it does.
+        """
+        if "_approval_binding" not in self.__dict__:
+            description = self.description if self.handler is None else None
+            self.__dict__["_approval_binding"] = build_approval_binding(
+                self.schema, self.safety.required_effects, self.presentation.version, description
+            )
+        return self.__dict__["_approval_binding"]  # type: ignore[no-any-return]
+
+    def is_bound_by(self, stored_binding: str) -> bool:
+        """Whether an approval with a stored binding holds for this definition."""
+        return stored_binding in (self.approval_binding, self.earlier_approval_binding)
+
+    @property
+    def earlier_approval_binding(self) -> str:
+        """The binding of approvals in stores that an earlier version wrote: the digest of the whole definition."""
+        return self.definition_digest
+
     def keep_definition_digest(self, original: Tool[..., Any]) -> None:
-        """Take over the digest of the tool that this one stands for."""
+        """Take over digest and approval binding of the tool that this one stands for."""
         self.__dict__["_definition"] = original.definition_digest
+        self.__dict__["_approval_binding"] = original.approval_binding
 
     def require_runner(self) -> None:
         """Raise `DefinitionError` for a tool without a provider that has no handler either, so that no call can run.
@@ -174,6 +206,7 @@ class Tool(Generic[P, R]):
         except InvalidArguments as error:
             outcome = failed_from_error(error).evolve(executed=False)
         else:
+            # Reset in any case: the caller's own task goes on with the same context variables.
             token = CURRENT_CALL.set(call)
             try:
                 outcome = await build_invoker(self.name, start)(call)
@@ -210,20 +243,26 @@ class Tool(Generic[P, R]):
         options = {name: value for name, value in changes.items() if name not in fields}
         if "name" in fields and not is_legal_name(fields["name"]):
             fields |= {"name": sanitize_name(fields["name"]), "given_name": fields["name"]}
+        if fields.get("name", self.name) != self.name:
+            fields.setdefault("other_names", self.other_names | {self.name})
         if use is not None:
-            fields["handler"] = self._handler_with(use)
+            fields["handler"] = self._handler_with_values(use)
         if description is not None:
             fields["description_source"] = DescriptionSource(description, self.function, fields.get("name", self.name))
         if options:
             own = (self.safety, self.limits, self.presentation, self.lifecycle)
             groups = change_facets(own, cast(ToolOptions, options), self.kind, self.where)
             fields |= dict(zip(("safety", "limits", "presentation", "lifecycle"), groups, strict=True))
+        if isinstance(self.handler, ClientHandler) and "handler" not in fields:
+            limits = fields.get("limits", self.limits)
+            presentation = fields.get("presentation", self.presentation)
+            fields["handler"] = self.handler.with_facets(fields.get("name", self.name), limits, presentation)
         if self.rebind is not None and (use is not None or description is not None or changes):
             rebind = self.rebind
             fields["rebind"] = lambda function: rebind(function).evolve(use=use, description=description, **changes)
         return replace(self, **fields)
 
-    def _handler_with(self, values: Mapping[str, Any]) -> Handler:
+    def _handler_with_values(self, values: Mapping[str, Any]) -> Handler:
         """The handler with fixed values for parameters that `use(...)` marks."""
         if not isinstance(self.handler, FunctionHandler):
             raise DefinitionError(
@@ -239,6 +278,7 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name} ({self.kind})>"
 
 
+# A list of at most one item, made on first use: a program that runs no tool without a runtime starts no threads.
 _shared_threads: list[HandlerThreads] = []
 os.register_at_fork(after_in_child=_shared_threads.clear)  # after a fork, only the forking thread exists
 
@@ -282,10 +322,10 @@ class StandaloneCall:
     def find_value(self, value_type: type[Any]) -> Any:
         return None
 
-    def find_tool(self, name: str) -> OfferedTool | None:
+    def find_tool(self, name: str) -> ToolListing | None:
         return None
 
-    def list_tools(self) -> Sequence[OfferedTool]:
+    def list_tools(self) -> Sequence[ToolListing]:
         return ()
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
 from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
+from surehand.core.facet_functions import FACET_FUNCTION_NAMES, adapt_facet_function
 from surehand.core.facets import (
     Audience,
     Cache,
@@ -44,6 +45,7 @@ class ToolOptions(TypedDict, total=False):
     preview: Any
     verify: Callable[..., Any]
     timeout: float | str | Callable[[dict[str, Any]], float | None]
+    expires: float | str
     retries: int
     cache: float | str | Cache
     queue: str
@@ -61,6 +63,13 @@ class ToolOptions(TypedDict, total=False):
     hooks: Mapping[str, Callable[..., Any]]
     mcp_config: Mapping[str, Any]
 
+
+OPTIONS_NOT_YET_USED: Mapping[str, str] = {
+    "hooks": "there are no agents yet, which call them",
+    "requires": "nothing loads the tools that another one needs yet",
+    "version": "nothing chooses between versions of a tool yet",
+}
+"""Options that are refused because nothing acts on them, each with the reason."""
 
 G = TypeVar("G", Safety, CallLimits, Presentation, Lifecycle)
 FacetGroups: TypeAlias = tuple[Safety, CallLimits, Presentation, Lifecycle]
@@ -94,6 +103,12 @@ def _build_facets(options: ToolOptions, kind: ToolKind, where: str) -> FacetGrou
         near = nearest_names(name, known_names, 1)
         fix = f"did you mean {near[0]!r}?" if near else f"use some of {', '.join(known_names)}."
         raise DefinitionError(f"A tool has no option {name!r}.", fix=fix, where=where)
+    if "expires" in options and kind not in ("client", "external"):
+        fix = "remove it; `timeout` is the time limit of a handler."
+        raise DefinitionError("Only client and external tools have `expires`.", fix=fix, where=where)
+    for name in options.keys() & OPTIONS_NOT_YET_USED.keys():
+        reason = OPTIONS_NOT_YET_USED[name]
+        raise DefinitionError(f"`{name}` cannot be used yet: {reason}.", fix="remove it.", where=where)
     facets = (
         _build_safety(options, where),
         _build_limits(options, where),
@@ -125,7 +140,9 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
     effects = frozenset(_as_tuple(options.get("effects", ())))
     repeatable = options.get("repeatable", bool(effects) and effects <= {"read"})
     optional_effects = frozenset(_as_tuple(options.get("optional_effects", ())))
-    fields = _pick_options(options, "confirm", "confirm_message", "preview", "verify")
+    fields = _pick_options(options, *FACET_FUNCTION_NAMES)
+    fields = {name: adapt_facet_function(name, value, where) for name, value in fields.items()}
+    fields |= _pick_options(options, "verify")
     verify = fields.get("verify")
     if verify is not None and not callable(verify):
         fix = "give a function of (args, ctx) that finds out whether the call has happened."
@@ -134,31 +151,33 @@ def _build_safety(options: ToolOptions, where: str) -> Safety:
 
 
 def _build_limits(options: ToolOptions, where: str) -> CallLimits:
-    fields = _pick_options(options, "timeout", "retries", "queue", "priority", "max_bytes", "overflow")
+    fields = _pick_options(options, "timeout", "expires", "retries", "queue", "priority", "max_bytes", "overflow")
     cache = options.get("cache")
     try:
-        if isinstance(fields.get("timeout"), str):
-            fields["timeout"] = parse_duration(fields["timeout"]) or inf  # "off": no limit, not even the default one
+        for name in ("timeout", "expires"):
+            if isinstance(fields.get(name), str):
+                fields[name] = parse_duration(fields[name]) or inf  # "off": no limit, not even the default one
         if cache is not None and not isinstance(cache, Cache):
             cache = Cache(parse_duration(cache) or 0.0)  # "off": no cache, even if the provider has one
+    except ValueError as error:
+        raise DefinitionError(str(error), fix="write 30, '30s', '5m' or 'off'.", where=where) from None
+    try:
         if isinstance(fields.get("max_bytes"), str):
             fields["max_bytes"] = parse_size(fields["max_bytes"])
     except ValueError as error:
-        raise DefinitionError(str(error), fix="write 30, '30s', '5m', 'off', or '100kB'.", where=where) from None
+        raise DefinitionError(str(error), fix="write 100_000, '100kB' or '1MB'.", where=where) from None
     return CallLimits(**fields, cache=cache)
 
 
 def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
-    fields = _pick_options(
-        options, "category", "audience", "listed", "intent", "display", "version", "provider_options"
-    )
-    for name, value in _pick_options(options, "aliases", "examples", "requires", "toolsets").items():
+    fields = _pick_options(options, "category", "audience", "listed", "intent", "display", "provider_options")
+    for name, value in _pick_options(options, "aliases", "examples", "toolsets").items():
         fields[name] = _as_tuple(value)
     return Presentation(**fields, visible=options.get("visible", kind not in ("internal", "mcp", "hosted")))
 
 
 def _build_lifecycle(options: ToolOptions) -> Lifecycle:
-    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "hooks", "mcp_config"))
+    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "mcp_config"))
 
 
 _DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}

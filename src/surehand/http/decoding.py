@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from surehand.core.errors import ToolError, Unavailable
 
 ACCEPT_ENCODING = "gzip, deflate"
 MAX_PIECE_BYTES = 65_536
+MIN_MEMBER_BYTES = 256
+"""Received bytes for each further file of a gzip body that consists of several. Starting on a file takes as long as
+unpacking a kilobyte, and one without content has 20 bytes."""
+MAX_SMALL_MEMBERS = 256
+"""Files of a gzip body of any size."""
 MIN_BOMB_BYTES = 1 << 20
 """The ratio is not checked below this size: a short page of blanks has a high ratio, too."""
 
@@ -44,7 +49,9 @@ class InflatingDecoder:
     def __init__(self, encoding: str, max_ratio: float) -> None:
         self._encoding = encoding
         self._max_ratio = max_ratio
+        # zlib's window bits also select the format: 31 is gzip, 15 zlib, and -15 deflate without any header.
         self._decompressor = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
+        self._members = 0
         self._received_bytes = 0
         self._unpacked_bytes = 0
         self._undecided_bytes: bytes | None = b"" if encoding == "deflate" else None
@@ -59,12 +66,22 @@ class InflatingDecoder:
             if self._decompressor.eof:
                 if self._encoding != "gzip" or not data.startswith(b"\x1f"):
                     return  # padding, which other clients ignore too
-                self._decompressor = zlib.decompressobj(wbits=31)  # a gzip body may consist of several gzip files
+                self._decompressor = self._next_gzip_member()
             piece = self._unpack_piece(data)
             data = self._decompressor.unconsumed_tail or self._decompressor.unused_data
             has_more = len(piece) == MAX_PIECE_BYTES  # zlib may hold more output although all input is consumed
             if piece:
                 yield piece
+
+    def _next_gzip_member(self) -> Any:
+        """A decompressor for the next file: a gzip body may consist of several."""
+        self._members += 1
+        if self._members > MAX_SMALL_MEMBERS + self._received_bytes / MIN_MEMBER_BYTES:
+            raise ToolError(
+                f"The answer consists of {self._members:,} gzip files or more, and was not read any further.",
+                code="too_large",
+            )
+        return zlib.decompressobj(wbits=31)
 
     def _choose_deflate_format(self, data: bytes) -> bytes:
         """Choose zlib or raw deflate by the first two bytes: some servers leave the zlib header away."""

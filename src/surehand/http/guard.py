@@ -15,6 +15,7 @@ from surehand.http.ip_addresses import (
     IpAddress,
     IpNetwork,
     embedded_addresses,
+    parse_address,
     special_address_kind,
     unmapped_address,
 )
@@ -48,6 +49,16 @@ class AddressGuard:
         may_be_private = self.allow_private or self.private_hosts or self.private_networks
         if not (self.ports is None and may_be_private):
             self._check_port(host, port)
+
+    def check_target(self, host: str, port: int) -> None:
+        """Raise `Denied` for a target that may not be reached, as far as that is known without a look-up in DNS."""
+        self.check_host(host, port)
+        is_local_name = host == "localhost" or host.endswith(".localhost")  # RFC 6761: always the loopback address
+        try:
+            addresses = [parse_address("127.0.0.1" if is_local_name else host)]
+        except ValueError:
+            return
+        self.check_addresses(host, port, addresses)
 
     def _check_port(self, host: str, port: int) -> None:
         ports = DEFAULT_PORTS if self.ports is None else self.ports

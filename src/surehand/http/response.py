@@ -138,7 +138,7 @@ def build_response_head(
     if size > max_header_bytes:
         raise ToolError(f"{target.host} answered with {size} bytes of headers; at most {max_header_bytes} are read.")
     if response.status < 200:
-        raise ToolError(f"{target.host} answered with status {response.status}, which nobody asked for.")
+        raise ToolError(f"{target.host} answered with status {response.status}, which the request did not ask for.")
     headers = tuple((_decode_header(name), _decode_header(value)) for name, value in response.headers)
     reason = _decode_header(response.extensions.get("reason_phrase", b""))[:200]
     return ResponseHead(method, target.url, response.status, reason, headers)

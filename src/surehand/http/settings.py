@@ -13,6 +13,8 @@ from surehand.http.connector import Dialer, Resolver
 from surehand.http.guard import AddressGuard, AllowedPorts, PrivateAccess, build_guard
 
 USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
+MAX_AUTH_STEPS = 20
+"""`max_redirects` for a client whose auth sends requests of its own: `httpx2` counts each of them as a redirect."""
 _DURATION_FIELDS = ("timeout", "connect_timeout", "read_timeout")
 
 

@@ -25,6 +25,8 @@ from typing import Any
 
 from httpcore2 import AsyncNetworkStream
 
+from surehand.http.head_limit import MAX_READ_BYTES, current_head_limit
+
 MAX_RECEIVE_BYTES = 256 * 1024
 """As much as asyncio receives at once. anyio would queue the rest of a larger piece, where we could not see it."""
 FULL_BUFFER_BYTES = 250_000
@@ -45,6 +47,14 @@ class SurplusDetectingStream(AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next bytes, but the last received byte only alone; nothing at the end of the stream."""
+        limit = current_head_limit()
+        if limit is None:
+            return await self._read(max_bytes, timeout)
+        data = await self._read(min(max_bytes, MAX_READ_BYTES), timeout)
+        await limit.count(len(data))
+        return data
+
+    async def _read(self, max_bytes: int, timeout: float | None) -> bytes:
         if not self._unread:
             received = await self._stream.read(self._max_receive, timeout)
             self._may_have_queued = len(received) >= FULL_BUFFER_BYTES

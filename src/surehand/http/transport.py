@@ -22,6 +22,7 @@ from surehand.core.errors import DefinitionError, Denied, TimedOut, ToolError
 from surehand.http.connector import Connector
 from surehand.http.decoding import ACCEPT_ENCODING
 from surehand.http.errors import http_errors_as_tool_errors
+from surehand.http.head_limit import head_limit
 from surehand.http.headers import headers_for_another_origin
 from surehand.http.response import IncomingResponse, build_response_head
 from surehand.http.settings import HttpSettings
@@ -66,7 +67,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             target: the parsed URL of the request.
             allow_endless_events: whether a stream of server-sent events may be larger than `max_bytes`.
         """
-        with http_errors_as_tool_errors(target.host):
+        with http_errors_as_tool_errors(target.host), head_limit(target.host, self._settings.max_header_bytes):
             response = await self._pool.handle_async_request(_httpcore2_request(request, target))
         try:
             head = build_response_head(request.method, target, response, self._settings.max_header_bytes)

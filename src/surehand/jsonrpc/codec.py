@@ -90,7 +90,7 @@ def decode(frame: bytes | OverlongFrame, limits: MessageLimits) -> JsonRpcMessag
 
 
 def parse_frame(frame: bytes | OverlongFrame, limits: MessageLimits) -> dict[str, Any] | MalformedMessage:
-    """Parse one message into a plain dictionary, within the limits. Its shape is not checked: see `as_message`."""
+    """Parse one message into a plain dictionary, within the limits. `message_from_dict` checks its shape."""
     if isinstance(frame, OverlongFrame):
         description = f"The message is longer than {frame.max_bytes} bytes and was not read."
         return _unparsed_message("too_long", description, frame.head, frame.tail)
@@ -102,6 +102,7 @@ def parse_frame(frame: bytes | OverlongFrame, limits: MessageLimits) -> dict[str
     except ValueError as error:
         return MalformedMessage("not_json", PARSE_ERROR, f"Parse error: {error}")
     if not isinstance(value, dict):
+        # JSON-RPC has batches; MCP removed them in its version 2025-06-18.
         kind = "a batch" if isinstance(value, list) else "not an object"
         description = f"The message is {kind}. Send one request, notification or response at a time."
         return MalformedMessage("not_a_message", INVALID_REQUEST, description)
@@ -148,6 +149,7 @@ def simple_response(value: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         return None
     request_id = value["id"]
     result = value["result"]
+    # `type`, not `isinstance`: True is an int, and no id.
     return (request_id, result) if type(request_id) is int and type(result) is dict else None
 
 
@@ -193,6 +195,7 @@ def encode(message: JsonRpcMessage) -> bytes:
     try:
         if isinstance(message, JSONRPCError):
             return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        # Only fields that were set: `"id": null` and no id are not the same in JSON-RPC.
         fields = message.model_fields_set
         return to_json({name: value for name, value in message.__dict__.items() if name in fields}, inf_nan_mode="null")
     except (PydanticSerializationError, UnicodeEncodeError):

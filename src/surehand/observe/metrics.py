@@ -48,6 +48,7 @@ class CallCollector:
     def __init__(self, runtime: Scope) -> None:
         from prometheus_client import Counter, Histogram
 
+        # Without a registry: this collector is registered as one, and each runtime has its own counters.
         def count(name: str, text: str, *more_labels: str) -> Counter:
             return Counter(name, text, (*_TOOL_LABELS, *more_labels), registry=None)
 
@@ -61,7 +62,7 @@ class CallCollector:
         self._characters_in = count("surehand_characters_in", "Characters of their arguments.")
         self._characters_out = count("surehand_characters_out", "Characters of their texts.")
         self._tokens = count("surehand_tokens", "Estimated tokens of their texts.")
-        self._counted = (
+        self._call_metrics = (
             self._calls, self._seconds, self._queued, self._characters_in, self._characters_out, self._tokens,
         )  # fmt: skip
 
@@ -81,13 +82,13 @@ class CallCollector:
 
     def collect(self) -> Iterable[Metric]:
         """Yield the counted metrics and the current gauges."""
-        for metric in self._counted:
+        for metric in self._call_metrics:
             yield from metric.collect()
         yield from self._gauges()
 
     def describe(self) -> Iterable[Metric]:
         """Yield the names, by which a registry notices duplicates."""
-        for metric in self._counted:
+        for metric in self._call_metrics:
             yield from metric.describe()
         yield from self._gauges()
 

@@ -64,6 +64,7 @@ class CallSpan:
 
     def make_current(self) -> None:
         """Make the span current for the handler and everything it starts."""
+        # Both tokens have to be reset in the task that set them: a context variable belongs to its task.
         self.innermost_token = _innermost_span.set(self)
         self.context_token = contexts.attach(trace.set_span_in_context(self.span))
 
@@ -221,7 +222,7 @@ class SpanRecorder:
     # End
 
     def _on_ended(self, event: CallEnded) -> None:
-        ending = self._find_ending(event.call_id)
+        ending = self._find_ending_span(event.call_id)
         if ending is None:
             _restore_context()
             return
@@ -232,7 +233,7 @@ class SpanRecorder:
         finally:
             self._end_span(ending)
 
-    def _find_ending(self, call_id: str) -> CallSpan | None:
+    def _find_ending_span(self, call_id: str) -> CallSpan | None:
         """Find the span that ends: of this task if possible, because a repeated id may have a span in another task."""
         open_spans = self._open_spans.get(call_id, ())
         own_spans = (

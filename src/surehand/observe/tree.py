@@ -147,10 +147,12 @@ class Tree:
         node.add_pass(meta)
         match event.outcome:
             case Pending(waiting_for):
-                node.status, node.waiting_for = "pending", waiting_for
+                node.status = "pending"
+                node.waiting_for = waiting_for
                 return
             case Failed(code):
-                node.status, node.code = "failed", code
+                node.status = "failed"
+                node.code = code
             case Done() as done:
                 node.status = "ok"
                 self._add_outcome_cost(node, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from surehand.runtime.durability.call_record import unknown_effect_failure
 from surehand.runtime.durability.json_arguments import json_arguments
 from surehand.runtime.visible_calls import to_message_status
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
-from surehand.store.stored_identity import whose_call
+from surehand.store.stored_identity import identity_fields_with_user
 from surehand.store.tables.messages import (
     Message,
     amend_statements,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from surehand.store.tables.ledger import LedgerRow
     from surehand.store.tables.streams import StreamEventKind
 
+log = logging.getLogger("surehand")
 _STREAM_EVENT_KINDS: Mapping[str, StreamEventKind] = {"complete": "tool-call.complete", "error": "tool-call.error"}
 
 
@@ -71,6 +73,24 @@ class CallMessages:
             raise
         store.streams.notify_written()
         return message_id
+
+    async def post_statements(self, invocation: Invocation) -> list[Statement]:
+        """Statements that post a call, and set the id of its message; none if there is no such space."""
+        store = await self._services.open_store()
+        space = invocation.principal.space or ""
+        try:
+            await store.spaces.find(space)
+        except NotFound as error:
+            log.warning("The call of %s could not be posted to space %r: %s", invocation.tool_name, space, error)
+            return []
+        invocation.message_id = new_id()
+        return post_call_statements(
+            space,
+            build_call_message(invocation, "running"),
+            message_id=invocation.message_id,
+            call_id=invocation.id,
+            agent=invocation.principal.agent,
+        )
 
     async def _find_existing(self, store: Store, space: str, call_id: str) -> str:
         query = find_by_call_statement(space, call_id)
@@ -159,7 +179,7 @@ def build_call_message(invocation: Invocation, status: str, outcome: Outcome | N
     """The content of the message that shows a call."""
     is_pending = isinstance(outcome, Pending)
     return {
-        **whose_call(invocation.identity),
+        **identity_fields_with_user(invocation.identity),
         "type": "tool_call",
         "toolName": invocation.listing.name,
         "args": json_arguments(invocation),

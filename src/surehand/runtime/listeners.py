@@ -36,7 +36,9 @@ class Listeners:
         for callback in self.callbacks:
             try:
                 callback(event)
-            except (Exception, asyncio.CancelledError):  # a listener's CancelledError is not a cancellation of the call
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a listener's CancelledError or SystemExit is not one of the call
                 log.exception("A listener raised on %s", type(event).__name__)
 
 

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from surehand.catalogue.wrap import FILTERED_OUT_REASON
 from surehand.core.call import Principal
 from surehand.core.clock import Clock
 from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
-from surehand.core.provider import Provider
+from surehand.core.private_paths import PRIVATE_PATHS
+from surehand.core.provider import OnConflict, Provider
 from surehand.core.spaces import SpaceWriter
 from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.limits.queues import Queue
+from surehand.runtime.outputs import READER_TOOL_NAME
 from surehand.runtime.policy import Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.scope import Scope
 from surehand.runtime.services import Approver, OnCommit, RuntimeServices
-from surehand.runtime.sources import flatten_sources, left_out_names, split_server_tools
+from surehand.runtime.sources import flatten_sources, left_out_tools, split_server_tools
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
-    from surehand.core.invoke import Redactor
+    from surehand.core.invoke import RedactText
     from surehand.runtime.durability.maintenance import StoreMaintenance
     from surehand.runtime.pipeline.stages.middleware import Middleware
     from surehand.runtime.visible_calls import OnNoSpace
     from surehand.store.store import Store
+
+log = logging.getLogger("surehand")
 
 
 class Runtime(Scope):
@@ -77,6 +81,9 @@ class Runtime(Scope):
         services.root_scope = self
         services.expire_overdue_calls = self._expire_overdue_calls  # type: ignore[method-assign]  # needs a scope to answer with
         self._configured_store = fspath(store) if isinstance(store, PathLike) else store
+        if isinstance(self._configured_store, str):
+            # At once, and not when the store is opened: a workspace is in use earlier.
+            PRIVATE_PATHS.add_store(self._configured_store)
         self._maintenance: StoreMaintenance | None = None
         self._lazy_tools: list[LazyTool] = []
         services.provider_table = ProviderTable(services)
@@ -87,7 +94,7 @@ class Runtime(Scope):
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
         self._lazy_tools += [item for item in sources if isinstance(item, LazyTool)]
         providers += [item for item in sources if isinstance(item, Provider)]
-        self.services.provider_table.unstarted += providers
+        self.services.provider_table.add_unstarted(providers)
         if tools:
             self.catalogue.add(*tools)
 
@@ -96,8 +103,8 @@ class Runtime(Scope):
         return InitContext(self.services.workspace)
 
     def _refuse_left_out(self, sources: Iterable[Any]) -> None:
-        for name in left_out_names(sources):
-            self.catalogue.leave_out(name, FILTERED_OUT_REASON)
+        for name, reason in left_out_tools(sources).items():
+            self.catalogue.leave_out(name, reason)
 
     async def __aenter__(self) -> Self:
         if self.services.is_open:
@@ -122,6 +129,7 @@ class Runtime(Scope):
         self.services.event_loop = asyncio.get_running_loop()
         self.services.rebuild_stacks()
         await self.services.provider_table.apply_early_changes()
+        self._warn_about_unmatched_rules()
         for listing in self.catalogue:
             await self.services.lifespans.enter(listing.tool)
         if self._maintenance is not None:
@@ -138,6 +146,8 @@ class Runtime(Scope):
             await Store.open(configured, now=self.services.clock.time) if isinstance(configured, str) else configured
         )
         self.services.store = store
+        if store.database.is_read_only:  # only to look at: calls that must be stored are refused
+            return
         self._maintenance = StoreMaintenance(self, store)
         self.services.recover_dead_runtimes = self._maintenance.recover_dead_runtimes  # type: ignore[method-assign]
         await self._maintenance.join_store()
@@ -180,8 +190,12 @@ class Runtime(Scope):
         if errors:
             raise DefinitionError.combine(errors)
 
-    async def add(self, *sources: Any) -> None:
-        """Add tools or providers while running."""
+    async def add(self, *sources: Any, on_conflict: OnConflict = "error") -> None:
+        """Add tools or providers while running.
+
+        Args:
+            on_conflict: what happens to a tool whose name is taken; a provider has an `on_conflict` of its own.
+        """
         self._refuse_left_out(sources)
         for source in flatten_sources(sources):
             if isinstance(source, Provider):
@@ -193,8 +207,23 @@ class Runtime(Scope):
                 await self.services.provider_table.add(provider)
             for tool in tools:
                 tool.require_runner()
-                self.catalogue.add(tool)
+                self.catalogue.add(tool, on_conflict=on_conflict)
                 await self.services.lifespans.enter(tool)
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """The middleware around all or some tools, the outermost first; that of single tools is not among it."""
+        return tuple(installed.wrapper for installed in self.services.middleware)
+
+    def add_middleware(self, wrapper: Middleware, *, tools: str = "*") -> Callable[[], None]:
+        """Add middleware, inside that which is there; returns a function that removes it.
+
+        Calls that run already end as they began.
+
+        Args:
+            tools: a glob of the names of the tools that it is for.
+        """
+        return self.services.install_middleware(wrapper, tools)
 
     @property
     def policy(self) -> Policy:
@@ -205,6 +234,19 @@ class Runtime(Scope):
     def policy(self, policy: Policy | Iterable[Mapping[str, Any]]) -> None:
         self.services.policy = _to_policy(policy)
         self.services.rebuild_stacks()
+        if self.services.is_open:
+            self._warn_about_unmatched_rules()
+
+    def _warn_about_unmatched_rules(self) -> None:
+        """Warn about policy rules that match no tool, unless their tools may only come later."""
+        listings = list(self.catalogue)
+        names = {name for listing in listings for name in listing.names}
+        for unmatched in self.services.policy.unmatched_rules(listings):
+            if not any(self._may_come_later(glob) for glob in unmatched.globs):
+                log.warning("%s", unmatched.describe(names))
+
+    def _may_come_later(self, glob: str) -> bool:
+        return glob == READER_TOOL_NAME or self.services.provider_table.may_still_offer(glob)
 
     @property
     def journal(self) -> list[MemoryJournalEntry]:
@@ -239,8 +281,8 @@ class Runtime(Scope):
         await self.close()
 
 
-def _build_redactor(secrets: Sequence[str]) -> Redactor:
-    from surehand.runtime.redaction import build_redactor  # keeps base64, html and urllib off the import path
+def _build_redactor(secrets: Sequence[str]) -> RedactText:
+    from surehand.core.redaction import build_redactor  # keeps base64, html and urllib off the import path
 
     return build_redactor(secrets)
 

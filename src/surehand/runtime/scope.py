@@ -19,12 +19,13 @@ from surehand.core.context import Context
 from surehand.core.durations import parse_duration
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Failed, Outcome
-from surehand.core.provider import Provider
+from surehand.core.provider_abilities import AddedProvider
 from surehand.core.tool import Tool
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.limits.queues import QueueStatus
 from surehand.runtime.listeners import EventBuffer, stream_events
 from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks
 from surehand.runtime.services import RuntimeServices
 from surehand.runtime.stats import Stats
 
@@ -62,8 +63,10 @@ class Scope:
         self.services = services
         self.principal = principal
         self.budget = budget
-        self._offered_values = values
-        self._own_catalogue = own_catalogue
+        self.offered_values = values
+        """What this scope and the outer ones offer to `use(...)`, the nearest first."""
+        self.own_catalogue = own_catalogue
+        """The tools that this scope and the outer ones have for themselves (`scope(tools=...)`)."""
         self.priority = priority
         """Priority of this scope's calls in their queues; None takes that of the tool."""
         self.toolsets = toolsets
@@ -73,6 +76,7 @@ class Scope:
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
         self.scope_in_entered_space: Scope | None = None
         """The same scope in the space that its agent entered, once a call was made there."""
+        self.has_session = principal.session is not None
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
         self.caller_fields = caller_fields(principal)
@@ -81,7 +85,9 @@ class Scope:
         """Prepared rows for the durable calls of each tool."""
         self.stack_table = services.stack_table_for(own_catalogue, toolsets)
         self.state = services.session_state(principal) if state is None else state
-        self._stacks = self.stack_table.get(self, is_recallable=False)
+        self._stacks: Stacks | LimitedStacks = self.stack_table.get(self, is_recallable=False)
+        if folders.allowed_paths is not None:
+            self._stacks = LimitedStacks(self._stacks, folders.allowed_paths)
 
     # Calling
 
@@ -113,27 +119,31 @@ class Scope:
                 stack = self._stacks.refuse_unknown_tool
             return stack(invocation)
         try:
-            invocation.caller_timeout = parse_duration(timeout) if timeout is not None else None
-        except ValueError as error:
-            return invalid_call(f"{error} Write 30, '30s' or 'off'.")
-        try:
+            invocation.caller_timeout = _parse_timeout(timeout)
             self._apply_caller_context(invocation, context)
-        except TypeError as error:
-            return invalid_call(str(error))
+        except (TypeError, ValueError) as error:
+            return _refuse_invalid_option(invocation, error)
         if call_id is not None:
             invocation.assigned_id = call_id
             invocation.has_given_id = True
         return self.services.stack_for_call(invocation)(invocation)
 
-    def _apply_caller_context(self, invocation: Invocation, context: CallerContext | None) -> None:
+    def _apply_caller_context(self, invocation: Invocation, context: object) -> None:
         """Make a call on behalf of the caller's context; raises `TypeError` for what is no context."""
+        if context is None:
+            return
         if isinstance(context, Context):
             invocation.parent = context.call_id
             context = context.principal
-        if context is not None:
-            fields = asdict(context) if isinstance(context, Principal) else dict(context)
-            given = {name: value for name, value in fields.items() if value is not None}
-            invocation.scope = self._scope_with_fields(given)
+        if isinstance(context, Principal):
+            fields = asdict(context)
+        elif isinstance(context, Mapping):
+            fields = dict(context)
+        else:
+            expected = ", ".join(_PRINCIPAL_FIELDS)
+            raise TypeError(f"`context` must be a Context or a mapping of {expected}, not {type(context).__name__}.")
+        given = {name: value for name, value in fields.items() if value is not None}
+        invocation.scope = self._scope_with_fields(given)
 
     def _scope_with_fields(self, fields: dict[str, Any]) -> Scope:
         """A scope with further fields of a principal; they cannot change the user or session of this one."""
@@ -148,13 +158,15 @@ class Scope:
 
     async def call_many(self, calls: Iterable[Call]) -> list[Outcome]:
         """Run calls in parallel; the outcomes are in the order of the calls."""
-        return await asyncio.gather(*(self._run_call(call) for call in calls))
+        siblings: dict[str, list[str]] = {}
+        return await asyncio.gather(*(self._run_call(call, siblings) for call in calls))
 
-    async def _run_call(self, call: Call) -> Outcome:
+    async def _run_call(self, call: Call, siblings: dict[str, list[str]]) -> Outcome:
         try:
             invocation = self._build_invocation(call)
         except TypeError as error:
-            return await invalid_call(str(error))
+            return await _refuse_invalid_option(Invocation(self, call.tool, call.arguments), error)
+        invocation.siblings = siblings
         return await self.run_invocation(invocation)
 
     def _build_invocation(self, call: Call) -> Invocation:
@@ -169,25 +181,32 @@ class Scope:
             invocation.has_given_id = True
         return invocation
 
-    async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | None = None) -> Outcome:
+    async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> Outcome:
         """Run any tool by name or alias for a person; validation, policy and confirmation apply."""
         invocation = Invocation(self, name, arguments)
-        invocation.caller_timeout = timeout
         invocation.is_dispatched = True
+        try:
+            invocation.caller_timeout = _parse_timeout(timeout)
+        except (TypeError, ValueError) as error:
+            return await _refuse_invalid_option(invocation, error)
         return await self.run_invocation(invocation)
 
     async def stream(
-        self, name: str, arguments: Arguments = None, *, timeout: float | None = None
+        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
     ) -> AsyncIterator[Event]:
         """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
         invocation = Invocation(self, name, arguments)
-        invocation.caller_timeout = timeout
+        try:
+            invocation.caller_timeout = _parse_timeout(timeout)
+            run = self.run_invocation(invocation)
+        except (TypeError, ValueError) as error:
+            run = _refuse_invalid_option(invocation, error)
         buffer = EventBuffer()
         call_id = invocation.id
         unsubscribe = self.services.listeners.listen(
             lambda event: buffer.put(event) if getattr(event, "call_id", None) == call_id else None
         )
-        task = asyncio.create_task(self.run_invocation(invocation))
+        task = asyncio.create_task(run)
         try:
             while True:
                 event = await _next_event(buffer, task, invocation)
@@ -229,9 +248,13 @@ class Scope:
         """Answer a pending call with a value, a Done or a Failed; returns its outcome. `round` is as in `approve`."""
         return await self.services.decisions.settle(self, call_id, result, by=by, round=round)
 
-    async def pending(self) -> list[PendingCall]:
-        """The pending calls of this scope's user and session."""
-        return await self.services.pending_calls.list_for(self.principal)
+    async def pending(self, *, limit: int | None = None, after: str | None = None) -> list[PendingCall]:
+        """The pending calls of this scope's user and session, oldest first: all, or a page.
+
+        Args:
+            after: the `cursor` of the last call of the page before.
+        """
+        return await self.services.pending_calls.list_for(self.principal, limit=limit, after=after)
 
     async def status(self, call_id: str) -> CallStatus | None:
         """The status of a call that was given an id or has been pending; None for any other call."""
@@ -239,13 +262,26 @@ class Scope:
 
         return await find_call_status(self.services, call_id, self.principal)
 
+    async def result(self, call_id: str, timeout: float | str | None = None) -> Outcome:
+        """Wait for the end of a call, in whatever process it runs, and return its outcome.
+
+        When `timeout` is over, the Pending; `not_found` for an id that this scope does not know.
+        """
+        try:
+            seconds = _parse_timeout(timeout)
+        except (TypeError, ValueError) as error:
+            return Failed("invalid_arguments", str(error))
+        from surehand.runtime.pending.result import wait_for_result  # keeps the ledger table off the import path
+
+        return await wait_for_result(self, str(call_id), seconds)
+
+    def running_calls(self) -> list[Invocation]:
+        """The calls of this scope's user and session that run in this process."""
+        return [invocation for invocation in self.services.running_calls if self._can_see(invocation)]
+
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""
-        running = [
-            invocation
-            for invocation in self.services.running_calls
-            if self._can_see(invocation) and call_id in (None, invocation.assigned_id)
-        ]
+        running = [each for each in self.running_calls() if call_id in (None, each.assigned_id)]
         for invocation in running:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
         pending_ids = await self._pending_call_ids() if call_id is None else [call_id]
@@ -290,7 +326,7 @@ class Scope:
         hidden = self.hidden_tool_names() | self._names_outside_toolsets()
         workspace = self.services.workspace
         offered = self.services.offered_tools.table_for(self.principal)
-        own_catalogues = [self._own_catalogue, None if offered is None else offered.catalogue]
+        own_catalogues = [self.own_catalogue, None if offered is None else offered.catalogue]
         descriptions: ToolDescriptions | None = None
         for catalogue in own_catalogues:
             if catalogue is None:
@@ -312,7 +348,7 @@ class Scope:
     def usable_listings(self, *, for_person: bool = False) -> list[Listing]:
         """The tools that a model, or a person, may call in this scope: none that is hidden, forbidden or denied."""
         offered = self.services.offered_tools.table_for(self.principal)
-        own = [*(self._own_catalogue or ()), *(() if offered is None else offered.catalogue)]
+        own = [*(self.own_catalogue or ()), *(() if offered is None else offered.catalogue)]
         return [each for each in [*own, *self.catalogue] if self.may_use(each, for_person=for_person)]
 
     def may_use(self, listing: Listing, *, for_person: bool = False) -> bool:
@@ -321,26 +357,30 @@ class Scope:
             return False
         if self.catalogue.find(listing.name) is not listing:  # the scope's or session's own
             return True
-        provider = listing.provider
-        if provider is not None and provider.is_per_user and provider.is_hidden_from(self.principal, listing.tool.name):
+        per_user = listing.abilities.per_user
+        if per_user is not None and per_user.is_hidden_from(self.principal, listing.tool.name):
             return False
         return self.catalogue.is_in_toolsets(listing, self.toolsets)
 
     def hidden_tool_names(self) -> frozenset[str]:
         """Names of the tools that their providers hide from this scope's user."""
-        if not any(provider.is_per_user for provider in self.services.active_providers):
+        if not any(added.abilities.per_user is not None for added in self.services.active_providers):
             return frozenset()
         return frozenset(
             listing.name
             for listing in self.catalogue
-            if listing.provider is not None and listing.provider.is_hidden_from(self.principal, listing.tool.name)
+            if (per_user := listing.abilities.per_user) is not None
+            and per_user.is_hidden_from(self.principal, listing.tool.name)
         )
 
     async def load_user_tools(self) -> dict[str, str]:
-        """Ask the per-user providers for this user's tools, if they are not known yet; `describe` cannot ask.
+        """Ask the per-user providers for this user's tools, and the store for those that the session offers.
+
+        `describe` cannot ask.
 
         Returns the namespaces of the providers that failed, each with the reason.
         """
+        await self.services.offered_tools.load_session(self.principal)
         return await self.services.provider_table.load_user_tools(self.principal)
 
     async def refresh(self, *namespaces: str) -> None:
@@ -352,7 +392,7 @@ class Scope:
 
     def find(self, name: str) -> Listing | None:
         """Find a tool by name: the scope's own tools come before the runtime's, and these before the session's."""
-        own = self._own_catalogue.find(name) if self._own_catalogue is not None else None
+        own = self.own_catalogue.find(name) if self.own_catalogue is not None else None
         return own or self.services.catalogue.find(name) or self.services.offered_tools.find(name, self.principal)
 
     def listen(self, callback: Listener) -> Callable[[], None]:
@@ -401,7 +441,7 @@ class Scope:
             by_category=services.catalogue.categories(),
             calls=calls,
             running=len(services.running_calls),
-            abandoned=services.threads.abandoned,
+            abandoned=services.threads.abandoned_count,
             pending=services.pending_calls.open_count if services.store is not None else 0,
             artifacts=services.outputs.stored_count,
         )
@@ -419,16 +459,18 @@ class Scope:
 
     def instructions(self) -> str:
         """The instructions of all providers for the model, combined."""
-        known = [listing.provider for listing in self.catalogue if listing.provider]
-        providers = dict.fromkeys([*known, *self.services.active_providers])
-        sections = [(provider.namespace, self._provider_instructions(provider)) for provider in providers]
+        known = [AddedProvider(each.provider, each.abilities) for each in self.catalogue if each.provider is not None]
+        providers = {id(each.provider): each for each in [*known, *self.services.active_providers]}
+        sections = [(added.namespace, self._provider_instructions(added)) for added in providers.values()]
         return "\n\n".join(f"## {name}\n{text}" if name else text for name, text in sections if text)
 
-    def _provider_instructions(self, provider: Provider) -> str:
+    def _provider_instructions(self, added: AddedProvider) -> str:
         """A provider's own instructions, and a note if its tools are unavailable."""
-        reason = self.services.unavailable_providers.get(provider.namespace)
+        instructive = added.abilities.instructive
+        own = "" if instructive is None else instructive.instructions(self.principal).strip()
+        reason = self.services.unavailable_providers.get(added.namespace)
         note = f"Its tools are not available now: {reason}" if reason else ""
-        text = "\n\n".join(part for part in (provider.instructions_for(self.principal), note) if part)
+        text = "\n\n".join(part for part in (own, note) if part)
         redact = self.services.redact
         return redact(text) if redact else text
 
@@ -453,6 +495,7 @@ class Scope:
         max_calls: int | None = None,
         memory_dir: str | PathLike[str] | None = None,
         session_dir: str | PathLike[str] | None = None,
+        allowed_paths: Iterable[str | PathLike[str]] | None = None,
         **principal_fields: Any,
     ) -> Scope:
         """A narrower view of the runtime: for a principal (agent, session, message, task, user, space, turn).
@@ -460,7 +503,8 @@ class Scope:
         `values` are offered to `use(...)`, `tools` come before the runtime's, only the runtime's tools of `toolset` can
         be called, `priority` is that of its calls in their queues (the higher the sooner), and `max_tokens` and
         `max_calls` set a budget for the turn.
-        `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs.
+        `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs,
+        and `allowed_paths` the folders that file tools and commands are limited to.
         """
         if unknown := principal_fields.keys() - set(_PRINCIPAL_FIELDS):
             raise TypeError(f"A scope has no {', '.join(sorted(unknown))}. It takes {', '.join(_PRINCIPAL_FIELDS)}.")
@@ -480,11 +524,13 @@ class Scope:
             folders = replace(folders, memory_dir=_absolute_path(memory_dir))
         if session_dir is not None:
             folders = replace(folders, session_dir=_absolute_path(session_dir))
+        if allowed_paths is not None:
+            folders = replace(folders, allowed_paths=self._narrowed_paths(allowed_paths))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
         return Scope(
             self.services,
             principal,
-            values=(*values, *self._offered_values),
+            values=(*values, *self.offered_values),
             budget=budget,
             state=state,
             own_catalogue=self._catalogue_with(tools),
@@ -492,6 +538,16 @@ class Scope:
             priority=self.priority if priority is None else validate_priority(priority),
             folders=folders,
         )
+
+    def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
+        """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""
+        given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+        absolute = [Path(self.services.workspace, fspath(path)).expanduser().absolute() for path in given]
+        outer = self.folders.allowed_paths
+        for path in absolute:
+            if outer is not None and not any(path.is_relative_to(each) for each in outer):
+                raise ValueError(f"{path} is outside the allowed paths of this scope: {', '.join(outer)}.")
+        return tuple(map(str, absolute))
 
     def _narrowed_toolsets(self, toolset: str | None) -> tuple[str, ...]:
         """The toolsets of this scope and one more; raises `KeyError` for an unknown one."""
@@ -504,17 +560,17 @@ class Scope:
         """The catalogue of this scope's own tools and more tools, which replace those of the same name."""
         added = list(tools)
         if not added:
-            return self._own_catalogue
+            return self.own_catalogue
         for tool in added:
             tool.require_runner()
         catalogue = Catalogue(check=self.services.validate_tool)
-        catalogue.add(*(listing.tool for listing in self._own_catalogue or ()))
+        catalogue.add(*(listing.tool for listing in self.own_catalogue or ()))
         catalogue.add(*added, on_conflict="replace")
         return catalogue
 
     def find_value(self, value_type: type[T]) -> T | None:
         """The first value of a type that this scope or an outer one offers."""
-        return next((value for value in self._offered_values if isinstance(value, value_type)), None)
+        return next((value for value in self.offered_values if isinstance(value, value_type)), None)
 
 
 async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocation: Invocation) -> Event:
@@ -550,6 +606,23 @@ def _absolute_path(folder: str | PathLike[str]) -> str:
     return str(Path(fspath(folder)).expanduser().absolute())
 
 
-async def invalid_call(problem: str) -> Outcome:
-    """The failure of a call with an invalid option."""
-    return Failed("invalid_arguments", problem)
+def _parse_timeout(timeout: float | str | None) -> float | None:
+    """A caller's time limit in seconds; raises `ValueError` or `TypeError` for what is no duration."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float, str)):
+        raise TypeError(f"`timeout` must be a duration, not {type(timeout).__name__}. Write 30, '30s' or 'off'.")
+    try:
+        seconds = parse_duration(timeout)
+    except ValueError as error:
+        raise ValueError(f"`timeout`: {error} Write 30, '30s' or 'off'.") from None
+    if seconds is not None and not seconds >= 0:  # a NaN, too
+        raise ValueError(f"`timeout` must not be negative, got {timeout}.")
+    return seconds
+
+
+async def _refuse_invalid_option(invocation: Invocation, problem: Exception) -> Outcome:
+    """Count, journal and report a call whose timeout, context or priority is invalid."""
+    from surehand.runtime.pipeline.unknown_tool import refuse_invalid_option  # loaded by the first refused call
+
+    return await refuse_invalid_option(invocation, str(problem))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
@@ -17,10 +19,11 @@ from surehand.core.clock import Clock, Deadlines
 from surehand.core.errors import FailureCode
 from surehand.core.events import CatalogueChanged
 from surehand.core.ids import new_id
-from surehand.core.invoke import Redactor
+from surehand.core.invoke import RedactText
 from surehand.core.names import NAMESPACE_SEPARATOR
 from surehand.core.outcome import Outcome, Pending, attach_origin
 from surehand.core.provider import Provider
+from surehand.core.provider_abilities import AddedProvider
 from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
@@ -34,11 +37,14 @@ from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
+from surehand.runtime.pending.call_ends import CallEnds
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
 from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS, Reaper
 from surehand.runtime.pipeline.result_cache import ResultCache
-from surehand.runtime.pipeline.stacks import StackTable
+from surehand.runtime.pipeline.scope_key import ObjectTokens
+from surehand.runtime.pipeline.stacks import LimitedStacks, StackTable, limit_to_paths
 from surehand.runtime.policy import Policy
 from surehand.runtime.stats import MemoryJournal, ToolStats
 from surehand.runtime.visible_calls import OnNoSpace, VisibleCalls
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from surehand.runtime.limits.shared_breaker import SharedBreaker
     from surehand.runtime.pending.pending_call import PendingCall
     from surehand.runtime.pending.pending_calls import PendingCalls
+    from surehand.runtime.pending.repeated_calls import RepeatedCalls
     from surehand.runtime.pipeline.stages.middleware import Middleware
     from surehand.runtime.providers import ProviderTable
     from surehand.runtime.scope import Scope
@@ -78,9 +85,23 @@ class Decisions(Protocol):
     def settle(
         self, scope: Scope, call_id: str, result: Any, *, by: str | None, round: int | None = None
     ) -> AnswerCoroutine: ...
+    def end_followers(self, scope: Scope, call_id: str) -> Coroutine[Any, Any, None]: ...
     def end_without_answer(
         self, scope: Scope, call_id: str, code: FailureCode, message: str, by: str | None = None
     ) -> AnswerCoroutine: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstalledMiddleware:
+    """Middleware of a runtime, and the tools that it is for. Each installation is removed on its own."""
+
+    wrapper: Middleware
+    tools: str = "*"
+    """A glob of tool names."""
+
+    def applies_to(self, names: Iterable[str]) -> bool:
+        """Whether it is for a tool with any of these names."""
+        return self.tools == "*" or any(fnmatchcase(name, self.tools) for name in names)
 
 
 class RuntimeServices:
@@ -99,7 +120,7 @@ class RuntimeServices:
         clock: Clock,
         workspace: str | None,
         crash_details: bool,
-        redact: Redactor | None,
+        redact: RedactText | None,
         keeps_journal: bool,
         auto_complete: bool,
         on_commit: OnCommit | None,
@@ -111,7 +132,7 @@ class RuntimeServices:
         self.provider_table: ProviderTable
         """Set by the runtime, like `root_scope`."""
         self.policy = policy
-        self.middleware = tuple(middleware)
+        self.middleware = tuple(map(InstalledMiddleware, middleware))
         self.approver = approver
         self.defaults = defaults
         self.clock = clock
@@ -119,7 +140,7 @@ class RuntimeServices:
         self.visible_calls = VisibleCalls(self, spaces, on_no_space)
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is unavailable, by namespace."""
-        self.active_providers: list[Provider] = []
+        self.active_providers: list[AddedProvider] = []
         self.workspace = workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.crash_details = crash_details
         self.redact = redact
@@ -131,12 +152,16 @@ class RuntimeServices:
         self.catalogue = Catalogue(on_change=self._on_catalogue_changed, check=self.validate_tool)
         self.stats_by_tool: dict[str, ToolStats] = {}
         self.running_calls: set[Invocation] = set()
+        self.call_ends = CallEnds()
         self.threads = HandlerThreads()
         self.reaper = Reaper()
         self.lifespans = Lifespans()
         self.deadlines = Deadlines(clock)
         self.result_cache = ResultCache(clock)
+        self.object_tokens = ObjectTokens()
         self.is_durable = is_durable
+        self.refuse_wait: Callable[[Pending], str] | None = None
+        """Says why a call cannot wait, where no one could ever answer it; set by the command line."""
         self.store = None
         self.owner_id = new_id()
         """The id under which this runtime claims calls and slots in the store."""
@@ -171,9 +196,10 @@ class RuntimeServices:
     def refusal_reason(self, name: str) -> str | None:
         """Why a tool that exists cannot be called in this runtime; None if there is no such tool."""
         namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
-        for provider in self.active_providers:
-            if provider.namespace == (namespace if separator else ""):
-                reason = provider.refusal_reason(short_name if separator else name)
+        for added in self.active_providers:
+            selective = added.abilities.selective
+            if selective is not None and added.namespace == (namespace if separator else ""):
+                reason = selective.refusal_reason(short_name if separator else name)
                 if reason is not None:
                     return reason
         return self.catalogue.refusal_reason(name)
@@ -190,20 +216,38 @@ class RuntimeServices:
     def stack_for_call(self, invocation: Invocation) -> Proceed:
         """The stack of a call."""
         scope = invocation.scope
-        stacks = scope.stack_table.get(scope, is_recallable=invocation.has_given_id or invocation.is_resumed)
+        is_recallable = invocation.has_given_id or invocation.is_resumed
+        own_stacks = scope.stack_table.get(scope, is_recallable=is_recallable)
+        paths = scope.folders.allowed_paths
+        stacks = own_stacks if paths is None else LimitedStacks(own_stacks, paths)
         try:
-            return stacks[invocation.requested_name]
+            stack: Proceed = stacks[invocation.requested_name]
         except TypeError:  # models send values of any type as a name, even a list
-            return stacks.refuse_unknown_tool
+            stack = stacks.refuse_unknown_tool
+        return stack
 
     def stack_for_listing(self, listing: Listing, invocation: Invocation) -> Proceed:
         """A new stack for a listing that may no longer be in the catalogue."""
-        return self.stack_table.get(invocation.scope, is_recallable=True).build_for(listing)
+        stack = self.stack_table.get(invocation.scope, is_recallable=True).build_for(listing)
+        paths = invocation.scope.folders.allowed_paths
+        return stack if paths is None else limit_to_paths(stack, paths)
 
     def rebuild_stacks(self) -> None:
         """Drop all stacks, so that each is built again on its next call; running calls end on the old ones."""
         for table in list(self._stack_tables):
             table.clear()
+
+    def install_middleware(self, wrapper: Middleware, tools: str) -> Callable[[], None]:
+        """Add middleware inside that which is there; returns the function that removes it."""
+        installed = InstalledMiddleware(wrapper, tools)
+
+        def remove() -> None:
+            self.middleware = tuple(each for each in self.middleware if each is not installed)
+            self.rebuild_stacks()
+
+        self.middleware = (*self.middleware, installed)
+        self.rebuild_stacks()
+        return remove
 
     def tool_stats(self, name: str) -> ToolStats:
         """The statistics of one tool."""
@@ -242,6 +286,13 @@ class RuntimeServices:
         return PendingCalls(self)
 
     @cached_property
+    def repeated_calls(self) -> RepeatedCalls:
+        """Recognises calls that repeat one that waits."""
+        from surehand.runtime.pending.repeated_calls import RepeatedCalls
+
+        return RepeatedCalls(self)
+
+    @cached_property
     def decisions(self) -> Decisions:
         """How pending calls are answered."""
         from surehand.runtime.pending import decisions
@@ -256,11 +307,14 @@ class RuntimeServices:
             from surehand.store.store import Store  # keeps sqlite3 off the path of plain calls
 
             self.store = await Store.open(":memory:", now=self.clock.time)
+            self.rebuild_stacks()  # from now on calls may wait, and repetitions of them follow
         return self.store
 
-    async def has_grant(self, user: str | None, grant_key: str) -> bool:
-        """Whether the user has a standing approval for this tool definition."""
-        return self.store is not None and await self.store.grants.has(user, grant_key)
+    async def has_grant(self, principal: Principal, grant_key: str) -> bool:
+        """Whether the user has a standing approval, in this session, for what the key says."""
+        return self.store is not None and await self.store.grants.has(
+            principal.user, grant_key, session=principal.session
+        )
 
     async def recover_dead_runtimes(self) -> bool:
         """Release the calls of dead runtimes; true if the effect of any is unknown. Replaced where there is a store."""
@@ -275,9 +329,15 @@ class RuntimeServices:
             return
         attach_origin(outcome, invocation)
         try:
-            await self.on_commit(outcome)
-        except Exception:
-            log.exception("on_commit raised for a call of %s", invocation.tool_name)
+            await run_foreign(self.reaper, self.on_commit, outcome)
+        except ForeignCodeError as error:
+            log.error("on_commit raised for a call of %s", invocation.tool_name, exc_info=error.original)
+
+    async def write_progress(self, invocation: Invocation) -> None:
+        """Write the progress of a call that is not in its streams yet: its end or its question comes after it."""
+        if invocation.has_streamed_progress and self.journal_writer is not None:
+            await self.journal_writer.flush()
+            invocation.has_streamed_progress = False
 
     def journal_statements(self, invocation: Invocation, kind: JournalKind, status: str) -> list[Statement]:
         """Statements that add an entry to the store's journal, and an event to the stream of the call's run."""
@@ -321,6 +381,7 @@ class RuntimeServices:
         """Stop timers, background tasks and handler threads."""
         if self.store is not None:
             self.pending_calls.cancel_expiry_timer()
+        self.call_ends.close()
         self.deadlines.close()
         self.queues.close()
         await self.reaper.close()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from importlib import import_module
 from types import MethodType, ModuleType
 from typing import Any, cast
 
 from surehand.catalogue.wrap import FilteredTools
-from surehand.core.define import LazyTool, ServerTool, tool
+from surehand.core.define import BuildServerProviders, LazyTool, ServerTool, tool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
@@ -26,25 +25,28 @@ def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | 
 def split_server_tools(tools: Iterable[Tool[..., Any]]) -> tuple[list[Tool[..., Any]], list[Provider]]:
     """The tools that have a handler, and providers for those that the MCP server of their `mcp_config` runs."""
     others: list[Tool[..., Any]] = []
-    server_tools: list[ServerTool] = []
+    tools_by_builder: dict[BuildServerProviders, list[ServerTool]] = {}
     for each in tools:
-        server_tools.append(each) if isinstance(each, ServerTool) else others.append(each)
-    if not server_tools:
-        return others, []
-    # By name: the MCP provider is above this layer, and a runtime without such tools must not load it.
-    module = import_module("surehand.providers.mcp.declared_tools")
-    return others, module.build_providers(server_tools)
+        if not isinstance(each, ServerTool):
+            others.append(each)
+        elif each.build_providers is not None:
+            tools_by_builder.setdefault(each.build_providers, []).append(each)
+        else:
+            problem = f"{each.name} has an `mcp_config`, but was defined by a `tool` that knows no MCP servers."
+            raise DefinitionError(problem, fix="define it with surehand.tool.", where=each.where)
+    providers = [provider for build, group in tools_by_builder.items() for provider in build(group)]
+    return others, providers
 
 
-def left_out_names(sources: Iterable[Any]) -> frozenset[str]:
-    """Names of the tools that `filtered` dropped from lists among the sources."""
-    names: frozenset[str] = frozenset()
+def left_out_tools(sources: Iterable[Any]) -> dict[str, str]:
+    """Why tools were left out of lists among the sources, by name."""
+    reasons: dict[str, str] = {}
     for source in sources:
         if isinstance(source, FilteredTools):
-            names |= source.left_out
+            reasons |= source.left_out
         elif isinstance(source, (list, tuple)):
-            names |= left_out_names(source)
-    return names
+            reasons |= left_out_tools(source)
+    return reasons
 
 
 def _expand_source(source: Any) -> list[Any]:

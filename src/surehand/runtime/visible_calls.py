@@ -81,6 +81,17 @@ class VisibleCalls:
                 space,
             )
 
+    @property
+    def can_post_with_wait(self) -> bool:
+        """Whether a message can be written in the transaction that stores the wait of its call."""
+        return self._call_messages is not None
+
+    async def post_statements(self, invocation: Invocation) -> list[Statement]:
+        """Statements that post a call's message in the transaction that stores its wait; none if it has one."""
+        if not invocation.posts_when_stored or invocation.message_id is not None or self._call_messages is None:
+            return []
+        return await self._call_messages.post_statements(invocation)
+
     def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
         """Statements that update a call's message, for the transaction that stores its outcome."""
         if invocation.message_id is None or self._call_messages is None:

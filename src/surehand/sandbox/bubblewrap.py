@@ -21,6 +21,7 @@ from surehand.sandbox import seccomp, system_mounts
 from surehand.sandbox.command_line import BindMount, HideableMount, SandboxCommandLine
 from surehand.sandbox.command_line import PathMount as PathMount
 from surehand.sandbox.pidfd import child_pids
+from surehand.sandbox.private_mounts import private_mounts
 from surehand.sandbox.sandbox import Sandbox
 
 INSTALL_HINT = "Install it on the machine (apt install bubblewrap, dnf install bubblewrap)"
@@ -29,8 +30,8 @@ _UNSAFE_PATHS = ("/", "/proc", "/sys", "/dev")
 _ULIMIT_OPTIONS = {"CORE": ("-c", 1), "CPU": ("-t", 1), "DATA": ("-d", 1024), "FSIZE": ("-f", 512), "NOFILE": ("-n", 1)}
 """Option of `ulimit` for each resource limit, and the unit that the option counts in."""
 DEFAULT_SANDBOX = Sandbox()
-ARMING_TIMEOUT_MILLISECONDS = 5_000
-"""How long the first process in the sandbox may take to tie itself to its parent; it needs less than one."""
+PARENT_TIE_TIMEOUT_MILLISECONDS = 5_000
+"""How long the first process in the sandbox may take until it will die with its parent; it takes less than 1 ms."""
 _CHECK_TIMEOUT_SECONDS = 10
 _MAX_ERROR_BYTES = 4096
 
@@ -96,6 +97,7 @@ def start_sandboxed(argv: Sequence[str], **options: Any) -> subprocess.Popen[byt
             stderr=subprocess.PIPE,
             pass_fds=command_line.pass_fds,
             env={},
+            # Out of our process group: a Ctrl-C at the terminal would reach the program before we can stop it in order.
             start_new_session=True,
         )
     try:
@@ -112,7 +114,7 @@ def _open_gate(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout is not None
     if process.stdout.read(1) != b"\n":
         raise NotStarted(f"The sandbox did not start: {_last_error_line(process)}")
-    for _ in range(ARMING_TIMEOUT_MILLISECONDS):
+    for _ in range(PARENT_TIE_TIMEOUT_MILLISECONDS):
         if all(map(is_tied_to_parent, child_pids(process.pid))):
             break
         time.sleep(0.001)
@@ -128,7 +130,7 @@ def is_tied_to_parent(pid: int) -> bool:
     """
     try:
         return "\nSeccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
+    except OSError:  # the process has ended
         return True
 
 
@@ -177,7 +179,9 @@ def _bubblewrap_arguments(
     arguments += system_mounts.system_mount_arguments(sandbox)
     for path, content in system_mounts.SYNTHETIC_FILES.items():
         arguments += ["--perms", "0444", "--file", str(command_line.descriptor_with(content)), path]
-    arguments += _bind_arguments(command_line, [*folders, *_sandbox_mounts(sandbox)])
+    mounts = [*folders, *_sandbox_mounts(sandbox)]
+    arguments += _bind_arguments(command_line, [*mounts, *private_mounts(mounts, command_line)])
+    command_line.writable_folders = tuple(Path(os.path.realpath(mount.path)) for mount in mounts if mount.writable)
     arguments += ["--seccomp", str(command_line.descriptor_with(_seccomp_filter(sandbox)))]
     return [*arguments, "--remount-ro", "/", "--chdir", cwd]
 
@@ -203,14 +207,20 @@ def _bind_arguments(command_line: SandboxCommandLine, folders: Sequence[BindMoun
     for mount in sorted(folders, key=lambda mount: len(mount.path.parts)):
         refuse_unsafe_path(mount.path)
         if isinstance(mount, HideableMount) and mount.hidden:
-            # Bind mounts are `nodev`: the device node is there, and opening it fails.
-            arguments += ["--ro-bind", "/dev/null", str(mount.path)]
+            arguments += _mask_arguments(mount.path)
             continue
         descriptor = command_line.descriptor_of(mount)
         if any(outer.writable and outer.path in mount.path.parents for outer in folders):
             _refuse_moved(mount.path, descriptor)
         arguments += ["--bind-fd" if mount.writable else "--ro-bind-fd", str(descriptor), str(mount.path)]
     return arguments
+
+
+def _mask_arguments(path: Path) -> list[str]:
+    if path.is_dir():
+        return ["--perms", "0500", "--tmpfs", str(path), "--remount-ro", str(path)]
+    # Bind mounts are `nodev`: the device node is there, and opening it fails.
+    return ["--ro-bind", "/dev/null", str(path)]
 
 
 def _refuse_moved(path: Path, descriptor: int) -> None:

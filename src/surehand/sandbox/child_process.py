@@ -6,17 +6,22 @@ The shell tools and the stdio transport of MCP servers use it. Linux only.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
+from weakref import WeakSet
 
 from surehand.core.errors import NotStarted
+from surehand.core.private_paths import PRIVATE_PATHS
 from surehand.sandbox import bubblewrap, supervisor
 from surehand.sandbox.cgroup import ControlGroup
 from surehand.sandbox.command_line import BindMount
@@ -24,12 +29,15 @@ from surehand.sandbox.pidfd import ProcessHandle, child_pids
 from surehand.sandbox.pipes import CHUNK_BYTES, PipeReader, PipeWriter
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 
+log = logging.getLogger("surehand")
 STOP_GRACE_SECONDS = 0.5
 """Seconds between asking a command to end and killing it."""
 _KILL_TIMEOUT_SECONDS = 10.0
 """Seconds to wait for the kernel to end killed processes."""
 _SUPERVISOR_PROCESSES = 2
 """Processes of the supervisor itself, which count against the limit on processes of a command."""
+INSPECTION_INTERVAL_SECONDS = 0.2
+"""Seconds between two inspections of a running command."""
 _PROCESS_COUNT_INTERVAL_SECONDS = 0.05
 """Seconds between two counts of the processes of a command, where no control group limits them."""
 
@@ -45,6 +53,8 @@ class ChildProcess(ABC):
     """
 
     _control_group: ControlGroup | None = None
+    _must_end: Callable[[], bool] | None = None
+    _inspection_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, popen: subprocess.Popen[bytes], limit: int) -> None:
         assert popen.stdin is not None
@@ -69,7 +79,7 @@ class ChildProcess(ABC):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            bufsize=0,
+            bufsize=0,  # the pipes are read by their descriptors: a buffer of Python's would hide data from them
             start_new_session=True,
             **options,
         )
@@ -90,6 +100,7 @@ class ChildProcess(ABC):
         read: Sequence[str | os.PathLike[str]] = (),
         stdin: bool = False,
         limit: int = CHUNK_BYTES,
+        must_end: Callable[[], bool] | None = None,
     ) -> ChildProcess:
         """Start a command.
 
@@ -98,18 +109,40 @@ class ChildProcess(ABC):
             read: further paths that are mounted read-only.
             stdin: whether the command can read from `stdin`; otherwise its standard input is empty.
             limit: longest line that `readline` accepts, in bytes; about twice as much is read ahead.
+            must_end: called now and then while the command runs, and when it has ended; True kills the command.
         """
+        child: ChildProcess
         try:
             if isinstance(sandbox, Unprotected):
-                return _SupervisedChild.launch(argv, cwd=cwd, unprotected=sandbox, stdin=stdin, limit=limit)
-            return await _SandboxedChild.launch(
-                argv, cwd=cwd, sandbox=sandbox, folders=folders, read=read, stdin=stdin, limit=limit
-            )
+                child = _SupervisedChild.launch(argv, cwd=cwd, unprotected=sandbox, stdin=stdin, limit=limit)
+            else:
+                child = await _SandboxedChild.launch(
+                    argv, cwd=cwd, sandbox=sandbox, folders=folders, read=read, stdin=stdin, limit=limit
+                )
         except OSError as error:
             raise NotStarted(f"The command cannot be started: {error.strerror}.") from error
+        if must_end is not None:
+            child.kill_when(must_end)
+        return child
+
+    def kill_when(self, must_end: Callable[[], bool]) -> None:
+        """Kill the command once `must_end` returns True; it is called while the command runs and when it has ended."""
+        self._must_end = must_end
+        if self._finished.done():
+            must_end()
+            return
+        if must_end():
+            self._kill()
+        loop = asyncio.get_running_loop()
+        self._inspection_timer = loop.call_later(INSPECTION_INTERVAL_SECONDS, self._inspect_again)
+
+    def _inspect_again(self) -> None:
+        if self._must_end is not None and not self._finished.done():
+            self.kill_when(self._must_end)
 
     async def wait(self) -> int:
         """Wait until every process of the command has ended; return the exit code, above 128 for a signal."""
+        # Shielded: a cancelled caller would cancel the future, and with it every other waiter.
         await asyncio.shield(self._finished)
         code = self._popen.returncode
         return code if code >= 0 else 128 - code
@@ -155,6 +188,8 @@ class ChildProcess(ABC):
         self._stdout_pipe.close()
         self._stderr_pipe.close()
         self._outer_process.close()
+        if self._inspection_timer is not None:
+            self._inspection_timer.cancel()
         if self._control_group is not None:
             self._control_group.remove()
             self._control_group = None
@@ -174,8 +209,11 @@ class ChildProcess(ABC):
         self._stdout_pipe.read_remaining()
         self._stderr_pipe.read_remaining()
         self.stdin.close()
-        if not self._finished.done():
-            self._finished.set_result(None)
+        if self._finished.done():
+            return
+        if self._must_end is not None:
+            self._must_end()  # a last time: the command may have done its work since
+        self._finished.set_result(None)
 
     @abstractmethod
     def _terminate(self) -> None:
@@ -192,6 +230,9 @@ class _SandboxedChild(ChildProcess):
     The kernel kills every process of the namespace when its first process ends.
     """
 
+    writable_folders: tuple[Path, ...] = ()
+    """Folders of the host that the command can write to."""
+    end_callbacks: Sequence[Callable[[], None]] = ()
     _init_process: ProcessHandle | None = None
     _process_count_timer: asyncio.TimerHandle | None = None
 
@@ -202,6 +243,10 @@ class _SandboxedChild(ChildProcess):
         bubblewrap.check_bubblewrap()
         with bubblewrap.build_command_line(argv, sandbox=sandbox, stdin=stdin, gated=True, **options) as line:
             child = cls._spawn(line.argv, limit, env={}, pass_fds=line.pass_fds)
+            child.writable_folders = line.writable_folders
+            child.end_callbacks = list(line.end_callbacks)
+            line.end_callbacks.clear()
+        _sandboxed_children.add(child)
         try:
             await child.open_gate(sandbox, stdin)
         except BaseException:
@@ -214,13 +259,11 @@ class _SandboxedChild(ChildProcess):
         if await self.stdout.read(1) != b"\n" or not self._find_init_process():
             raise NotStarted(f"The sandbox did not start: {await self._start_error()}.")
         assert self._init_process is not None
-        for _ in range(bubblewrap.ARMING_TIMEOUT_MILLISECONDS):
+        for _ in range(bubblewrap.PARENT_TIE_TIMEOUT_MILLISECONDS):
             if self._init_process.has_ended or bubblewrap.is_tied_to_parent(self._init_process.pid):
                 break
             await asyncio.sleep(0.001)
-        # RLIMIT_NPROC does not apply to root, not even inside a user namespace.
-        if os.geteuid() == 0:
-            self._limit_processes(sandbox.processes)
+        self._join_control_group(sandbox)
         self.stdin.write(b"\n")
         if not stdin:
             self.stdin.close_when_drained()
@@ -249,16 +292,20 @@ class _SandboxedChild(ChildProcess):
                     self._init_process = ProcessHandle(pid, on_end=self._finish)
         return self._init_process is not None
 
-    def _limit_processes(self, max_processes: int) -> None:
+    def _join_control_group(self, sandbox: Sandbox) -> None:
+        """Limit all processes of the command together, where control groups can be used."""
         assert self._init_process is not None
-        self._control_group = ControlGroup.try_create(max_processes)
+        self._control_group = ControlGroup.try_create(sandbox.processes)
         try:
             if self._control_group is None:
                 raise OSError("no control groups")
+            self._control_group.limit_memory(int(sandbox.memory))
             for pid in (self._init_process.pid, *child_pids(self._init_process.pid)):
                 self._control_group.add_process(pid)
         except OSError:
-            self._check_process_count(max_processes)
+            # RLIMIT_NPROC does not apply to root, not even inside a user namespace.
+            if os.geteuid() == 0:
+                self._check_process_count(sandbox.processes)
 
     def _check_process_count(self, max_processes: int) -> None:
         """Count the processes of the namespace in its own /proc, and kill the command if there are too many."""
@@ -282,6 +329,12 @@ class _SandboxedChild(ChildProcess):
             self._init_process.reap()
         super()._finish()
 
+    def end_now(self) -> None:
+        """Kill the command and wait, without the event loop, until it is dead."""
+        if self._init_process is not None:
+            self._kill()
+            self._init_process.wait_until_dead(_KILL_TIMEOUT_SECONDS)
+
     def _terminate(self) -> None:
         if self._init_process is not None:
             self._init_process.signal_group(signal.SIGTERM)
@@ -293,10 +346,34 @@ class _SandboxedChild(ChildProcess):
 
     def close(self) -> None:
         super().close()
+        callbacks, self.end_callbacks = self.end_callbacks, ()  # taken away first: closing twice calls each once
+        for callback in callbacks:
+            callback()
         if self._process_count_timer is not None:
             self._process_count_timer.cancel()
         if self._init_process is not None:
             self._init_process.close()
+
+
+_sandboxed_children: WeakSet[_SandboxedChild] = WeakSet()
+
+
+def _end_commands_beside(store: Path) -> None:
+    """End commands that started before anything was known of a store in their folders, so that they do not hide it."""
+    for child in list(_sandboxed_children):
+        if any(folder in store.parents for folder in child.writable_folders):
+            log.warning("Ended a command that could write to %s, because the store %s is opened.", store.parent, store)
+            child.end_now()
+
+
+PRIVATE_PATHS.on_new_store.append(_end_commands_beside)
+
+
+@atexit.register
+def _end_all_commands() -> None:
+    """End sandboxed commands before the interpreter closes the files that their sandboxes mask."""
+    for child in list(_sandboxed_children):
+        child.end_now()
 
 
 class _SupervisedChild(ChildProcess):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
@@ -49,10 +50,16 @@ class SandboxCommandLine:
 
     argv: list[str] = field(default_factory=list)
     pass_fds: tuple[int, ...] = ()
+    writable_folders: tuple[Path, ...] = ()
+    """Folders of the host that the program can write to, with links resolved."""
+    end_callbacks: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the sandbox has ended; a caller that waits for that takes them away before it closes this."""
     _owned_descriptors: list[int] = field(default_factory=list)
 
     def close(self) -> None:
         """Close the descriptors that were opened for this command line."""
+        while self.end_callbacks:
+            self.end_callbacks.pop()()
         while self._owned_descriptors:
             os.close(self._owned_descriptors.pop())
 
@@ -64,6 +71,7 @@ class SandboxCommandLine:
 
     def descriptor_with(self, content: str | bytes) -> int:
         """Open an in-memory file with this content, for bubblewrap to read."""
+        # A memfd instead of a pipe: a pipe would block at 64 KiB, because bubblewrap reads only once it has started.
         descriptor = os.memfd_create("sandbox")
         self._owned_descriptors.append(descriptor)
         self.pass_fds += (descriptor,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ class ProcessHandle:
         self._descriptor = os.pidfd_open(pid)
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._descriptor, self._handle_end)
+        self._loop.add_reader(self._descriptor, self._handle_end)  # a pidfd is readable once its process has ended
 
     def signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
@@ -42,6 +43,13 @@ class ProcessHandle:
                     raise
                 # A kernel before 6.9. The process is not reaped yet, so its pid still belongs to it.
                 os.killpg(self.pid, number)
+
+    def wait_until_dead(self, seconds: float) -> None:
+        """Block until the process has ended, or the time is over. The event loop is told of the end as usual."""
+        if self._descriptor >= 0:
+            poll = select.poll()
+            poll.register(self._descriptor, select.POLLIN)
+            poll.poll(seconds * 1000)
 
     def _handle_end(self) -> None:
         self._loop.remove_reader(self._descriptor)
@@ -72,5 +80,6 @@ def child_pids(pid: int) -> list[int]:
 
 def _parent_pid(pid: int) -> int | None:
     with suppress(OSError):
+        # The second field, the name in brackets, may hold spaces and brackets itself: count from the last one.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return None

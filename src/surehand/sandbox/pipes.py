@@ -36,6 +36,7 @@ class PipeReader:
         self.reader.set_transport(self)  # type: ignore[arg-type]  # a StreamReader only pauses and resumes it
         self._pipe: IO[bytes] | None = pipe
         self._loop = asyncio.get_running_loop()
+        # Else a read of an empty pipe would stop the event loop. The child's end is another file, and stays blocking.
         os.set_blocking(pipe.fileno(), False)
         self.resume_reading()
 
@@ -90,7 +91,7 @@ class PipeWriter:
         self._pipe: IO[bytes] | None = pipe
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[memoryview] = deque()
-        self._drained: asyncio.Future[None] | None = None
+        self._drained_future: asyncio.Future[None] | None = None
         self._is_closing = False
         self._is_watching = False
         os.set_blocking(pipe.fileno(), False)
@@ -128,9 +129,9 @@ class PipeWriter:
     async def drain(self) -> None:
         """Wait until all written bytes are in the pipe."""
         if self._unsent and self._pipe is not None:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
+            if self._drained_future is None:
+                self._drained_future = self._loop.create_future()
+            await asyncio.shield(self._drained_future)
 
     def close_when_drained(self) -> None:
         """Close the pipe once all written bytes are in it."""
@@ -166,9 +167,9 @@ class PipeWriter:
             self._loop.remove_writer(pipe.fileno())
 
     def _notify_drained(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
+        if self._drained_future is not None and not self._drained_future.done():
+            self._drained_future.set_result(None)
+        self._drained_future = None
 
     def close(self) -> None:
         """Close the pipe and discard buffered bytes."""

@@ -40,7 +40,8 @@ class ResourceLimits:
     cpu: float | str = 600.0
     """CPU seconds that one process may use."""
     memory: float | str = 4 << 30
-    """Bytes that one process may allocate."""
+    """Bytes that one process may allocate. In a sandbox also those of all processes together, with shared memory, where
+    control groups can be used; elsewhere /tmp and /dev/shm hold at most as much each."""
     file_size: float | str = 2 << 30
     """Bytes that one file may grow to."""
     open_files: float = 4096

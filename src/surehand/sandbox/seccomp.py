@@ -88,6 +88,7 @@ def build_filter(*, unix_sockets: bool = True, machine: str | None = None) -> by
 
 def _instructions(architecture: int, column: int, families: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
     """BPF instructions: operation, jump if true, jump if false, and value."""
+    # Jumps count the instructions to skip. The architecture comes first: it says which table a number belongs to.
     yield _BPF_LOAD, 0, 0, _ARCHITECTURE_OFFSET
     yield _BPF_JUMP_IF_EQUAL, 1, 0, architecture
     yield _return_errno(errno.EPERM)  # 32-bit programs use other system call numbers
@@ -117,7 +118,7 @@ def _instructions(architecture: int, column: int, families: tuple[int, ...]) -> 
         [(_BPF_JUMP_IF_EQUAL, family) for family in families],
         errno_if_unmatched=errno.EAFNOSUPPORT,
     )
-    # Files made in the sandbox belong to the host user: a set-uid program among them would act with his rights outside.
+    # Files made in the sandbox belong to the host user: outside, a set-uid program among them has that user's rights.
     for *mode_numbers, argument in _MODE_SYSCALLS.values():
         yield from _check_argument(
             mode_numbers[column], argument, [(_BPF_JUMP_IF_ANY_BIT, _SETID_MODE_BITS)], errno_if_matched=errno.EPERM

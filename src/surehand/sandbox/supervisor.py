@@ -26,6 +26,7 @@ _HANDLED_SIGNALS = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
 
 def main(parent_pid: int, limits: Mapping[str, int], argv: list[str]) -> int:
     """Run the command and return its exit code, or 128 plus the signal that ended it."""
+    # Blocked, so that `sigwait` receives them: a signal that arrives earlier waits instead of being lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_SIGNALS)
     # An ignored SIGCHLD is inherited, and then no child would be reported.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -51,6 +52,7 @@ def _become_subreaper(parent_pid: int) -> bool:
     """Adopt orphaned descendants, and get SIGTERM when the parent dies; return whether the parent still lives."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # A parent that died before the call above sends no signal: we then have another parent already.
     return os.getppid() == parent_pid
 
 
@@ -103,11 +105,10 @@ def _wait_for_exit(child_pid: int, terminate: Callable[[], None]) -> int | None:
 
 def _reap_children(child_pid: int) -> int | None:
     """Reap ended processes; return the exit code of the child if it was one of them."""
-    code = None
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
-            return code
+            return None
         if pid == child_pid:
             exit_code = os.waitstatus_to_exitcode(status)
             return exit_code if exit_code >= 0 else 128 - exit_code
@@ -118,7 +119,7 @@ def _kill_descendants() -> None:
 
     A process that forks and exits faster than it can be listed is caught only without a pause between the rounds.
     """
-    for round in itertools.count():
+    for kill_round in itertools.count():
         for pid in _child_pids():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -127,7 +128,7 @@ def _kill_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        if round > _KILL_ROUNDS_WITHOUT_PAUSE:
+        if kill_round > _KILL_ROUNDS_WITHOUT_PAUSE:
             time.sleep(0.001)
 
 
@@ -140,6 +141,7 @@ def _child_pids() -> list[int]:
 
 def _parent_pid(pid: str) -> int | None:
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        # The second field, the name in brackets, may hold spaces and brackets itself: count from the last one.
         return int(file.read().rpartition(b")")[2].split()[1])
     return None
 

@@ -36,7 +36,9 @@ SYNTHETIC_FILES = {
 def system_mount_arguments(sandbox: Sandbox) -> list[str]:
     """Arguments for bubblewrap that are the same for every command of a sandbox."""
     time_zone = os.path.realpath("/etc/localtime")
-    tmpfs = ("--perms", "1777", "--size", str(sandbox.temporary), "--tmpfs")
+    # What is in it is memory: without a control group, its size is the only limit on it.
+    size = min(int(sandbox.temporary), int(sandbox.memory))
+    tmpfs = ("--perms", "1777", "--size", str(size), "--tmpfs")
     etc_files = _existing_paths("/etc", _ETC_FILES)
     network_files = _existing_paths("/etc", _ETC_NETWORK_FILES) if sandbox.network else ()
     return [

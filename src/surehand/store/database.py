@@ -30,6 +30,7 @@ class Statement(NamedTuple):
     `:name` is a parameter. Words in braces are replaced by each database's own SQL: `{now}` is its time in seconds,
     `{tx}` the number of the transaction. No transaction can still add a row with a `tx` below `{horizon}`; `{after}`
     selects the rows after the position `:tx, :id`, and `{order}` sorts by it. `{announce}` notifies other processes.
+    `{lock}` holds the lock `:name` until the end of the transaction.
     """
 
     sql: str
@@ -46,8 +47,23 @@ class Database(Protocol):
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Execute the statements in one durable transaction, all or nothing; returns the rows of each.
 
-        A cancelled caller is interrupted only after its write was committed or rolled back.
+        A cancelled caller is interrupted when its write was committed, rolled back or withdrawn, or when the database
+        does not say which in time: then the write is in doubt, as after a crash.
         """
+        ...
+
+    async def write_without_limit(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Like `write`, for migrations: however long it takes."""
+        ...
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether every write is refused."""
+        ...
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the last request got no reply in time; a write that can be repeated later should be."""
         ...
 
     async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
@@ -91,6 +107,11 @@ class Database(Protocol):
         ...
 
 
+def read_only_error() -> StoreUnavailable:
+    """Build the error for a write to a database that was opened read-only."""
+    return StoreUnavailable("The store is read-only.")
+
+
 def validate_params(params: Mapping[str, SqlValue]) -> int:
     """Reject values that either database would reject, so that both behave alike; returns their size."""
     size = 0
@@ -128,6 +149,7 @@ def to_storable_name(text: str | None) -> str | None:
     if text is None:
         return None
     text = str(text)  # callers pass values of other types too
+    # PostgreSQL stores no NUL in a text, and UTF-8 has no lone surrogates.
     if text.isascii() and "\0" not in text:
         return text[:MAX_NAME_LENGTH]
     try:

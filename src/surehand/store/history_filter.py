@@ -18,8 +18,8 @@ FlushBuffers: TypeAlias = Callable[[], Awaitable[object]]
 DEFAULT_LIMIT = 100
 
 
-async def no_buffers() -> None:
-    """Do nothing: no runtime of this process uses the store."""
+async def flush_no_buffers() -> None:
+    """Do nothing: the default of tables that no runtime of this process writes to later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

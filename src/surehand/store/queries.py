@@ -11,6 +11,7 @@ import re
 from importlib.resources import files
 
 _HEADER = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+# Two braces, because one pair is a word that each database replaces by its own SQL.
 _INSERTION = re.compile(r"\{\{(\w+)\}\}")
 
 

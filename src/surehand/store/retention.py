@@ -37,6 +37,8 @@ class Retention:
     """Maximum number of ended calls, and of ids of calls that never ran, whatever their age."""
     max_artifacts: int | None = None
     max_artifact_bytes: int | None = None
+    offers: float | None = 30 * DAY_SECONDS
+    """Tools that sessions offer, since they were last offered."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -58,6 +60,7 @@ _DELETIONS = {
     "artifacts": (("artifacts", "handle", "old_artifacts"),),
     "events": (("events", "(stream, number)", "old_events"),),
     "messages": (("messages", "message_id", "old_messages"),),
+    "offers": (("offered_tools", "(user_id, session, name)", "old_offered_tools"),),
 }
 """By field of `Retention`: table, key, and the query that selects the keys to delete."""
 
@@ -82,10 +85,10 @@ async def prune(database: Database, retention: Retention, exempt_call_ids: Colle
 
 async def _delete_surplus_calls(database: Database, max_calls: int, exempt_call_ids: Collection[str]) -> int:
     queries = ("surplus_ended_calls", "surplus_idle_calls")
-    params: dict[str, SqlValue] = {"most": max_calls}
+    params: dict[str, SqlValue] = {"max_calls": max_calls}
     if exempt_call_ids:
         queries = ("surplus_ended_calls_except", "surplus_idle_calls_except")
-        params["spared"] = json.dumps(list(exempt_call_ids))
+        params["exempt_call_ids"] = json.dumps(list(exempt_call_ids))
     count = 0
     for query in queries:
         deletions = (("pending", "call_id", query), ("ledger", "call_id", query))
@@ -96,16 +99,20 @@ async def _delete_surplus_calls(database: Database, max_calls: int, exempt_call_
 async def _delete_in_batches(
     database: Database, deletions: tuple[tuple[str, str, str], ...], params: Mapping[str, SqlValue]
 ) -> int:
-    """Delete one batch per transaction until a batch is not full; returns the count of the last table."""
+    """Delete one batch per transaction until a batch is not full; returns the count of the last table.
+
+    The rows are counted first, without a lock: mostly there are none. The count is approximate if two processes prune.
+    """
+    params = {**params, "batch": BATCH_ROWS}
     statements = [
-        Statement(
-            f"DELETE FROM {table} WHERE {key} IN ({_SQL[query]}) RETURNING 1 AS gone", {**params, "batch": BATCH_ROWS}
-        )
-        for table, key, query in deletions
+        Statement(f"DELETE FROM {table} WHERE {key} IN ({_SQL[query]})", params) for table, key, query in deletions
     ]
+    count_sql = f"SELECT count(*) AS number FROM ({_SQL[deletions[-1][2]]}) AS deletable"
     total = 0
     while True:
-        results = await database.write(statements)
-        total += len(results[-1])
-        if len(results[-1]) < BATCH_ROWS:
+        [row] = await database.read(count_sql, params)
+        if row["number"]:
+            await database.write(statements)
+            total += int(row["number"])
+        if row["number"] < BATCH_ROWS:
             return total

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from os import urandom
 from typing import Any, TypeAlias
 
 from pydantic_core import to_json, to_jsonable_python
 
-from surehand.core.content import BLOCK_TYPES, Block
+from surehand.core.content import block_fields, block_from_fields
 from surehand.core.outcome import Done, Failed
 from surehand.store.database import UnstorableValue
 
 JSON: TypeAlias = Any
-_BLOCK_TYPES = {block.type: block for block in BLOCK_TYPES}
 _BYTES_PREFIX = "bytes:"
 _MAX_NUMBER_DIGITS = 4_300
+"""Digits of an integer that Python parses by default (`sys.get_int_max_str_digits`)."""
 _CLIPPED_TEXT_KEY = "_shown"  # the stored form: it must not change
 _DATA_ONLY_ATTRIBUTES = {"data", "data_json", "origin"}
 """Attributes of an outcome that consists of its data alone."""
@@ -64,9 +64,9 @@ def serialize_outcome(outcome: Done | Failed) -> str:
     if outcome.clipped_text is not None:
         more[_CLIPPED_TEXT_KEY] = outcome.clipped_text
     if outcome.has_own_content:
-        more["content"] = [_serialize_block(block) for block in outcome.content]
+        more["content"] = [block_fields(block) for block in outcome.content_without_attachments]
     if outcome.attachments:
-        more["attachments"] = [_serialize_block(block) for block in outcome.attachments]
+        more["attachments"] = [block_fields(block) for block in outcome.attachments]
     return f'{{"done":{data},"more":{dump_json(more)}}}' if more else f'{{"done":{data}}}'
 
 
@@ -78,7 +78,7 @@ def deserialize_outcome(text: str) -> Done | Failed:
     more = stored.get("more") or {}
     clipped = more.pop(_CLIPPED_TEXT_KEY, None)
     for name in more.keys() & {"content", "attachments"}:
-        more[name] = [_deserialize_block(block) for block in more[name]]
+        more[name] = [block_from_fields(block) for block in more[name]]
     done = Done(stored["done"], **more)
     return done if clipped is None else done.with_clipped_text(clipped)
 
@@ -87,14 +87,6 @@ def _non_default_fields(outcome: Done | Failed, *names: str) -> dict[str, Any]:
     """Return the named fields that differ from their default."""
     values = {name: getattr(outcome, name) for name in names}
     return {name: value for name, value in values.items() if value is not None and value is not False and value != {}}
-
-
-def _serialize_block(block: Block) -> dict[str, Any]:
-    return {"type": block.type, **asdict(block)}
-
-
-def _deserialize_block(stored: dict[str, Any]) -> Block:
-    return _BLOCK_TYPES[stored.pop("type")](**stored)
 
 
 def serialize_arguments(arguments: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from surehand.store.tables.grants import GrantTable
 from surehand.store.tables.inbox import InboxTable
 from surehand.store.tables.journal import JournalTable
 from surehand.store.tables.notes import NoteTable
+from surehand.store.tables.offered_tools import OfferedToolTable
 from surehand.store.tables.owners import OwnerTable
 from surehand.store.tables.pending import PendingTable
 from surehand.store.tables.runs import RunTable
@@ -30,6 +31,7 @@ from surehand.store.tables.streams import StreamTable
 TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
     "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
+    "offered_tools",
 )  # fmt: skip
 _SQL = load_queries("store")
 
@@ -63,6 +65,7 @@ class Store:
         self.runs = RunTable(database)
         self.artifacts = ArtifactTable(database)
         self.notes = NoteTable(database)
+        self.offered_tools = OfferedToolTable(database)
         self.owners = OwnerTable(database)
         self.slots = SlotTable(database)
         self.breakers = BreakerTable(database)
@@ -74,10 +77,15 @@ class Store:
         address: str | PathLike[str] = ":memory:",
         *,
         retention: Retention | None = None,
+        read_only: bool = False,
         now: Callable[[], float] = time.time,
     ) -> StoreOpening:
-        """Open a store: `await Store.open("surehand.db")`, or `async with Store.open(...) as store`."""
-        return StoreOpening(fspath(address), retention, now)
+        """Open a store: `await Store.open("surehand.db")`, or `async with Store.open(...) as store`.
+
+        Args:
+            read_only: change nothing, not even the schema or a lock: for a copy that cannot be written.
+        """
+        return StoreOpening(fspath(address), retention, now, read_only=read_only)
 
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
         """Execute statements in one transaction."""
@@ -154,17 +162,21 @@ class Store:
 class StoreOpening:
     """The result of `Store.open`: await it, or enter it with `async with`."""
 
-    def __init__(self, address: str, retention: Retention | None, now: Callable[[], float]) -> None:
+    def __init__(
+        self, address: str, retention: Retention | None, now: Callable[[], float], *, read_only: bool = False
+    ) -> None:
         self._address = address
         self._retention = retention
         self._now = now
+        self._read_only = read_only
         self._store: Store | None = None
 
     def __await__(self) -> Generator[Any, None, Store]:
         return self._open().__await__()
 
     async def _open(self) -> Store:
-        return Store(await open_database(self._address, now=self._now), self._address, self._retention)
+        database = await open_database(self._address, now=self._now, read_only=self._read_only)
+        return Store(database, self._address, self._retention)
 
     async def __aenter__(self) -> Store:
         self._store = await self._open()

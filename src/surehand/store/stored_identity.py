@@ -32,10 +32,10 @@ def load_identity(text: str | None) -> Mapping[str, Any]:
     return {name: fields.get(name) for name in _NAME_FIELDS} | {"display": fields.get("display") or {}}
 
 
-def whose_call(identity: CallIdentity) -> dict[str, Any]:
-    """What an inbox item or a message says of whose call it is; the usual intent, `compute`, is left out."""
-    owner = {"user": to_storable_name(identity.user), "session": to_storable_name(identity.session)}
-    fields = {name: value for name, value in owner.items() if value is not None} | identity_fields(identity)
+def identity_fields_with_user(identity: CallIdentity) -> dict[str, Any]:
+    """`identity_fields` with user and session, for inbox items and messages, without the usual intent `compute`."""
+    named = {"user": to_storable_name(identity.user), "session": to_storable_name(identity.session)}
+    fields = {name: value for name, value in named.items() if value is not None} | identity_fields(identity)
     if fields.get("intent") == "compute":
         del fields["intent"]
     return fields

@@ -133,7 +133,7 @@ class StreamTail(Generic[E]):
     async def _run(self) -> None:
         has_warned = False
         while True:
-            self._write_noticed.clear()
+            self._write_noticed.clear()  # before the read: a write during it sets the event again
             try:
                 await self._catch_up()
                 has_warned = False

@@ -30,7 +30,7 @@ class ScriptedApprover(UnscriptedGuard):
         self.asked.append(pending)
         for glob, decisions in self._decisions_by_glob.items():
             if fnmatchcase(pending.tool, glob):
-                for decision in decisions:
+                for decision in decisions:  # takes the next one, if any is left
                     return decision
                 break
         return self._report_unscripted(pending)

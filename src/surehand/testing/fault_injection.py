@@ -84,7 +84,7 @@ class FaultyHandler:
     """A handler that applies a fault."""
 
     can_suspend = True  # a fault may wait, and so needs a deadline even if the original handler does not
-    can_ask_for_context = True
+    may_read_current_call = True
 
     def __init__(self, fault: Fault, compile_original: Callable[[], StartHandler]) -> None:
         self._fault = fault
@@ -101,7 +101,6 @@ def _check_globs_match(names: list[str], faults: FaultsByTool) -> None:
     """Reject a glob without a match: a test would pass because its fault never happens."""
     for glob in faults:
         if not any(fnmatchcase(name, glob) for name in names):
-            fix = (
-                f"did you mean {near[0]!r}?" if (near := nearest_names(glob, names, 1)) else f"use {', '.join(names)}."
-            )
+            near = nearest_names(glob, names, 1)
+            fix = f"did you mean {near[0]!r}?" if near else f"use {', '.join(names)}."
             raise DefinitionError(f"No tool matches {glob!r}, so its fault would never happen.", fix=fix)

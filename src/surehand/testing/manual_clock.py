@@ -62,6 +62,7 @@ class ManualClock(Clock):
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
         """Call a function when the clock has been advanced by `delay` seconds."""
         timer = _ManualTimer(callback, args)
+        # The number keeps timers of one time in their order: a heap is not stable, and timers cannot be compared.
         heappush(self._timers, (self._now + delay, next(self._order), timer))
         return timer
 
@@ -78,6 +79,7 @@ class ManualClock(Clock):
 
 
 async def settle(rounds: int = 20) -> None:
-    """Let all tasks that are ready run."""
+    """Let all tasks that are ready run, and those that they make ready."""
+    # `sleep(0)` is one iteration of the event loop; a task that wakes another needs one more.
     for _ in range(rounds):
         await asyncio.sleep(0)

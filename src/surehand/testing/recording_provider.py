@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from surehand.core.call import Call
+from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.errors import DefinitionError
 from surehand.core.facets import ToolKind
@@ -16,7 +16,7 @@ from surehand.core.tool import Tool
 from surehand.testing import tool_definition
 from surehand.testing.unscripted import Unscripted
 
-OfferedTool: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
+ToolOrName: TypeAlias = Tool[..., Any] | tuple[str, Mapping[str, Any]] | str
 """A tool, a name with a JSON Schema, or a name alone."""
 
 
@@ -30,7 +30,7 @@ class RecordingProvider(Provider):
     def __init__(
         self,
         namespace: str,
-        tools: Iterable[OfferedTool] | Mapping[str, Mapping[str, Any]],
+        tools: Iterable[ToolOrName] | Mapping[str, Mapping[str, Any]],
         answers: Mapping[str, Any] | None = None,
         *,
         kind: ToolKind = "rest",
@@ -58,10 +58,9 @@ class RecordingProvider(Provider):
 
     def _validate_answers(self) -> None:
         for name in self.answers.keys() - self._tools.keys():
-            meant = (
-                f"did you mean {near[0]!r}?" if (near := nearest_names(name, self._tools, 1)) else "offer a tool of it."
-            )
-            raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=meant)
+            near = nearest_names(name, self._tools, 1)
+            fix = f"did you mean {near[0]!r}?" if near else "offer a tool of it."
+            raise DefinitionError(f"{self.namespace} has an answer for {name!r}, which it does not offer.", fix=fix)
 
     async def tools(self) -> Sequence[Tool[..., Any]]:
         """Return the tools without handlers: this provider does their work."""
@@ -89,10 +88,11 @@ class RecordingProvider(Provider):
     def _next_answer(self, tool: str, answers: Iterator[Any]) -> Any:
         for answer in answers:
             return answer
-        count, name = sum(call.tool == tool for call in self.calls), qualified_name(self.namespace, tool)
+        count = sum(call.tool == tool for call in self.calls)
+        name = qualified_name(self.namespace, tool)
         raise Unscripted(f"{name} has no answer left for its call {count}.")
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Call, state: Any, answer: Any, context: Context) -> Any:
         """Record the answer and return it as the result."""
         self.resumed.append((call, answer))
         return answer
@@ -101,7 +101,7 @@ class RecordingProvider(Provider):
         """Record that the call was cancelled."""
         self.cancelled.append((call, reason))
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Principal) -> str:
         """Return the instructions passed to the constructor."""
         return self._instructions
 
@@ -110,7 +110,7 @@ def _is_exception(answer: Any) -> bool:
     return isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException))
 
 
-def _build_tool(offered: OfferedTool, kind: ToolKind) -> Tool[..., Any]:
+def _build_tool(offered: ToolOrName, kind: ToolKind) -> Tool[..., Any]:
     if isinstance(offered, Tool):
         return offered
     name, schema = (offered, {}) if isinstance(offered, str) else offered

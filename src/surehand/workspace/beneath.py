@@ -13,6 +13,7 @@ import stat
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+# Python has no function for openat2(2). The number is the same on x86-64 and on ARM.
 _OPENAT2_SYSCALL = 437
 _RESOLVE_BENEATH = 0x08
 _RESOLVE_NO_MAGICLINKS = 0x02
@@ -35,6 +36,7 @@ class _OpenHow(ctypes.Structure):
 
 
 _libc = ctypes.CDLL(None, use_errno=True) if hasattr(ctypes, "CDLL") and os.name == "posix" else None
+# A list of one item, so that a function can set it; every thread would find out the same.
 _has_openat2: list[bool | None] = [None if hasattr(os, "uname") and os.uname().sysname == "Linux" else False]
 """Whether the kernel has `openat2`; None before the first attempt."""
 
@@ -70,6 +72,8 @@ def _openat2(directory: int, parts: Sequence[str], flags: int, mode: int, follow
         mode = 0  # openat2 refuses a mode that it would not use
     if flags & _O_PATH:
         flags &= ~(os.O_NONBLOCK | os.O_NOCTTY)  # and these flags together with O_PATH
+    # RESOLVE_BENEATH refuses absolute links and `..` above the directory; magic links are those of /proc/PID/fd, which
+    # lead anywhere.
     resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
     if not follow_links:
         resolve |= _RESOLVE_NO_SYMLINKS
@@ -88,7 +92,9 @@ def _openat2(directory: int, parts: Sequence[str], flags: int, mode: int, follow
 def _open_step_by_step(directory: int, parts: Sequence[str], flags: int, mode: int, follow_links: bool) -> int:
     """Do the same without `openat2`: open one component at a time, and resolve links here."""
     with ExitStack() as opened:
-        trail = [directory]
+        trail = [
+            directory
+        ]  # the directories opened so far: `..` goes back to the one before, not to the kernel's parent
         remaining = _components(parts)
         links_left = _MAX_LINKS_FOLLOWED if follow_links else 0
         while remaining:
@@ -170,6 +176,7 @@ def rename_without_replacing(old: str, new: str, *, src_dir_fd: int, dst_dir_fd:
         number = ctypes.get_errno()
         if number not in (errno.ENOSYS, errno.EINVAL):  # these two: the kernel or the file system lacks it
             raise OSError(number, os.strerror(number))
+    # Without the system call there is a gap between this look and the rename: another process may create `new` in it.
     try:
         os.stat(new, dir_fd=dst_dir_fd, follow_symlinks=False)
     except FileNotFoundError:

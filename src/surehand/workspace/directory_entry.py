@@ -96,12 +96,16 @@ class OpenedEntry:
     ) -> None:
         """Replace the content, all of it or nothing; raise `conflict` if the file is not the expected version."""
         if current_stat is not None:
-            refuse_irregular(self.display_path, current_stat)
-            self._refuse_hard_links(current_stat)
+            self.refuse_irreplaceable(current_stat)
         self._refuse_changed(expected_stat)
         self._write_through_temporary(
             lambda file: file.write(data), current_stat, partial(self._rename_if_unchanged, expected_stat)
         )
+
+    def refuse_irreplaceable(self, current_stat: os.stat_result) -> None:
+        """Raise for an existing entry whose content cannot be replaced."""
+        refuse_irregular(self.display_path, current_stat)
+        self._refuse_hard_links(current_stat)
 
     def _rename_if_unchanged(
         self, expected_stat: os.stat_result | None, old: str, new: str, **directory_descriptors: int
@@ -127,6 +131,7 @@ class OpenedEntry:
                 if not os.fstat(descriptor).st_nlink:
                     # linkat(2) gives an O_TMPFILE file its first name by way of /proc.
                     os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=directory, follow_symlinks=True)
+            # rename(2) replaces the old file in one step: a reader sees the old content or the new, never a part.
             move(temporary, self.name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with suppress(OSError):

@@ -26,6 +26,7 @@ from surehand.workspace.root import WorkspaceRoot
 
 __all__ = ["DirectoryEntry", "WorkspacePath"]
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+# O_PATH opens a file only to look at it: no permission to read is needed, and opening a FIFO does not wait.
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -38,6 +39,7 @@ class WorkspaceRules(Protocol):
     protected_paths: ProtectedPaths
 
     def file_lock(self, path: WorkspacePath) -> threading.Lock: ...
+    def guard_imports(self) -> None: ...
 
 
 def _never_cancelled() -> bool:
@@ -167,6 +169,7 @@ class WorkspacePath:
             directory = pending.pop()
             is_start = directory is self
             try:
+                # O_NOFOLLOW below the start: a directory may have been replaced by a link since it was listed.
                 entries = directory.scan_directory(
                     include_hidden=include_hidden, extra_flags=0 if is_start else os.O_NOFOLLOW
                 )
@@ -186,6 +189,7 @@ class WorkspacePath:
             raise Denied("Permission denied: changing files is switched off in this workspace.")
         if not self.root.writable:
             raise self._read_only_error()
+        self.workspace.guard_imports()
 
     def write_atomically(self, data: bytes, *, expected_stat: os.stat_result | None = None) -> bool:
         """Replace the content, all of it or nothing, and create missing directories. True if the file existed.
@@ -213,6 +217,53 @@ class WorkspacePath:
             with destination._open_for_change(create_directories=True, whole_tree=True) as target:
                 source.move(target, overwrite=overwrite)
 
+    # Dry runs: raise what a change would raise, as far as that is known without changing anything
+
+    def check_write(self) -> None:
+        """Raise if `write_atomically` could not write here."""
+        with self._open_for_check() as entry:
+            current_stat = None if entry is None else entry.stat_or_none()
+            if entry is None or current_stat is None:
+                return
+            if not stat.S_ISLNK(current_stat.st_mode):
+                entry.refuse_irreplaceable(current_stat)
+                return
+        self._link_target().check_write()
+
+    def check_remove(self, *, recursive: bool = False) -> None:
+        """Raise if `remove` could not delete what is here."""
+        with self._open_for_change(whole_tree=True) as entry:
+            is_directory = stat.S_ISDIR(entry.stat().st_mode)
+        if is_directory and not recursive and self.scan_directory(limit=1):
+            raise to_tool_error(self, OSError(errno.ENOTEMPTY, ""))
+
+    def check_rename(self, destination: WorkspacePath, *, overwrite: bool = False) -> None:
+        """Raise if `rename` could not move this to the destination."""
+        destination.check_writable()
+        with self._open_for_change(whole_tree=True) as source:
+            source.stat()
+        with destination._open_for_check(whole_tree=True) as target:
+            is_taken = target is not None and target.stat_or_none() is not None
+        if is_taken and not overwrite:
+            raise to_tool_error(destination, OSError(errno.EEXIST, ""))
+
+    @contextmanager
+    def _open_for_check(self, *, whole_tree: bool = False) -> Iterator[OpenedEntry | None]:
+        """Like `_open_for_change`, but creates no directories: None if the parent directory does not exist yet."""
+        self.check_writable()
+        with self._translate_os_errors():
+            directory, missing = self._open_nearest_directory()
+            try:
+                self._refuse_sensitive_link_target(directory, *missing, self.name)
+                self._refuse_read_only(directory)
+            finally:
+                os.close(directory)
+        if missing:
+            yield None
+            return
+        with self._open_for_change(whole_tree=whole_tree) as entry:
+            yield entry
+
     # Checks
 
     @contextmanager
@@ -226,7 +277,7 @@ class WorkspacePath:
             try:
                 self._refuse_sensitive_link_target(descriptor, self.name)
                 self._refuse_read_only(descriptor, whole_tree=whole_tree)
-                self._refuse_protected(descriptor, whole_tree=whole_tree)
+                self._refuse_protected(descriptor, self.name, whole_tree=whole_tree, creates=create_directories)
                 yield OpenedEntry(descriptor, self.name, path_for_message(self))
             finally:
                 os.close(descriptor)
@@ -236,19 +287,10 @@ class WorkspacePath:
 
     def _create_parents(self) -> int:
         """Open the parent directory, and create it and its parents where they are missing."""
-        parts = self.parts[:-1]
-        missing: list[str] = []
-        while True:
-            try:
-                directory = self._open_directory(parts)
-                break
-            except FileNotFoundError:
-                if not parts:
-                    raise
-                missing.insert(0, parts[-1])
-                parts = parts[:-1]
+        directory, missing = self._open_nearest_directory()
         try:
             self._refuse_sensitive_link_target(directory, *missing, self.name)
+            self._refuse_protected(directory, *missing, self.name)  # before a folder is created for it
             for name in missing:
                 child = self._create_directory(directory, name)
                 os.close(directory)
@@ -257,6 +299,19 @@ class WorkspacePath:
             os.close(directory)
             raise
         return directory
+
+    def _open_nearest_directory(self) -> tuple[int, list[str]]:
+        """The descriptor of the nearest parent directory that exists, and the names of those below that do not."""
+        parts = self.parts[:-1]
+        missing: list[str] = []
+        while True:
+            try:
+                return self._open_directory(parts), missing
+            except FileNotFoundError:
+                if not parts:
+                    raise
+                missing.insert(0, parts[-1])
+                parts = parts[:-1]
 
     def _create_directory(self, parent: int, name: str) -> int:
         self._refuse_read_only(parent)
@@ -325,15 +380,17 @@ class WorkspacePath:
             path = path_for_message(self)
             raise Denied(f"Permission denied: {path} holds a folder of the workspace, which stays as it is.")
 
-    def _refuse_protected(self, descriptor: int, *, whole_tree: bool) -> None:
-        """Raise `Denied` for paths that the host program runs or stores, whatever link led to them."""
+    def _refuse_protected(
+        self, descriptor: int, *remaining_names: str, whole_tree: bool = False, creates: bool = True
+    ) -> None:
+        """Raise `Denied` for paths that the host program runs, imports or stores, whatever link led to them."""
         real_parts = self._real_parts(descriptor)
-        parent_parts = self.parts[:-1] if real_parts is None else real_parts
-        absolute_parts = (*self.root.path.parts[1:], *parent_parts, self.name)
-        if self.workspace.protected_paths.forbids_change(absolute_parts, whole_tree=whole_tree):
-            path = path_for_message(self)
-            problem = f"{path} is, or holds, what this program itself runs or keeps, and stays as it is."
-            raise Denied(f"Permission denied: {problem}")
+        parent_parts = self.parts[: -len(remaining_names)] if real_parts is None else real_parts
+        absolute_parts = (*self.root.path.parts[1:], *parent_parts, *remaining_names)
+        protected = self.workspace.protected_paths
+        problem = protected.change_problem(absolute_parts, whole_tree=whole_tree, creates=creates)
+        if problem is not None:
+            raise Denied(f"Permission denied: {problem.replace('{path}', path_for_message(self))}")
 
     def _refuse_private(self, descriptor: int) -> None:
         real_parts = self._real_parts(descriptor)

@@ -30,7 +30,7 @@ WRITING = {"write", "write_file", "edit", "edit_file", "delete_file", "move_file
 
 
 async def call(where: Path | Workspace, name: str, /, **arguments: Any) -> Outcome:
-    async with Runtime(*(tool for tool in files(where) if tool.name == name)) as runtime:
+    async with Runtime(*(tool for tool in files(where, names="both") if tool.name == name)) as runtime:
         return await runtime.call(name, arguments)
 
 
@@ -47,19 +47,30 @@ def ours(tools: list[Any]) -> dict[str, Any]:
     return {tool.name: tool for tool in tools if tool.name in {*PAIRS, *PAIRS.values(), *ALONE}}
 
 
-@pytest.mark.parametrize(("names", "shown"), [("short", set(PAIRS)), ("long", set(PAIRS.values()))])
-async def test_a_model_sees_one_name_for_each_tool(tmp_path: Path, names: Any, shown: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("names", "offered"),
+    [("short", set(PAIRS)), ("long", set(PAIRS.values())), ("both", {*PAIRS, *PAIRS.values()})],
+)
+async def test_names_says_exactly_which_tools_there_are(tmp_path: Path, names: Any, offered: set[str]) -> None:
     known = {*PAIRS, *PAIRS.values(), *ALONE}
     async with Runtime(files(tmp_path, names=names)) as runtime:
         described = {one["function"]["name"] for one in runtime.describe("openai")}
-        found = {name for name in known if runtime.catalogue.find(name)}
+        callable_names = {name for name in known if (await runtime.call(name, {"no": 1})).code != "not_found"}
 
-    assert described & known == shown | ALONE
-    assert found == known
+    assert described & known == offered | ALONE
+    assert callable_names == offered | ALONE
+
+
+async def test_with_short_names_write_file_does_not_exist(tmp_path: Path) -> None:
+    async with Runtime(files(tmp_path)) as runtime:
+        outcome = await runtime.call("write_file", {"path": "a.txt", "content": "x"})
+
+    assert outcome.code == "not_found"
+    assert "Did you mean write" in outcome.message
 
 
 def test_each_tool_declares_its_effects(tmp_path: Path) -> None:
-    tools = ours(files(tmp_path))
+    tools = ours(files(tmp_path, names="both"))
 
     assert {name for name, tool in tools.items() if tool.effects == {"write"}} == WRITING
     assert {name for name, tool in tools.items() if tool.effects == {"read"}} == tools.keys() - WRITING
@@ -73,11 +84,11 @@ def test_each_tool_declares_its_effects(tmp_path: Path) -> None:
 
 
 def test_the_parameters_match_the_source_documents(tmp_path: Path) -> None:
-    tools = ours(files(tmp_path))
+    tools = ours(files(tmp_path, names="both"))
 
     schemas = {name: tool.schema for name, tool in tools.items()}
     assert {name: (list(schema["properties"]), schema.get("required", [])) for name, schema in schemas.items()} == {
-        "read": (["file_path", "offset", "limit"], ["file_path"]),
+        "read": (["file_path", "offset", "limit", "line_numbers"], ["file_path"]),
         "read_file": (["path", "encoding", "offset", "limit"], ["path"]),
         "write": (["file_path", "content"], ["file_path", "content"]),
         "write_file": (["path", "content", "encoding"], ["path", "content"]),
@@ -85,8 +96,8 @@ def test_the_parameters_match_the_source_documents(tmp_path: Path) -> None:
         "edit_file": (
             ["path", "edits", "whitespace_tolerant", "old_string", "new_string", "replace_all"], ["path"],
         ),
-        "list": (["path", "recursive", "include_hidden", "max_entries"], []),
-        "list_files": (["path", "recursive", "pattern", "limit"], []),
+        "list": (["path", "recursive", "include_hidden", "include_ignored", "max_entries"], []),
+        "list_files": (["path", "recursive", "pattern", "limit", "include_ignored"], []),
         "delete_file": (["path", "recursive"], ["path"]),
         "move_file": (["from", "to", "overwrite"], ["from", "to"]),
         "get_file_info": (["path"], ["path"]),
@@ -94,7 +105,7 @@ def test_the_parameters_match_the_source_documents(tmp_path: Path) -> None:
 
 
 def test_every_model_api_accepts_the_descriptions(tmp_path: Path) -> None:
-    for names in ("short", "long"):
+    for names in ("short", "long", "both"):
         catalogue = Catalogue(*files(tmp_path, names=names))
         for api in ("openai", "anthropic", "gemini", "mcp"):
             assert catalogue.describe(api)
@@ -103,7 +114,7 @@ def test_every_model_api_accepts_the_descriptions(tmp_path: Path) -> None:
 def test_invalid_options_are_definition_errors(tmp_path: Path) -> None:
     for wrong in (
         lambda: files(tmp_path / "missing"),
-        lambda: files(tmp_path, names="both"),  # type: ignore[arg-type]
+        lambda: files(tmp_path, names="all"),  # type: ignore[arg-type]
         lambda: files(Workspace(tmp_path), writes=False),
         lambda: files(tmp_path, extra=[tmp_path / "missing"]),
     ):
@@ -120,7 +131,7 @@ async def test_a_workspace_can_be_shared(tmp_path: Path) -> None:
 
 async def test_a_tool_runs_without_a_runtime(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
-    read = ours(files(tmp_path))["read"]
+    read = ours(files(tmp_path, names="both"))["read"]
 
     assert (await read.run({"file_path": "a.txt"})).text == "     1\tx"
 
@@ -266,7 +277,8 @@ async def test_moving_a_sensitive_file_needs_approval(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("TOKEN=1")
 
     out = await call(tmp_path, "move_file", **{"from": ".env", "to": "notes.txt"})
-    over = await call(tmp_path, "move_file", **{"from": "notes.txt", "to": ".env"})
+    (tmp_path / "notes.txt").write_text("x")
+    over = await call(tmp_path, "move_file", **{"from": "notes.txt", "to": ".env", "overwrite": True})
 
     assert isinstance(out, Pending)
     assert out.message == "Allow to move .env to notes.txt: .env looks like keys or credentials?"
@@ -329,7 +341,10 @@ async def test_missing_and_outside_files_fail_with_the_documented_errors(tmp_pat
     ],
 )
 async def test_the_approval_question_describes_the_change(tmp_path: Path, name, arguments, question) -> None:
-    async with Runtime(files(tmp_path), policy=Policy.default()) as runtime:
+    (tmp_path / "d").mkdir()
+    for file in ("a.txt", "a", "b"):
+        (tmp_path / file).write_text("x")
+    async with Runtime(files(tmp_path, names="both"), policy=Policy.default()) as runtime:
         assert (await runtime.call(name, arguments)).message == question
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a bus
 
 
 async def call(where: Path, name: str = "list", /, **arguments: Any) -> Outcome:
-    async with Runtime(*(tool for tool in files(where) if tool.name == name)) as runtime:
+    async with Runtime(*(tool for tool in files(where, names="both") if tool.name == name)) as runtime:
         return await runtime.call(name, arguments)
 
 
@@ -52,6 +52,56 @@ async def test_subfolders_follow_and_links_are_not_entered(project: Path) -> Non
         "empty/", "src/", "README.md  9 bytes", "link  (link)", "src/app/", "src/util.py  11 bytes",
         "src/app/main.py  15 bytes", "src/app/test_main.py  20 bytes",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("build/out.o", "src/main.py", "src/main.pyc", "src/gen/code.py", "src/keep.pyc", "a.log", ".git/HEAD"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / ".gitignore").write_text("/build/\n*.pyc\n*.log\n")
+    (tmp_path / "src/.gitignore").write_text("gen/\n!keep.pyc\n")
+    return tmp_path
+
+
+async def test_list_recursive_skips_what_git_ignores(repository: Path) -> None:
+    outcome = await call(repository, recursive=True)
+    below = await call(repository, path="src", recursive=True)
+    records = await call(repository, "list_files", recursive=True)
+
+    note = "\n\n({} left out that git ignores. Set include_ignored=true to list them.)"
+    assert outcome.text == "src/\nsrc/keep.pyc  0 bytes\nsrc/main.py  0 bytes" + note.format(4)
+    assert below.text == "keep.pyc  0 bytes\nmain.py  0 bytes" + note.format(2)
+    assert [record["path"] for record in records.data["files"]] == [
+        ".git", "src", ".gitignore", "src/.gitignore", "src/keep.pyc", "src/main.py"
+    ]  # fmt: skip
+    assert records.data["ignored"] == 4
+
+
+async def test_what_git_ignores_is_listed_on_request_and_in_the_folder_itself(repository: Path) -> None:
+    everything = await call(repository, recursive=True, include_ignored=True)
+    one_folder = await call(repository)
+    ignored_folder = await call(repository, path="build", recursive=True)
+    hidden = await call(repository, recursive=True, include_hidden=True)
+
+    assert {"build/out.o  0 bytes", "src/gen/code.py  0 bytes", "a.log  0 bytes"} <= set(everything.text.split("\n"))
+    assert one_folder.text == "build/\nsrc/\na.log  0 bytes"
+    assert ignored_folder.text == "out.o  0 bytes"
+    assert ".git/" in hidden.text
+    assert "HEAD" not in hidden.text
+
+
+async def test_ignored_names_do_not_count_against_the_limit(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    for number in range(50):
+        (tmp_path / f"{number}.log").touch()
+    (tmp_path / "z.txt").touch()
+
+    outcome = await call(tmp_path, recursive=True, max_entries=1)
+
+    assert outcome.text.startswith("z.txt  0 bytes\n")
+    assert outcome.metadata["truncated"] is False
 
 
 async def test_paths_are_relative_to_the_listed_folder(project: Path) -> None:

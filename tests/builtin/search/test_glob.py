@@ -4,6 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from time import thread_time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -233,12 +234,13 @@ async def test_the_number_of_results_has_a_maximum(tmp_path: Path, engine: str) 
     assert listed.metadata["truncated"]
 
 
-def test_a_model_sees_one_pair_of_search_tools(tmp_path: Path) -> None:
-    def listed(names: str) -> set[str]:
-        return {tool.name for tool in search_tools(Workspace(tmp_path), names) if tool.presentation.listed}
+def test_names_says_which_search_tools_there_are(tmp_path: Path) -> None:
+    def offered(names: Any) -> set[str]:
+        return {tool.name for tool in search_tools(Workspace(tmp_path), names)}
 
-    assert listed("short") == {"glob", "grep"}
-    assert listed("long") == {"glob_files", "grep_files"}
+    assert offered("short") == {"glob", "grep"}
+    assert offered("long") == {"glob_files", "grep_files"}
+    assert offered("both") == {"glob", "grep", "glob_files", "grep_files"}
 
 
 SLOW = [

@@ -31,10 +31,61 @@ TREE = {
 
 @with_both_engines
 async def test_plain_text_is_found_line_by_line(tmp_path: Path, engine: str) -> None:
-    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="main(")
+    matches = await search_done(write_tree(tmp_path, TREE), engine, "grep", pattern="main(", literal=True)
 
     assert matches.text == "a.py:3: def main(x):\nsrc/c.ts:1: function main() {"
     assert matches.metadata == {"pattern": "main(", "filesSearched": 4, "matchCount": 2, "truncated": False}
+
+
+@with_both_engines
+async def test_grep_takes_regular_expressions_by_default(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
+        lines = await call("grep", pattern=r"^(def|function) \w+\(")
+        data = await call("grep_files", pattern=r"^(def|function) \w+\(")
+        literal = await call("grep_files", pattern="main(", literal=True)
+
+    assert lines.text == "a.py:3: def main(x):\nsrc/c.ts:1: function main() {"
+    assert data.data["totalMatches"] == literal.data["totalMatches"] == 2
+
+
+@with_both_engines
+@pytest.mark.parametrize(
+    ("pattern", "literal", "hint"),
+    [
+        ("main(x)", False, "As plain text it matches 1 line: set literal=true."),
+        ("no(x)", False, "As plain text (literal=true) it matches nothing either."),
+        (r"no\(\w+", False, ""),
+        ("maim", False, ""),
+        ("no.x", False, ""),
+        (r"main\(\w*\)", True, "As a regular expression it matches 2 lines: leave literal out."),
+        (
+            r"no.*\d",
+            True,
+            "It looks like a regular expression, and was taken as plain text because literal=true was set.",
+        ),
+        ("no(", True, ""),
+    ],
+)
+async def test_a_pattern_without_matches_that_looks_like_the_other_kind_says_so(
+    tmp_path: Path, engine: str, pattern: str, literal: bool, hint: str
+) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
+        lines = await call("grep", pattern=pattern, literal=literal)
+        data = await call("grep_files", pattern=pattern, literal=literal)
+
+    assert lines.text == f"No matches for '{pattern}' in . (4 files searched). {hint}".rstrip()
+    assert data.data.get("hint", "") == hint
+
+
+@with_both_engines
+async def test_an_invalid_regular_expression_suggests_plain_text(tmp_path: Path, engine: str) -> None:
+    async with open_search(write_tree(tmp_path, TREE), engine) as call:
+        found = await call("grep", pattern="main(")
+        missing = await call("grep_files", pattern="maim(")
+
+    assert "is not valid" in found.message
+    assert found.message.endswith("set literal=true to search for it as plain text: that matches 2 lines.")
+    assert missing.message.endswith("set literal=true to search for it as plain text.")
 
 
 @with_both_engines
@@ -50,7 +101,7 @@ async def test_path_and_include_narrow_the_search(tmp_path: Path, engine: str) -
     async with open_search(write_tree(tmp_path, TREE), engine) as call:
         lines = {
             "case": await call("grep", pattern="MAIN", case_sensitive=False, path="src"),
-            "regex": await call("grep", pattern=r"^def \w+\(", regex=True),
+            "regex": await call("grep", pattern=r"^def \w+\("),
             "include": await call("grep", pattern="main", include="src/*.py"),
             "braces": await call("grep", pattern="main", include="*.{ts,md}"),
             "file": await call("grep", pattern="main", path="src/b.py", include="*.ts"),
@@ -71,7 +122,7 @@ async def test_path_and_include_narrow_the_search(tmp_path: Path, engine: str) -
 async def test_lines_around_a_match_are_marked(tmp_path: Path, engine: str) -> None:
     write_tree(tmp_path, {"a.txt": "".join(f"line {number}\n" for number in range(1, 13)), "b.txt": "line 2\n"})
 
-    matches = await search_done(tmp_path, engine, "grep", pattern=r"line (2|4|9)$", regex=True, context=1)
+    matches = await search_done(tmp_path, engine, "grep", pattern=r"line (2|4|9)$", context=1)
 
     assert matches.text.splitlines() == [
         "a.txt-1- line 1",
@@ -128,7 +179,7 @@ async def test_matches_over_several_lines(tmp_path: Path, engine: str) -> None:
     async with open_search(tmp_path, engine) as call:
         regex = await call("grep_files", pattern=r"\{.*?\}", multiline=True)
         escaped = await call("grep_files", pattern=r"\{\n\s+two$")
-        plain = await call("grep", pattern="{\n  two\n")
+        plain = await call("grep", pattern="{\n  two\n", literal=True)
 
     for matches in (regex, escaped):
         assert [(match["file"], match["lineNumber"]) for match in matches.data["matches"]] == [
@@ -173,8 +224,8 @@ async def test_plain_text_is_not_a_regex(tmp_path: Path, engine: str) -> None:
 
     async with open_search(tmp_path, engine) as call:
         for number, text in enumerate(PLAIN, 1):
-            plain = await call("grep", pattern=f" {text} ")
-            lower = await call("grep", pattern=f" {text.upper()} ", case_sensitive=False)
+            plain = await call("grep", pattern=f" {text} ", literal=True)
+            lower = await call("grep", pattern=f" {text.upper()} ", literal=True, case_sensitive=False)
 
             assert [match["lineNumber"] for match in plain.data["matches"]] == [number], text
             assert lower.data == plain.data, text
@@ -197,15 +248,15 @@ async def test_regular_expressions_support_unicode(tmp_path: Path, engine: str) 
 async def test_braces_that_are_no_repetition_are_literal(tmp_path: Path, engine: str) -> None:
     async with open_search(write_tree(tmp_path, {"a.txt": "main() { interface{} xx a{ ${x} }\n"}), engine) as call:
         for pattern in (r"main\(\) {", "{", "}", "interface{}", "x{,2}", "a{1,2}{", r"\${x}", "[{]x"):
-            assert (await call("grep", pattern=pattern, regex=True)).metadata["matchCount"] == 1, pattern
+            assert (await call("grep", pattern=pattern)).metadata["matchCount"] == 1, pattern
 
 
 REFUSED = [
-    ({"pattern": "(a", "regex": True}, "invalid_arguments", "is not valid"),
-    ({"pattern": "*", "regex": True}, "invalid_arguments", "is not valid"),
-    ({"pattern": "(?=a)", "regex": True}, "invalid_arguments", "is not valid"),
-    ({"pattern": r"(a)\1", "regex": True}, "invalid_arguments", ""),
-    ({"pattern": "[z-a]", "regex": True}, "invalid_arguments", "is not valid"),
+    ({"pattern": "(a"}, "invalid_arguments", "is not valid"),
+    ({"pattern": "*"}, "invalid_arguments", "is not valid"),
+    ({"pattern": "(?=a)"}, "invalid_arguments", "is not valid"),
+    ({"pattern": r"(a)\1"}, "invalid_arguments", ""),
+    ({"pattern": "[z-a]"}, "invalid_arguments", "is not valid"),
     ({"pattern": "a\0b"}, "invalid_arguments", "NUL"),
     ({"pattern": "\ud800"}, "invalid_arguments", ""),
     ({"pattern": ""}, "invalid_arguments", ""),
@@ -306,10 +357,10 @@ async def test_plain_text_is_found_without_any_regex_engine(tmp_path: Path, monk
     monkeypatch.setattr(search_pattern, "_import_re2", lambda: None)
     write_tree(tmp_path, {"a.txt": "Über\nuber (x)\n", "b.txt": "UBER (X)\n"})
 
-    plain = await search_done(tmp_path, "walker", "grep", pattern="(x)")
+    plain = await search_done(tmp_path, "walker", "grep", pattern="(x)", literal=True)
     lower = await search_done(tmp_path, "walker", "grep", pattern="ÜBER", case_sensitive=False)
-    ascii_ = await search_done(tmp_path, "walker", "grep", pattern="uber (x)", case_sensitive=False)
-    regex = await search_failed(tmp_path, "walker", "grep", pattern="u+", regex=True)
+    ascii_ = await search_done(tmp_path, "walker", "grep", pattern="uber (x)", literal=True, case_sensitive=False)
+    regex = await search_failed(tmp_path, "walker", "grep", pattern="u+")
     in_file = await search_failed(tmp_path, "walker", "grep_files", pattern="u+", path="a.txt")
 
     assert plain.text == "a.txt:2: uber (x)"

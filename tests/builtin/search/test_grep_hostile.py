@@ -37,7 +37,7 @@ async def test_text_is_found_in_every_encoding_with_a_byte_order_mark(tmp_path: 
     write_tree(tmp_path, {"big-endian": b"\xfe\xff" + "größe = 1\nx größe\n".encode("utf-16-be")})
     write_tree(tmp_path, {"half": b"\xff\xfe" + "größe".encode("utf-16-le") + b"\x00\xd8\n\x00x"})
 
-    matches = await search_done(tmp_path, engine, "grep", pattern="größe$", regex=True)
+    matches = await search_done(tmp_path, engine, "grep", pattern="größe$")
 
     assert matches.text.splitlines() == [
         f"{name}:2: x größe" for name in ("big-endian", "utf-16", "utf-8", "utf-8-sig")
@@ -93,7 +93,7 @@ async def test_a_pattern_with_exponential_backtracking_is_quick(tmp_path: Path, 
     async with open_search(tmp_path, engine) as call:
         for pattern in ("^(a+)+$", "(x+x+)+y", "(a|aa)+$", "(.*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$"):
             began = monotonic()
-            outcome = await call("grep", pattern=pattern, regex=True)
+            outcome = await call("grep", pattern=pattern)
 
             assert outcome.ok, outcome
             assert monotonic() - began < 10, pattern
@@ -105,7 +105,7 @@ async def test_a_line_that_would_take_too_long_is_skipped_and_reported(
     monkeypatch.setattr(search_pattern, "_MAX_LINE_SECONDS", 0.0)
     write_tree(tmp_path, {"a.txt": "ab" * 400_000 + "\nabc\n"})
 
-    matches = await search_done(tmp_path, "walker", "grep", pattern="(ab)+", regex=True)
+    matches = await search_done(tmp_path, "walker", "grep", pattern="(ab)+")
 
     assert "a.txt:2: abc" in matches.text
     assert "Very long lines were not searched" in matches.text
@@ -134,7 +134,7 @@ async def test_a_search_does_not_block_the_event_loop(tmp_path: Path, engine: st
         beating = asyncio.create_task(beat())
         while max(beats, default=0) <= 5 and len(beats) < 10:  # on a busy machine much may pass between two beats
             before = len(gaps)
-            await call("grep", pattern=r"(\w+ )+x$", regex=True)
+            await call("grep", pattern=r"(\w+ )+x$")
             beats.append(len(gaps) - before)
         beating.cancel()
 
@@ -181,7 +181,7 @@ async def test_a_ripgrep_that_cannot_start_is_replaced_by_the_python_search(
     write_tree(tmp_path, {"a.txt": "word\n"})
     monkeypatch.setattr(ripgrep, "find_program", lambda: "/usr/bin/cat")
 
-    assert (await search_done(tmp_path, "either", "grep", pattern="wo+rd", regex=True)).text == "a.txt:1: word"
+    assert (await search_done(tmp_path, "either", "grep", pattern="wo+rd")).text == "a.txt:1: word"
     assert "without ripgrep" in caplog.text
 
 
@@ -266,7 +266,7 @@ def endless(tmp_path: Path) -> Path:
 async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str, bool]) -> None:
     space = Workspace(endless)
     with search_with("ripgrep"), leaving_nothing_behind():
-        async with Runtime(*search_tools(space)) as runtime:
+        async with Runtime(*search_tools(space, "both")) as runtime:
             outcome = await runtime.call(name, {"pattern": "word", **more}, timeout=0.3)
             assert outcome.code == "timed_out"
 
@@ -275,7 +275,7 @@ async def test_a_deadline_ends_ripgrep(endless: Path, name: str, more: dict[str,
 async def test_a_cancelled_call_ends_ripgrep(endless: Path) -> None:
     space = Workspace(endless)
     with search_with("ripgrep"), leaving_nothing_behind():
-        async with Runtime(*search_tools(space)) as runtime:
+        async with Runtime(*search_tools(space, "both")) as runtime:
             call = asyncio.create_task(runtime.call("grep", {"pattern": "word"}))
             for _ in range(300):
                 if below():
@@ -293,7 +293,7 @@ async def test_no_search_leaves_a_process_or_a_descriptor_behind(tmp_path: Path)
         await call("grep", pattern="word")
         with leaving_nothing_behind():
             for pattern in ("word", "(", "w", "none"):
-                await call("grep", pattern=pattern, regex=True)
+                await call("grep", pattern=pattern)
                 await call("glob", pattern="*", max_results=1)
 
 

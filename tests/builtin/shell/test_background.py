@@ -1,6 +1,7 @@
 """`bash` in the background: its output, its end, and no process left behind."""
 
 import asyncio
+import json
 import re
 from time import monotonic
 
@@ -132,6 +133,19 @@ async def test_only_the_newest_output_is_kept(tools):
     assert ended.data["output"].startswith("[... 578,895 earlier bytes were not kept ...]\n")
     assert ended.data["output"].endswith("99999\n100000\n")
     assert ended.metadata["truncated"]
+
+
+async def test_output_beyond_the_limit_is_kept_under_a_handle(tools):
+    async with Runtime(*tools()) as runtime:
+        id = await start_in_background(runtime, "seq 1 20000")
+
+        ended = await runtime.call("bash_output", {"id": id, "wait": 20_000})
+        summary = json.loads(ended.text.partition("\n")[0])["tool_output"]
+        middle = await runtime.call("tool_output", {"handle": summary["handle"], "lines": "10001"})
+
+    assert ended.text.endswith("\n19999\n20000\n")
+    assert middle.text == "10001\t10000"  # below the line about the state of the command
+    assert ended.data["output"] == "".join(f"{number}\n" for number in range(1, 20001))
 
 
 async def test_unread_output_does_not_slow_down_other_calls(tools):

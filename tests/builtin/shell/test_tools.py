@@ -1,6 +1,7 @@
 """`bash` in the foreground, in a workspace."""
 
 import asyncio
+import json
 import os
 import signal
 from contextlib import suppress
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from surehand import DefinitionError, Done, Failed, Policy, Runtime, events
+from surehand.builtin.shell import command as command_module
 from surehand.builtin.shell.tools import shell
 from surehand.runtime.pipeline import reaper
 from surehand.sandbox import bubblewrap
@@ -69,10 +71,12 @@ async def test_a_command_without_output_says_so(tmp_path):
     assert (await bash(tmp_path, "true")).text == "(no output)"
 
 
-@jailed
-async def test_stderr_has_its_own_section(tmp_path):
-    assert (await bash(tmp_path, "echo out; echo err >&2")).text == "out\n\n[stderr]\nerr"
-    assert (await bash(tmp_path, "echo err >&2")).text == "[stderr]\nerr"
+async def test_stdout_and_stderr_are_shown_in_their_order(tmp_path, kind):
+    command = "for i in 1 2 3; do echo out $i; echo err $i >&2; done"
+
+    outcome = await bash(tmp_path, command, sandbox=kind)
+
+    assert outcome.text == "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3"
 
 
 async def test_a_failing_command_fails_with_its_exit_code_and_output(tmp_path, kind):
@@ -80,8 +84,16 @@ async def test_a_failing_command_fails_with_its_exit_code_and_output(tmp_path, k
 
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.executed) == ("failed", True)
-    assert outcome.message == "exit code 4\nso far\n\n[stderr]\nwhy"
+    assert outcome.message == "exit code 4\nso far\nwhy"
     assert (outcome.data["exitCode"], outcome.data["error"]) == (4, "exit code 4")
+
+
+async def test_failure_text_of_a_command_is_not_wrapped_in_a_bracket_that_looks_like_output(tmp_path, kind):
+    failed = await bash(tmp_path, "echo 'f(x'; exit 1", sandbox=kind)
+    silent = await bash(tmp_path, "exit 2", sandbox=kind)
+
+    assert failed.text == "Tool failed: exit code 1\nf(x"
+    assert silent.text == "Tool failed: exit code 2\n(no output)"
 
 
 async def test_a_command_ended_by_a_signal_names_the_signal(tmp_path, kind):
@@ -103,7 +115,8 @@ async def test_output_printed_while_stopping_is_shown(tmp_path, kind):
 
     stopped = await run_until_timeout(tmp_path, command, sandbox=kind, grace=20)
 
-    assert "\nhello\nbye" in stopped.message
+    assert "\nhello\n" in stopped.message
+    assert stopped.message.endswith("\nbye")  # above it, the shell may say that its `sleep` was terminated
 
 
 @jailed
@@ -163,19 +176,44 @@ async def test_wrong_arguments_run_nothing(tmp_path, wrong):
     assert not (tmp_path / "ran").exists()
 
 
-@jailed
-async def test_long_output_keeps_its_head_and_its_tail(tmp_path):
-    outcome = await bash(tmp_path, "seq 1 20000; seq 1 20000 >&2")
+def excerpt_of(text):
+    """The summary of the handle, the first lines and the last lines of an output that is too long to be shown."""
+    header, _, shown = text.partition("\n")
+    head, left_out, tail = shown.partition("\n[... lines ")
+    return (
+        json.loads(header)["tool_output"],
+        head.split("\n"),
+        tail.partition(" left out ...]\n")[2].split("\n"),
+        left_out,
+    )
 
-    head, missing, tail = outcome.text.partition("\n[stderr]\n")[0].partition("\n[... ")
-    left_out = int(tail.partition(" bytes left out ...]")[0].replace(",", ""))
-    shown = head + tail.partition("...]\n")[2].rstrip("\n")
-    assert (missing, outcome.metadata["truncated"]) == ("\n[... ", True)
-    assert head.startswith("1\n2\n3\n")
-    assert shown.endswith("\n19999\n20000")
-    assert len(shown) + left_out == len("".join(f"{number}\n" for number in range(1, 20001))) - 1
-    assert outcome.text.count("bytes left out") == 2
-    assert len(outcome.text) < 61_000
+
+async def test_output_beyond_the_limit_is_kept_under_a_handle_and_shown_by_whole_lines(tmp_path, kind):
+    numbers = [str(number) for number in range(1, 20001)]
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        outcome = await runtime.call("bash", {"command": "seq 1 10000; seq 10001 20000 >&2"})
+        summary, head, tail, left_out = excerpt_of(outcome.text)
+        middle = await runtime.call("tool_output", {"handle": summary["handle"], "lines": "9999-10002"})
+
+    assert left_out
+    assert head == numbers[: len(head)]
+    assert tail == numbers[-len(tail) :]
+    assert summary["left_out"] == f"{len(head) + 1}-{len(numbers) - len(tail)}"
+    assert 25_000 < len(outcome.text) <= 30_000
+    assert middle.text == "9999\t9999\n10000\t10000\n10001\t10001\n10002\t10002"
+    assert (outcome.metadata["truncated"], outcome.data) == (True, "\n".join(numbers))
+
+
+async def test_output_of_a_failing_command_beyond_the_limit_is_kept_under_a_handle(tmp_path, kind):
+    async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
+        outcome = await runtime.call("bash", {"command": "seq 1 20000; exit 5"})
+        reason, _, rest = outcome.text.partition("\n")
+        summary, head, tail, _ = excerpt_of(rest)
+        middle = await runtime.call("tool_output", {"handle": summary["handle"], "lines": "10000"})
+
+    assert reason == "Tool failed: exit code 5"
+    assert (head[:2], tail[-2:]) == (["1", "2"], ["19999", "20000"])
+    assert (middle.text, outcome.data["exitCode"]) == ("10000\t10000", 5)
 
 
 @jailed
@@ -219,27 +257,31 @@ async def test_terminal_control_sequences_are_escaped(tmp_path, printed, shown):
 
 @pytest.mark.parametrize("flood", ["yes", "cat /dev/zero & yes >&2 & wait"])
 async def test_endless_output_is_stopped_and_memory_stays_flat(tmp_path, kind, flood):
-    await bash(tmp_path, "true", sandbox=kind)
+    options = {"sandbox": kind, "shell_options": {"max_output": "1MiB"}}
+    await bash(tmp_path, flood, **options)
     before, began = psutil.Process().memory_info().rss, monotonic()
 
-    outcome = await bash(tmp_path, flood, sandbox=kind, shell_options={"max_output": "1MiB"})
+    outcome = await bash(tmp_path, flood, **options)
 
     assert monotonic() - began < 20
     assert outcome.code == "too_large"
     assert "filter its output" in outcome.message
-    assert psutil.Process().memory_info().rss - before < 16 << 20
+    assert psutil.Process().memory_info().rss - before < 32 << 20
 
 
-async def test_one_endless_line_takes_no_memory(tmp_path, kind):
-    await bash(tmp_path, "true", sandbox=kind)
-    before = psutil.Process().memory_info().rss
+async def test_of_endless_output_the_first_and_last_megabytes_are_kept(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(command_module, "MAX_KEPT_BYTES", 1 << 20)
+    async with Runtime(*shell(tmp_path, sandbox=kind, max_output="2GiB")) as runtime:
+        long = await runtime.call("bash", {"command": "seq 1 2000000"})
+        before = psutil.Process().memory_info().rss
+        line = await runtime.call("bash", {"command": "head -c 100M /dev/zero | tr '\\0' x"})
 
-    whole = await bash(tmp_path, "head -c 100M /dev/zero", sandbox=kind, shell_options={"max_output": "2GiB"})
-    cut = await bash(tmp_path, "head -c 1G /dev/zero", sandbox=kind)
-
-    assert f"{(100 << 20) - 30_000:,} bytes left out" in whole.text
-    assert (whole.metadata["truncated"], cut.code) == (True, "too_large")
-    assert psutil.Process().memory_info().rss - before < 16 << 20
+    lines = long.data.split("\n")
+    note = next(index for index, line in enumerate(lines) if line.startswith("[... "))
+    assert lines[:note] == [str(number) for number in range(1, note + 1)]
+    assert lines[note + 1 :] == [str(number) for number in range(2000000 - len(lines) + note + 2, 2000001)]
+    assert f"{(99 << 20):,} bytes were not kept" in line.data
+    assert psutil.Process().memory_info().rss - before < 32 << 20
 
 
 async def test_output_is_reported_as_progress(tmp_path, kind):
@@ -412,14 +454,33 @@ def test_a_workspace_of_the_whole_machine_is_refused():
         shell("/")
 
 
+@pytest.mark.parametrize("sandbox", [Sandbox(network=True), UNPROTECTED])
+async def test_a_shell_with_network_or_without_a_sandbox_has_the_effect_network(tmp_path, sandbox):
+    deny_network = Policy([{"effects": ["network"], "decision": "deny"}])
+    async with Runtime(shell(tmp_path, sandbox=sandbox), policy=deny_network) as runtime:
+        outcomes = [await runtime.call("bash", {"command": "true", "background": flag}) for flag in (False, True)]
+        [described] = [each for each in runtime.describe("mcp") if each["name"] == "bash"]
+
+    assert runtime.catalogue.find("bash").policy_effects == {"execute", "network"}
+    assert [outcome.code for outcome in outcomes] == ["denied", "denied"]
+    assert described["annotations"]["openWorldHint"] is True
+
+
+async def test_a_shell_without_network_is_not_stopped_by_a_deny_of_network(tmp_path):
+    deny_network = Policy([{"effects": ["network"], "decision": "deny"}])
+    async with Runtime(shell(tmp_path), policy=deny_network) as runtime:
+        [described] = [each for each in runtime.describe("mcp") if each["name"] == "bash"]
+
+    assert not runtime.policy.always_denies(runtime.catalogue.find("bash"))
+    assert described["annotations"]["openWorldHint"] is False
+
+
 def test_the_tools_say_what_they_do(tmp_path):
     command, output, stop = shell(tmp_path)
 
     assert "There is no network" in command.description
     assert "There is no network" not in shell(tmp_path, sandbox=UNPROTECTED)[0].description
     assert command.safety.effects == {"execute"}
-    assert command.safety.optional_effects == frozenset()
-    assert shell(tmp_path, sandbox=Sandbox(network=True))[0].safety.optional_effects == {"network"}
     assert (output.safety.effects, stop.safety.effects) == ({"read"}, {"execute"})
     assert not any(tool.presentation.visible for tool in (command, output, stop))
 

@@ -319,14 +319,15 @@ def test_a_key_is_never_shown():
         assert KEY not in str(engine)
 
 
-async def test_without_an_engine_web_search_is_not_described_and_a_call_names_the_remedy():
+async def test_without_an_engine_there_is_no_web_search_and_a_call_names_the_remedy():
     async with Runtime(web()) as runtime:
         assert "web_search" not in {entry["function"]["name"] for entry in runtime.describe()}
         outcome = await runtime.call("web_search", {"query": "tools"})
     async with Runtime(web(search=duckduckgo())) as runtime:
         assert "web_search" in {entry["function"]["name"] for entry in runtime.describe()}
 
-    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert (outcome.code, outcome.executed) == ("denied", False)
+    assert "web_search is not allowed here: no search engine is set up" in outcome.message
     assert "web(search=" in outcome.message
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import gzip
-import io
 import json
 import subprocess
 import sys
@@ -12,12 +11,12 @@ from importlib.util import find_spec
 
 import psutil
 import pytest
-from pypdf import PdfWriter
-from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from surehand import DefinitionError, Done, Image, Policy, Runtime
+from surehand.builtin.web.search_engines import duckduckgo
 from surehand.builtin.web.tools import web
 from surehand.http.client import HttpClient
+from tests.builtin.pdf_files import build_pdf
 from tests.http.server import PUBLIC, Dials, Names, internet, only_loopback, redirect, reply, serving
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -66,7 +65,7 @@ async def turns_during(call, enough):
 
 
 def test_the_tools_declare_their_effects():
-    tools = {tool.name: tool for tool in web()}
+    tools = {tool.name: tool for tool in web(search=duckduckgo())}
 
     assert list(tools) == ["webfetch", "http_get", "http_post", "http_request", "web_search"]
     for name, tool in tools.items():
@@ -184,12 +183,13 @@ async def test_pages_are_decoded_in_their_own_encoding(encoding, header, page):
 
 async def test_hidden_text_is_not_shown_to_a_model():
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
-    body = f"a\x1b[31mb\x00c\u202ed{hidden}e\u200bf\u2066g \u05d0\u200f \U0001f468\u200d\U0001f469 ok\r\n"
+    needed = "\u0647\u200c\u0627 \U0001f468\u200d\U0001f469"
+    body = f"a\x1b[31mb\x00c\u202ed{hidden}e\u200bf\u2066g \u05d0\u200f \u3164{needed} ok\r\n"
 
     async with online(lambda asked: reply(body, content_type="text/plain; charset=utf-8")) as (_, runtime):
         outcome = await runtime.call("webfetch", {"url": "http://site.test/"})
 
-    assert outcome.data == "abcdefg \u05d0\u200f \U0001f468\u200d\U0001f469 ok\n"
+    assert outcome.data == f"abcdefg \u05d0 {needed} ok\n"
 
 
 @pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "application/octet-stream", ""])
@@ -332,27 +332,6 @@ async def test_the_title_of_a_page_is_one_line(head, title):
 
     first = outcome.text.split("\n")[0]
     assert first == ("Address: http://site.test/" if title is None else f"Title: {title}")
-
-
-def build_pdf(*pages, title="", encrypted=False):
-    """A small PDF file with one line of text a page."""
-    writer = PdfWriter()
-    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
-    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
-    for text in pages:
-        page = writer.add_blank_page(200, 200)
-        fonts = DictionaryObject({NameObject("/F1"): font})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        stream = StreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode() if text else b"")
-        page[NameObject("/Contents")] = writer._add_object(stream)
-    if title:
-        writer.add_metadata({"/Title": title})
-    if encrypted:
-        writer.encrypt("secret", algorithm="RC4-128")
-    file = io.BytesIO()
-    writer.write(file)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["application/pdf", "application/octet-stream", ""])

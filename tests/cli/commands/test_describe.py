@@ -6,7 +6,7 @@ def test_a_person_gets_a_readable_page(terminal, shop):
 
     screen.sees(r"echo\n  Give back what it was given\. *\n *\n  kind +function *\n  effects +read *\n")
     screen.sees(r"  aliases +say *\n  toolsets +talk *\n  parameters\n    text +string, required")
-    screen.sees(r"    tags +array of string or null, optional")
+    screen.sees(r"    tags +array of string, optional")
     screen.sees(r"\npay\n  Pay somebody\. *\n")
     screen.sees(r"  effects +network, write *\n")
     screen.sees(r'    note +string, default ""')

@@ -8,6 +8,7 @@ from pathlib import Path
 import mcp  # noqa: F401 - it takes a second, which no test should have to wait
 import pytest
 
+from surehand.core.extras import install_command
 from surehand.store.migrations import MIGRATION_FILES
 
 SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
@@ -36,7 +37,7 @@ def doctor(run, tmp_path):
         assert ran.err == ""
         found: dict[str, list[dict[str, object]]] = {}
         for line in ran.lines:
-            found.setdefault(line["about"], []).append(line)
+            found.setdefault(line["check"], []).append(line)
         return ran.code, found
 
     return doctor
@@ -44,7 +45,7 @@ def doctor(run, tmp_path):
 
 def told(found, about):
     [finding] = found[about]
-    return finding["mark"], finding["told"], finding["fix"]
+    return finding["status"], finding["message"], finding["fix"]
 
 
 def server(**more):
@@ -80,9 +81,59 @@ def test_configured_sources_are_loaded(doctor, shop, tmp_path):
     code, found = doctor({"tools": [shop, "broken.py"], "builtin": {"data": True, "memory": {"folder": "notes"}}})
 
     assert code == 1
-    assert found[f"tools {shop}"][0]["mark"] == "ok"
+    assert found[f"tools {shop}"][0]["status"] == "ok"
     assert "nowhere_to_be_found" in told(found, "tools broken.py")[1]
     assert told(found, "built-in tools")[0] == "ok"
+
+
+def test_tools_that_cannot_start_together_are_a_finding(doctor, tmp_path):
+    source = "from surehand import tool\n\n@tool(queue='bank')\nasync def pay() -> None:\n    '''Pay.'''\n"
+    (tmp_path / "one.py").write_text(source)
+    (tmp_path / "two.py").write_text(source)
+
+    without_queue = doctor({"tools": ["one.py"]})
+    with_queue = doctor({"tools": ["one.py"], "queues": {"bank": {"concurrent": 1}}})
+    clashing = doctor({"tools": ["one.py", "two.py"], "queues": {"bank": {"concurrent": 1}}})
+
+    assert (without_queue[0], with_queue[0], clashing[0]) == (1, 0, 1)
+    assert "pay names the queue 'bank', which does not exist." in told(without_queue[1], "tools")[1]
+    assert "`queues: {bank: {concurrent: 2}}`" in told(without_queue[1], "tools")[2]
+    assert "There is a tool 'pay' already, from one.py." in told(clashing[1], "tools")[1]
+
+
+def test_a_shared_queue_needs_a_store_and_with_one_every_command_works(doctor, run, tmp_path):
+    (tmp_path / "one.py").write_text(
+        "from surehand import tool\n\n@tool(queue='bank')\nasync def pay() -> None:\n    '''Pay.'''\n"
+    )
+    config = {"tools": ["one.py"], "queues": {"bank": {"concurrent": 1, "shared": True}}}
+
+    code, found = doctor(config)
+    assert code == 1
+    assert told(found, "tools")[1] == "The queue 'bank' is shared, but the runtime has no store."
+
+    assert doctor(config | {"store": "calls.db"})[0] == 0
+    assert [line["name"] for line in run("tools").lines] == ["pay"]
+    assert run("describe", "pay").code == 0
+    assert run("call", "pay").lines[0]["status"] == "done"
+
+
+def test_web_tools_without_their_packages_are_a_finding(doctor, monkeypatch):
+    monkeypatch.setattr("surehand.cli.commands.doctor.missing_packages", lambda extra: ["httpx2"])
+
+    code, found = doctor({"builtin": ["web"]})
+
+    assert code == 1
+    assert found["built-in tools"][-1]["message"] == "web needs packages that are not installed: httpx2."
+    assert found["built-in tools"][-1]["fix"] == f"{install_command('http')}."
+
+
+def test_a_store_in_a_folder_that_does_not_exist_is_a_finding(doctor):
+    code, found = doctor({"store": "nowhere/calls.db"})
+
+    assert code == 1
+    mark, problem, fix = told(found, "store")
+    assert (mark, problem) == ("fail", "nowhere/calls.db cannot be created: its folder does not exist.")
+    assert fix == "create nowhere, or name another file."
 
 
 def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
@@ -94,8 +145,8 @@ def test_a_store_is_opened_where_there_is_one(doctor, run, configured):
     run("call", "sign")
     mark, text, _ = told(doctor()[1], "store")
     assert mark == "ok"
-    assert text.startswith(f"calls.db, version {len(MIGRATION_FILES)}, ")
-    assert text.endswith(" 1 waiting, 0 unknown")
+    assert text.startswith(f"calls.db, schema version {len(MIGRATION_FILES)}, ")
+    assert text.endswith("; calls: 1 pending, 0 with unknown effect")
 
 
 def test_unknown_calls_are_a_warning_and_an_invalid_store_a_failure(doctor, run, configured):
@@ -106,7 +157,7 @@ def test_unknown_calls_are_a_warning_and_an_invalid_store_a_failure(doctor, run,
     database.close()
     code, found = doctor()
     assert (code, told(found, "store")[0]) == (0, "warn")
-    assert told(found, "store")[1].endswith("1 unknown")
+    assert told(found, "store")[1].endswith("1 with unknown effect")
 
     (configured / "calls.db").write_text("These are not the calls that you are looking for.")
     code, found = doctor()
@@ -127,7 +178,7 @@ def test_servers_are_checked_without_starting_them(doctor, monkeypatch):
     )
 
     assert code == 1
-    assert [(each["mark"], each["told"]) for each in found["server fine"]] == [
+    assert [(each["status"], each["message"]) for each in found["server fine"]] == [
         ("ok", f"{sys.executable} {SERVER}; never started here"),
         ("warn", "autoApprove is left out: what may run without being asked about is decided by policy."),
     ]
@@ -152,18 +203,18 @@ def test_servers_are_started_on_request(doctor, tmp_path, monkeypatch):
 
     assert code == 1
     [fine] = found["server fine"]
-    assert (fine["mark"], fine["ok"], fine["tools"]) == ("ok", True, ["told"])
+    assert (fine["status"], fine["ok"], fine["tools"]) == ("ok", True, ["told"])
     assert (fine["server_name"], fine["server_version"]) == ("speaking", "1.2.3")
     assert fine["protocol"]
     [down] = found["server broken"]
-    assert (down["mark"], down["ok"]) == ("fail", False)
-    assert "no database at all" in down["told"]
+    assert (down["status"], down["ok"]) == ("fail", False)
+    assert "no database at all" in down["message"]
     assert "hunter2" not in json.dumps(found)
 
     code, found = doctor(None, "fine")
     assert (code, list(found)) == (0, ["server fine"])
     code, found = doctor()
-    assert "; 1 tool, as listed " in found["server fine"][0]["told"]
+    assert "; 1 tool, as listed " in found["server fine"][0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -195,8 +246,8 @@ def test_tools_of_a_server_are_counted_as_they_are_listed(doctor, run, tmp_path)
 
     assert listed == ["own__told"]
     assert [found["server own"][0]["tools"] for found in (started, known)] == [["told"], ["told"]]
-    assert "; speaking 1.2.3, 1 of 2 tools, " in started["server own"][0]["told"]
-    assert "; 1 of 2 tools, as listed " in known["server own"][0]["told"]
+    assert "; speaking 1.2.3, 1 of 2 tools, " in started["server own"][0]["message"]
+    assert "; 1 of 2 tools, as listed " in known["server own"][0]["message"]
 
 
 def test_an_invalid_lock_file_is_a_finding(doctor, tmp_path):
@@ -206,7 +257,7 @@ def test_an_invalid_lock_file_is_a_finding(doctor, tmp_path):
 
     code, found = doctor()
 
-    assert (code, [each["mark"] for each in found["server fine"]]) == (1, ["ok", "fail"])
+    assert (code, [each["status"] for each in found["server fine"]]) == (1, ["ok", "fail"])
 
 
 def test_a_changed_tool_is_reported_as_held_back(doctor, run, tmp_path):
@@ -220,7 +271,7 @@ def test_a_changed_tool_is_reported_as_held_back(doctor, run, tmp_path):
 
     _, found = doctor()
 
-    assert [(each["mark"], each["fix"]) for each in found["server own"]][1:] == [("warn", "surehand lock diff own")]
+    assert [(each["status"], each["fix"]) for each in found["server own"]][1:] == [("warn", "surehand lock diff own")]
     assert found["server own"][1]["changed"] == ["own/told"]
 
 
@@ -228,7 +279,7 @@ def test_a_missing_sign_in_is_a_warning(doctor):
     code, found = doctor({"mcpServers": {"far": {"url": "https://mcp.example.com/mcp?key=hunter2", "auth": "oauth"}}})
 
     assert code == 0
-    assert [(each["mark"], each["told"], each["fix"]) for each in found["server far"]] == [
+    assert [(each["status"], each["message"], each["fix"]) for each in found["server far"]] == [
         ("ok", "https://mcp.example.com/mcp; never started here", "`surehand doctor --start` starts it."),
         ("warn", "not signed in on this machine.", "surehand login far"),
     ]

@@ -30,7 +30,7 @@ def test_grants_are_listed_with_who_gave_them(run, granted):
         ("pay", None, "Grace"),
         ("pay", "ada", "Grace"),
     ]
-    assert set(everybody.lines[0]) == {"tool", "user", "by", "given_at", "definition"}
+    assert set(everybody.lines[0]) == {"tool", "user", "session", "by", "given_at", "definition"}
     assert ada.lines == everybody.lines[1:]
     assert (nobody.code, nobody.out, nobody.err) == (0, "", "There are no standing approvals.\n")
 

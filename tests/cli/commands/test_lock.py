@@ -245,7 +245,7 @@ def test_in_a_pipe_nothing_is_accepted_without_a_hash(run, changed):
     for names in ((), ("git",), ("git/log",)):
         ran = run("lock", "accept", *names, stdin="y\n")
         assert (ran.code, ran.out) == (3, "")
-        assert ran.err.startswith("error: Nothing was accepted: there is nobody to ask.")
+        assert ran.err.startswith("error: Nothing was accepted: there is no terminal to ask on.")
     assert len(changed.changes()) == 2
 
 

@@ -366,7 +366,7 @@ def told_by(surehand, tmp_path, *requests: bytes, options: tuple[str, ...] = ())
 def test_with_log_info_each_served_call_is_a_line_on_stderr(surehand, tmp_path):
     told = told_by(surehand, tmp_path, encode_line(call(1, "crash", True)), options=("--log", "info"))
 
-    assert len([line for line in told if line.startswith("info: crash failed (crashed): ")]) == 1
+    assert len([line for line in told if line.startswith("warning: crash failed (crashed): ")]) == 1
 
 
 def test_stderr_shows_how_to_answer_a_call_that_the_client_cannot(surehand, run, tmp_path):

@@ -103,7 +103,7 @@ def test_migrate_creates_the_store_and_then_has_nothing_to_do(run, configured):
 
 def test_prune_deletes_ended_calls_and_keeps_pending_ones(run, used):
     kept = run("store", "prune")
-    over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events")
+    over = ("calls", "idle", "journal", "inbox", "runs", "artifacts", "events", "offers")
     assert kept.lines[0]["forgotten"] == dict.fromkeys(over, 0)
 
     pruned = run("store", "prune", "--calls", "0s", "--journal", "off", "--vacuum")

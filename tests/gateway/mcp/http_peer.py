@@ -11,7 +11,7 @@ from typing import Any
 
 from surehand import Runtime, gateway
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
-from surehand.gateway.mcp.http.server import bound, listen
+from surehand.gateway.mcp.http.server import bind_sockets, listen
 from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, call, message
 
 HANDSHAKE_VERSION = "2025-11-25"
@@ -174,7 +174,7 @@ async def http_site(*tools: Any, limits: ConnectionLimits | None = None, **optio
 @asynccontextmanager
 async def serve_app(app: Any, limits: ConnectionLimits | None = None) -> AsyncIterator[HttpSite]:
     """Serve an app on a free port."""
-    sockets, ready = bound("127.0.0.1", 0), asyncio.Event()
+    sockets, ready = bind_sockets("127.0.0.1", 0), asyncio.Event()
     limits = limits or ConnectionLimits(stop_timeout=0.2)
     task = asyncio.create_task(listen(app, sockets, ready=ready.set, limits=limits))
     waiting = asyncio.create_task(ready.wait())

@@ -18,5 +18,5 @@ class NamedToolsProvider(Provider):
     async def invoke(self, call: Call, context: Context) -> str:
         return f"{self.namespace} did {call.tool}"
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Any) -> str:
         return self.says

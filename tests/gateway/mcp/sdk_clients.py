@@ -69,9 +69,9 @@ def within(seconds: float = TIMEOUT_SECONDS) -> AbstractAsyncContextManager[Any]
 @asynccontextmanager
 async def http_server(runtime: Runtime, **options: Any) -> AsyncIterator[str]:
     """Serve a runtime on a free port; gives its URL."""
-    from surehand.gateway.mcp.http.server import bound, listen
+    from surehand.gateway.mcp.http.server import bind_sockets, listen
 
-    sockets, began = bound("127.0.0.1", 0), asyncio.Event()
+    sockets, began = bind_sockets("127.0.0.1", 0), asyncio.Event()
     port = sockets[0].getsockname()[1]
     task = asyncio.create_task(listen(gateway.mcp.app(runtime, **options), sockets, ready=began.set))
     try:

@@ -432,7 +432,7 @@ class Clerk(Provider):
     async def invoke(self, call: Any, context: Context) -> Any:
         return self._next([])
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         if answer == {"action": "accept", "content": {"name": "?"}}:
             return self._next(state, "That is no name. ")
         return self._next([*state, answer])

@@ -31,7 +31,7 @@ class Cleaner(Provider):
     async def invoke(self, call: Any, context: Context) -> Any:
         return self._ask("A")
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         if answer["action"] == "accept":
             self.deleted.append(state)
         return self._ask("B") if state == "A" else {"deleted": self.deleted}

@@ -225,7 +225,7 @@ async def test_without_crash_details_the_message_of_a_crash_is_already_short(cap
     async with sdk_client(Runtime(give, crash_details=False)) as client:
         result = await client.call_tool("give")
 
-    assert result.content[0].text.startswith("give crashed with ZeroDivisionError. The same call")
+    assert result.content[0].text.startswith("give crashed with ZeroDivisionError. Try other")
 
 
 async def test_an_error_while_serializing_a_result_reveals_no_details(caplog):
@@ -339,3 +339,24 @@ async def test_a_client_of_an_old_protocol_gets_the_uri_of_a_shortened_result(mo
     result = await given("x" * 2_000, HANDSHAKE, max_bytes=1_000)
 
     assert result.content[1].text.startswith("[resource: surehand://outputs/")
+
+
+async def test_plain_blocks_and_attachments_reach_a_client_once():
+    @tool
+    async def draw() -> Any:
+        """Draw."""
+        video = {"type": "video", "source": {"data": "A" * 900}}
+        return [{"type": "text", "text": "4"}, video, {"type": "image", "data": "aGk=", "mimeType": "image/gif"}]
+
+    @tool
+    async def attach() -> Done:
+        """Attach."""
+        return Done("a desk", attachments=[Image("aGk=", "image/gif")])
+
+    async with sdk_client(Runtime(draw, attach)) as client:
+        drawn = (await client.call_tool("draw")).content
+        attached = (await client.call_tool("attach")).content
+
+    assert [block.type for block in drawn] == ["text", "text", "image"]
+    assert drawn[1].text == '{"type":"video","source":{"data":"[900 characters]"}}'
+    assert [block.type for block in attached] == ["text", "image"]

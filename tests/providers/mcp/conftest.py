@@ -19,7 +19,7 @@ def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def patient_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer for the exit code of a server: the machine may be busy."""
-    monkeypatch.setattr("surehand.providers.mcp.transports.stdio._EXIT_CODE_SECONDS", 20.0)
+    monkeypatch.setattr("surehand.providers.mcp.transports.stdio._EXIT_CODE_TIMEOUT_SECONDS", 20.0)
 
 
 class Silence:

@@ -97,5 +97,5 @@ def test_doctor_says_for_which_tools_a_cache_has_no_effect_and_why(
         main(["doctor", "steady", "--json"])
 
     findings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    [warned] = [each for each in findings if each["mark"] == "warn"]
-    assert "its cache has no effect on some tools. effect: the server does not mark it read-only" in warned["told"]
+    [warned] = [each for each in findings if each["status"] == "warn"]
+    assert "its cache has no effect on some tools. effect: the server does not mark it read-only" in warned["message"]

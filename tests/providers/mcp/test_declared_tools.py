@@ -99,3 +99,23 @@ def test_a_configuration_without_a_server_is_a_definition_error() -> None:
         Runtime(tool(name="echo", mcp_config={"serverName": "steady"}))
     with pytest.raises(DefinitionError, match="mcp_config='x' is not a mapping"):
         tool(name="echo", mcp_config="x")  # type: ignore[call-overload]
+
+
+async def test_a_decorator_that_knows_no_mcp_servers_says_so() -> None:
+    from surehand.core.define import tool as tool_of_core
+
+    echo: Any = tool_of_core(name="echo", mcp_config={"serverUrl": "https://example.com/mcp"})
+
+    with pytest.raises(DefinitionError, match=r"knows no MCP servers\. Fix: define it with surehand\.tool\."):
+        Runtime(echo)
+
+
+async def test_a_call_whose_server_lacks_a_variable_fails_before_a_person_is_asked(server: SteadyServer) -> None:
+    missing = config(server, env={"TOKEN": "${NO_SUCH_VARIABLE}"})
+    change = tool(name="effect", confirm=True, mcp_config=missing)
+
+    async with Runtime(change) as runtime:
+        outcome = await runtime.call("effect", {"text": "x"})
+
+    assert (outcome.code, outcome.executed) == ("unavailable", False)
+    assert "the environment variable NO_SUCH_VARIABLE is not set" in outcome.message

@@ -99,6 +99,19 @@ async def test_calling_a_held_back_tool_shows_nothing_of_its_new_definition(fick
     assert fickle.calls == []
 
 
+async def test_nobody_is_asked_about_a_held_back_tool(fickle: Fickle) -> None:
+    fickle.says(described("send"))
+    async with Runtime(fickle.provider(), policy=Policy.default()) as runtime:
+        fickle.says(described("send", "Send everything."))
+        await runtime.refresh("mail")
+        outcome = await runtime.call("mail__send")
+
+        assert isinstance(outcome, Failed)
+        assert "is held back" in outcome.message
+        assert await runtime.pending() == []
+    assert fickle.calls == []
+
+
 async def test_a_tool_of_another_server_is_held_back_with_its_accepted_definition_or_none(path: Path) -> None:
     DefinitionLock(path).check("mail", "http:https://first.example/mcp", [described("send", "The first.")])
     now = offer(path)

@@ -86,7 +86,7 @@ async def test_a_server_that_waits_for_a_user_is_reported_so(
         outcome, instructions = await runtime.call("desk__whoami"), runtime.instructions()
 
     assert isinstance(outcome, Failed)
-    assert outcome.code == "not_found"
+    assert outcome.code == "unavailable"
     for text in (outcome.message, instructions, caplog.text):
         assert "waits for a user to sign in: " in text
 
@@ -97,7 +97,7 @@ async def test_a_refused_user_gets_the_reason_and_another_is_served(authority: O
         anna = await runtime.scope(user="anna").call("desk__whoami")
 
     assert isinstance(eve, Failed)
-    assert eve.code == "not_found"
+    assert eve.code == "unavailable"
     assert "is not connected: 127.0.0.1: It asks for a login (401)" in eve.message
     assert "KeyError: 'kim'" in kim.text
     assert anna.ok
@@ -267,7 +267,7 @@ async def test_a_failing_server_is_not_restarted_by_every_call_of_a_user(
     server.set_flag("down")
     async with Runtime(server.provider()) as runtime:
         outcomes = [await runtime.scope(user="anna").call("steady__pid") for _ in range(5)]
-    assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"not_found"}
+    assert {outcome.code for outcome in outcomes if isinstance(outcome, Failed)} == {"unavailable"}
     assert "It is tried again in" in outcomes[-1].text
     assert server.starts == 2  # anonymous, and for anna
 

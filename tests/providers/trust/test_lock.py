@@ -291,7 +291,7 @@ def test_a_definition_that_changed_after_the_review_is_not_accepted(lock):
 def test_a_definition_without_a_change_cannot_be_accepted(lock, names):
     lock.check("git", GIT, [LOG])
 
-    with pytest.raises(NotFound, match=f"Nothing of {'/'.join(names)} is quarantined"):
+    with pytest.raises(NotFound, match=f"No change of {'/'.join(names)} is held back"):
         lock.accept(*names)
 
 

@@ -1,11 +1,26 @@
 """Client tools: a browser, a person or a webhook does the work, and its answer is the outcome."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from surehand import Approval, Call, Context, Done, Failed, Outcome, Pending, Provider, Runtime, Tool, tool
+from surehand import (
+    Approval,
+    Call,
+    Context,
+    DefinitionError,
+    Done,
+    Failed,
+    Outcome,
+    Pending,
+    Provider,
+    Runtime,
+    Tool,
+    tool,
+)
 from surehand.testing import ManualClock
 
 SIZE = {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}
@@ -425,7 +440,7 @@ class Form(Provider):
     async def invoke(self, call: Call, context: Context) -> Outcome:
         return Pending("input", message="Line 1?", request={"type": "object"}, state=[])
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Call, state: Any, answer: Any, context: Any) -> Any:
         lines = [*state, answer]
         wanted = dict(call.arguments or {})["size"]
         if len(lines) < wanted:
@@ -508,7 +523,7 @@ async def test_a_tool_for_people_is_dispatched_by_name_or_alias(name: str) -> No
     assert ran == [3]
 
 
-async def test_a_tool_for_people_is_not_there_for_models() -> None:
+async def test_a_tool_for_people_is_refused_to_models() -> None:
     ran: list[Any] = []
 
     @tool(audience="all")
@@ -523,14 +538,14 @@ async def test_a_tool_for_people_is_not_there_for_models() -> None:
 
     async with Runtime(for_people(ran), both, model_only) as runtime:
         for name in ("reset", "clear"):
-            failed(await runtime.call(name), "not_found")
-        failed((await runtime.call_many([Call("reset")]))[0], "not_found")
+            failed(await runtime.call(name), "denied")
+        failed((await runtime.call_many([Call("reset")]))[0], "denied")
         nested = await runtime.call("model_only")
         described = {shown["name"] for shown in runtime.describe("anthropic")}
         everybody = (await runtime.call("both"), await runtime.dispatch("both"))
         for_models = await runtime.dispatch("model_only")
 
-    assert "Unknown tool" in nested.text
+    assert "reset is not allowed here" in nested.text
     assert described == {"both", "model_only"}
     assert everybody == (Done(1), Done(1))
     assert for_models.ok
@@ -566,3 +581,140 @@ async def test_dispatch_of_an_unknown_name_suggests_the_nearest() -> None:
         outcome = failed(await runtime.dispatch("rest"), "not_found")
 
     assert "reset" in outcome.text
+
+
+# The event of a wait
+
+
+@pytest.mark.parametrize("event_name", ["CallStarted", "CallPending"])
+@pytest.mark.parametrize("reply", ["wait", "later", "external"])
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_an_answer_to_the_event_of_a_client_tool_always_counts(
+    tmp_path: Any, event_name: str, reply: str, is_durable: bool
+) -> None:
+    asking = tool.external("choose", "Choose later.") if reply == "external" else client(reply)
+    answers: list[asyncio.Task[Outcome]] = []
+    async with Runtime(asking, store=tmp_path / "s.db" if is_durable else None) as runtime:
+
+        def answer(event: Any) -> None:
+            if type(event).__name__ == event_name:
+                answers.append(asyncio.ensure_future(runtime.settle(event.call_id, "large")))
+
+        runtime.listen(answer)
+        outcome = await runtime.call("choose")
+
+        assert await answers[0] == Done("large")
+        assert outcome == Done("large") if reply == "wait" else isinstance(outcome, Pending)
+
+
+async def test_the_wait_of_a_client_tool_is_stored_before_its_event_is_told(tmp_path: Any) -> None:
+    told: list[tuple[str, int]] = []
+    async with Runtime(client(), store=tmp_path / "s.db") as runtime:
+
+        def read(event: Any) -> None:
+            with closing(sqlite3.connect(tmp_path / "s.db")) as other_process:
+                sql = "SELECT count(*) FROM pending WHERE call_id = ?"
+                told.append((type(event).__name__, other_process.execute(sql, [event.call_id]).fetchone()[0]))
+
+        runtime.listen(read)
+        await runtime.call("choose")
+
+    assert told[:2] == [("CallStarted", 1), ("CallPending", 1)]
+
+
+async def test_a_space_shows_a_client_tool_together_with_its_wait(tmp_path: Any) -> None:
+    async with Runtime(client(), store=tmp_path / "s.db") as runtime:
+        assert runtime.store is not None
+        await runtime.store.spaces.create("team")
+        stream = runtime.store.streams.follow("space:team")
+        reading = asyncio.create_task(anext(stream))
+        calling = asyncio.create_task(runtime.scope(space="team").call("choose"))
+        event = await reading
+        settled = await runtime.settle(event.data["content"]["toolCallId"], "large")
+        await calling
+        [message] = await runtime.store.spaces.history("team")
+        await stream.aclose()
+
+    assert event.kind == "tool-call.start"
+    assert settled == Done("large")
+    assert (message.content["status"], message.content["result"]) == ("complete", "large")
+
+
+async def test_a_client_call_that_ends_without_a_wait_has_its_start_and_its_message(tmp_path: Any) -> None:
+    told: list[str] = []
+    async with Runtime(client(), store=tmp_path / "s.db", policy=[{"tools": "choose", "decision": "deny"}]) as runtime:
+        assert runtime.store is not None
+        await runtime.store.spaces.create("team")
+        runtime.listen(lambda event: told.append(type(event).__name__))
+        failed(await runtime.scope(space="team").call("choose"), "denied")
+        [message] = await runtime.store.spaces.history("team")
+
+    assert told == ["CallStarted", "CallEnded"]
+    assert message.content["status"] == "error"
+
+
+# Time to live
+
+
+@pytest.mark.parametrize("option", ["timeout", "expires"])
+@pytest.mark.parametrize("kind", ["client", "external"])
+async def test_the_timeout_or_expires_of_a_client_or_external_tool_is_its_time_to_live(kind: str, option: str) -> None:
+    clock = ManualClock()
+    limit: Any = {option: "1h"}
+    asking = client(**limit) if kind == "client" else tool.external("choose", "Choose later.", **limit)
+    async with Runtime(asking, clock=clock) as runtime:
+        outcome = pending(await runtime.call("choose"))
+        ending = asyncio.create_task(runtime.result(id_of(outcome)))
+        await clock.advance(3599)
+        was_open = [wait.call_id for wait in await runtime.pending()]
+        await clock.advance(1)
+        ended = failed(await ending, "expired")
+
+        assert outcome.expires_at == clock.time()
+        assert was_open == [outcome.call_id]
+        assert not ended.executed
+        failed(await runtime.settle(id_of(outcome), "large"), "expired")
+
+
+async def test_with_reply_wait_the_timeout_is_the_callers_and_expires_the_time_to_live() -> None:
+    clock = ManualClock()
+    async with Runtime(client("wait", timeout=30, expires=60), clock=clock) as runtime:
+        caller = await waiting_caller(runtime)
+        await clock.advance(30)
+        outcome = pending(await caller)
+        ending = asyncio.create_task(runtime.result("c1"))
+        await clock.advance(30)
+
+        failed(await ending, "expired")
+        assert outcome.expires_at == clock.time()
+
+
+async def test_without_a_limit_the_default_of_the_runtime_counts_and_off_means_never() -> None:
+    clock = ManualClock()
+    asking = [client(), client(expires="off").evolve(name="never"), client().evolve(name="soon", timeout=5)]
+    async with Runtime(*asking, clock=clock, defaults={"pending_ttl": 60}) as runtime:
+        expiries = [pending(await runtime.call(name)).expires_at for name in ("choose", "never", "soon")]
+
+    assert expiries == [clock.time() + 60, None, clock.time() + 5]
+
+
+async def test_a_timeout_may_depend_on_the_arguments() -> None:
+    clock = ManualClock()
+    async with Runtime(client(timeout=lambda args: float(args["size"])), clock=clock) as runtime:
+        assert pending(await runtime.call("choose", {"size": 7})).expires_at == clock.time() + 7
+
+
+def test_only_client_and_external_tools_have_expires() -> None:
+    with pytest.raises(DefinitionError, match="Only client and external tools have `expires`"):
+        tool(expires=5)(failed)
+    for wrong in (0, -1, "soon", True):
+        with pytest.raises(DefinitionError):
+            client(expires=wrong)
+
+
+async def test_pending_shows_agent_and_run() -> None:
+    async with Runtime(client()) as runtime:
+        await runtime.scope(agent="helper", turn="run-1", user="ann", session="s1").call("choose")
+        [wait] = await runtime.pending()
+
+    assert (wait.agent, wait.run, wait.turn, wait.user, wait.session) == ("helper", "run-1", "run-1", "ann", "s1")

@@ -22,7 +22,7 @@ class Cleaner(Provider):
     async def invoke(self, call: Any, context: Context) -> Any:
         return self._ask(0)
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         if answer == "yes":
             self.deleted.append(self._files[state])
         return self._ask(state + 1)

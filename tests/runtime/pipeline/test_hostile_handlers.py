@@ -461,7 +461,7 @@ async def test_a_tool_error_is_shown_as_it_was_written():
     async with Runtime(fail) as runtime:
         outcome = await runtime.call("fail")
 
-    assert outcome.text == "(tool failed: No file 'a'.\nNear matches: b.)"
+    assert outcome.text == "Tool failed: No file 'a'.\nNear matches: b."
     assert (outcome.code, outcome.data, outcome.executed) == ("not_found", {"near": ["b"]}, True)
 
 

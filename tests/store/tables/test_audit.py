@@ -177,7 +177,7 @@ async def test_text_that_became_bytes_and_rows_with_odd_numbers_are_found(tmp_pa
 async def test_sealing_uses_an_index_however_many_rows_exist(tmp_path):
     async with audit_at(str(tmp_path / "store.db")) as audit:
         plan = await audit._database.read(
-            f"EXPLAIN QUERY PLAN {_SQL['list_audit_rows_after']}", {"tx": 0, "id": 1, "most": 1}
+            f"EXPLAIN QUERY PLAN {_SQL['list_audit_rows_after']}", {"tx": 0, "id": 1, "limit": 1}
         )
 
     assert [row["detail"] for row in plan] == ["SEARCH audit USING INTEGER PRIMARY KEY (rowid>?)"]

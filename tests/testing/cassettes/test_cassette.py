@@ -388,7 +388,7 @@ async def test_secrets_are_masked_in_the_file_and_not_in_the_call(file) -> None:
 
 async def test_an_answer_to_a_providers_question_is_part_of_the_recording(file) -> None:
     class Asking(RecordingProvider):
-        async def resume(self, call, state, answer):
+        async def resume(self, call, state, answer, context):
             return Pending("input", message="Sure?") if answer == "Oslo" else f"flying, {answer}"
 
     answers = {"fly": Pending("input", message="Where to?", state={"step": 1})}

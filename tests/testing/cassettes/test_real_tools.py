@@ -175,7 +175,7 @@ class Notes(Provider):
         blocks = [Text(block["text"]) for block in result["content"]]
         return Failed("failed", blocks[0].text) if result.get("isError") else blocks
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Any) -> str:
         return "Notes are short." if self._child else ""
 
 

@@ -1,11 +1,11 @@
-"""Delivery of plans that are due: each becomes an event in its agent's inbox, and is moved to its next time.
+"""Delivery of plans that are due: each becomes an event in its agent's inbox, for the user that the plan was made for.
 
-A host calls `deliver_due_plans` at intervals. Plans are notes in the store, written by the tools of `plans`.
+A host calls `deliver_due_plans` at intervals, which moves each plan to its next time. Plans are notes in the store,
+written by the tools of `plans`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,6 @@ from surehand.core.errors import ToolError
 if TYPE_CHECKING:
     from surehand.store.store import Store
     from surehand.store.tables.notes import NoteTable
-
-_ADVANCE_PLAN_SQL = """UPDATE notes SET value = :new, updated_at = {now}
-    WHERE agent = :agent AND kind = 'plan' AND key = :key AND value = :old RETURNING key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,8 @@ class DuePlan:
     due_at: float
     """When the plan was to run, in seconds since the epoch."""
     note: Mapping[str, Any]
+    user: str | None = None
+    """The user that the agent made the plan for."""
 
     @property
     def event_id(self) -> str:
@@ -45,10 +44,11 @@ class DuePlan:
 
 
 async def find_due_plans(notes: NoteTable, agent: str, now: float) -> list[DuePlan]:
-    """Find the plans of an agent that are due, the oldest first, without changing them."""
+    """Find the plans of an agent that are due, for any user, the oldest first, without changing them."""
     due_plans = [
-        DuePlan(key, note["name"], note["instruction"], note["nextRunAt"], note)
-        for key, note in (await notes.all(agent, "plan")).items()
+        DuePlan(key, note["name"], note["instruction"], note["nextRunAt"], note, user)
+        for user, plans in (await notes.all_users(agent, "plan")).items()
+        for key, note in plans.items()
         if note["nextRunAt"] is not None and note["nextRunAt"] <= now
     ]
     return sorted(due_plans, key=lambda plan: plan.due_at)
@@ -66,7 +66,8 @@ async def deliver_due_plans(
     for plan in await find_due_plans(store.notes, agent, now):
         is_late = max_delay_seconds is not None and now - plan.due_at > max_delay_seconds
         # Delivered before it is advanced: after a crash in between it is delivered again, and the inbox ignores that.
-        if not is_late and await store.inbox.push(agent, plan.event_id, "plan", plan.event_data):
+        is_new = not is_late and await store.inbox.push(agent, plan.event_id, "plan", plan.event_data, user=plan.user)
+        if is_new:
             delivered.append(plan)
         await advance_plan(store, agent, plan, now, is_late=is_late)
     return delivered
@@ -74,17 +75,8 @@ async def deliver_due_plans(
 
 async def advance_plan(store: Store, agent: str, plan: DuePlan, now: float, *, is_late: bool = False) -> bool:
     """Set a due plan to its next time, or mark it as completed; return False if it was changed meanwhile."""
-    from surehand.store.database import Statement  # database drivers are loaded only with a store
-
     new_note = {**plan.note, **_advanced_fields(plan.note, now, is_late=is_late)}
-    parameters = {
-        "agent": agent,
-        "key": plan.plan_id,
-        "old": json.dumps(plan.note),
-        "new": json.dumps(new_note),
-    }
-    [changed_rows] = await store.write([Statement(_ADVANCE_PLAN_SQL, parameters)])
-    return bool(changed_rows)
+    return await store.notes.replace(agent, "plan", plan.plan_id, old=plan.note, new=new_note, user=plan.user)
 
 
 def _advanced_fields(note: Mapping[str, Any], now: float, *, is_late: bool) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from surehand.builtin.agent.notes import MAX_NOTES_PER_CALL, AgentNotes, NoteKey
+from surehand.builtin.limited_field import limited_field
+from surehand.builtin.runtime_store import OWN_NOTES_OPTIONS
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments
@@ -17,19 +19,19 @@ class Memory(BaseModel):
     """One thing to remember."""
 
     key: NoteKey = Field(description="Short name to find it by, such as user_birthday.")
-    value: str = Field(description="What to remember.", max_length=20_000)
+    value: str = limited_field(description="What to remember.", max_length=20_000)
 
 
 def memories() -> list[Tool[..., Any]]:
     """Tools with which an agent remembers values by key, in the runtime's store."""
     notes = AgentNotes("memory")
 
-    @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
+    @tool(category="memory", **OWN_NOTES_OPTIONS,
           examples=[{"memories": [{"key": "user_birthday", "value": "12 March"}]}])  # fmt: skip
     async def set_memories(
         memories: Annotated[
             list[Memory],
-            Field(description="What to remember, each key once.", min_length=1, max_length=MAX_NOTES_PER_CALL),
+            limited_field(description="What to remember, each key once.", min_length=1, max_length=MAX_NOTES_PER_CALL),
         ],
         ctx: Context,
     ) -> dict[str, Any]:
@@ -44,7 +46,8 @@ def memories() -> list[Tool[..., Any]]:
     async def get_memories(
         ctx: Context,
         keys: Annotated[
-            list[NoteKey] | None, Field(description="Only these keys; all if left out.", max_length=MAX_NOTES_PER_CALL)
+            list[NoteKey] | None,
+            limited_field(description="Only these keys; all if left out.", max_length=MAX_NOTES_PER_CALL),
         ] = None,
     ) -> dict[str, Any]:
         """Recall what you remembered, all of it or some keys. Keys that are not known are left out."""
@@ -52,10 +55,10 @@ def memories() -> list[Tool[..., Any]]:
         matching = [{"key": key, "value": value} for key, value in stored.items() if keys is None or key in keys]
         return {"memories": matching}
 
-    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    @tool(category="memory", **OWN_NOTES_OPTIONS)
     async def delete_memories(
         keys: Annotated[
-            list[NoteKey], Field(description="Keys to forget.", min_length=1, max_length=MAX_NOTES_PER_CALL)
+            list[NoteKey], limited_field(description="Keys to forget.", min_length=1, max_length=MAX_NOTES_PER_CALL)
         ],
         ctx: Context,
     ) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from pydantic import BaseModel, Field
 
 from surehand.builtin.agent.notes import MAX_NOTES_PER_CALL, AgentNotes, NoteKey, derive_note_key
 from surehand.builtin.clock import find_time_zone
+from surehand.builtin.limited_field import limited_field
+from surehand.builtin.runtime_store import OWN_NOTES_OPTIONS
 from surehand.core.clock import Clock
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -35,22 +37,26 @@ class Plan(BaseModel):
     """One plan; exactly one of `cron`, `scheduledAt` and `runAfter` says when."""
 
     id: NoteKey | None = Field(default=None, description="Id of the plan to replace; leave it out for a new one.")
-    name: str = Field(description="Short name of the plan.", min_length=1, max_length=200)
-    instruction: str | None = Field(default=None, description="What to do when the time comes.", max_length=8_000)
-    cron: str | None = Field(
+    name: str = limited_field(description="Short name of the plan.", min_length=1, max_length=200)
+    instruction: str | None = limited_field(
+        default=None, description="What to do when the time comes.", max_length=8_000
+    )
+    cron: str | None = limited_field(
         default=None, description="When, recurring: minute hour day month weekday.", max_length=100
     )
-    scheduled_at: str | None = Field(
+    scheduled_at: str | None = limited_field(
         default=None, alias="scheduledAt", description="When, once: ISO 8601 date and time.", max_length=60
     )
-    run_after: str | None = Field(
+    run_after: str | None = limited_field(
         default=None, alias="runAfter", description="When, once: '30 minutes', '2 hours', '1 day'.", max_length=60
     )
-    timezone: str = Field(default="UTC", description="IANA zone of cron and of times without offset.", max_length=100)
+    timezone: str = limited_field(
+        default="UTC", description="IANA zone of cron and of times without offset.", max_length=100
+    )
 
 
 def plans(source: Clock | None = None) -> list[Tool[..., Any]]:
-    """Tools with which an agent plans to be woken later. `surehand.builtin.agent.due_plans` delivers the plans.
+    """Tools with which an agent plans to be woken later. Call `surehand.builtin.agent.due_plans` to deliver them.
 
     Args:
         source: the clock to use; a test passes the clock of its runtime.
@@ -58,12 +64,13 @@ def plans(source: Clock | None = None) -> list[Tool[..., Any]]:
     notes = AgentNotes("plan")
     clock = source or Clock()
 
-    @tool(category="memory", effects={"read"}, repeatable=True, visible=False,
+    @tool(category="memory", **OWN_NOTES_OPTIONS,
           examples=[{"plans": [{"name": "Stand-up", "cron": "30 9 * * MON-FRI", "timezone": "Europe/Berlin"}]},
                     {"plans": [{"name": "Look again", "runAfter": "2 hours"}]}])  # fmt: skip
     async def set_plans(
         plans: Annotated[
-            list[Plan], Field(description="Plans to add or replace.", min_length=1, max_length=MAX_NOTES_PER_CALL)
+            list[Plan],
+            limited_field(description="Plans to add or replace.", min_length=1, max_length=MAX_NOTES_PER_CALL),
         ],
         ctx: Context,
     ) -> dict[str, Any]:
@@ -88,17 +95,17 @@ def plans(source: Clock | None = None) -> list[Tool[..., Any]]:
         ctx: Context,
         status: Annotated[PlanStatus | None, Field(description="Only plans that stand so; all if left out.")] = None,
     ) -> dict[str, Any]:
-        """List your plans with their ids, status and next time, the next to run first."""
+        """List your plans, with the next one to run first."""
         stored = await notes.read_all(ctx)
         matching = [(key, note) for key, note in stored.items() if status in (None, note["status"])]
         matching.sort(key=lambda item: item[1]["nextRunAt"] or float("inf"))
         return {"plans": [_render_plan(key, note) for key, note in matching]}
 
-    @tool(category="memory", effects={"read"}, repeatable=True, visible=False)
+    @tool(category="memory", **OWN_NOTES_OPTIONS)
     async def delete_plans(
         plan_ids: Annotated[
             list[NoteKey],
-            Field(
+            limited_field(
                 alias="planIds", description="Ids of the plans to give up.", min_length=1, max_length=MAX_NOTES_PER_CALL
             ),
         ],
@@ -192,7 +199,8 @@ def next_cron_time(cron: str, after: float, timezone: str) -> float | None:
         return None
     except (CronSimError, AssertionError, ValueError, TypeError) as error:
         example = "'30 9 * * MON-FRI' is 9:30 on working days"
-        raise InvalidArguments(f"cron {cron[:60]!r}: {str(error) or 'wrong'}. Minute, hour, day, month, weekday: {example}.") from None  # fmt: skip # noqa: E501
+        problem = f"cron {cron[:60]!r}: {str(error) or 'wrong'}."
+        raise InvalidArguments(f"{problem} Minute, hour, day, month, weekday: {example}.") from None
 
 
 def format_time(timestamp: float | None, timezone: str) -> str | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from surehand.builtin.runtime_store import runtime_store
+from surehand.builtin.limited_field import limited_field
+from surehand.builtin.runtime_store import OWN_NOTES_OPTIONS, runtime_store
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import FailureCode, NotFound, ToolError
@@ -25,9 +26,11 @@ MessageLimit = Annotated[int, Field(description=f"How many messages, at most {_M
 def spaces() -> list[Tool[..., Any]]:
     """Tools with which an agent enters spaces, and reads and sends messages there."""
 
-    @tool(category="system", effects={"read"}, repeatable=True, visible=False)
+    @tool(category="system", **OWN_NOTES_OPTIONS)
     async def enter_space(
-        space_id: Annotated[str, Field(alias="spaceId", description="Id of the space.", min_length=1, max_length=200)],
+        space_id: Annotated[
+            str, limited_field(alias="spaceId", description="Id of the space.", min_length=1, max_length=200)
+        ],
         ctx: Context,
         limit: MessageLimit = 50,
     ) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def spaces() -> list[Tool[..., Any]]:
             "totalMessages": space.messages,
         }
 
-    @tool(category="system", effects={"read"}, repeatable=True, visible=False)
+    @tool(category="system", **OWN_NOTES_OPTIONS)
     async def leave_space(ctx: Context) -> dict[str, Any]:
         """Leave the active space, so that no space is active. You stay a member and can enter it again."""
         space_id = _active_space_id(ctx)
@@ -53,7 +56,7 @@ def spaces() -> list[Tool[..., Any]]:
 
     @tool(category="system", effects={"write"}, visible=False)
     async def send_message(
-        text: Annotated[str, Field(description="What to say.", min_length=1, max_length=50_000)], ctx: Context
+        text: Annotated[str, limited_field(description="What to say.", min_length=1, max_length=50_000)], ctx: Context
     ) -> dict[str, Any]:
         """Say something in the active space. Everybody in it reads it, and the other agents are woken."""
         space_id = _active_space_id(ctx)
@@ -69,7 +72,7 @@ def spaces() -> list[Tool[..., Any]]:
         ctx: Context,
         space_id: Annotated[
             str | None,
-            Field(alias="spaceId", description="Id of the space; the active one if left out.", max_length=200),
+            limited_field(alias="spaceId", description="Id of the space; the active one if left out.", max_length=200),
         ] = None,
         limit: MessageLimit = 50,
         offset: Annotated[int, Field(description="How many of the newest messages to pass over.", ge=0)] = 0,

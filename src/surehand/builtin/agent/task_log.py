@@ -118,6 +118,7 @@ class TaskLog:
         import fcntl  # not available on Windows
 
         try:
+            # Held until the descriptor is closed, so that the kernel releases it however the process ends.
             fcntl.flock(self._folder_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RuntimeError(f"Another TaskLog is writing to {self._path}. Close it first.") from None
@@ -196,6 +197,7 @@ class TaskLog:
             file.write(to_json_line(entries))
             file.flush()
             os.fsync(file.fileno())
+        # First the content, then the name: a rename that reached the disk before its content would leave an empty file.
         os.rename(temporary, PENDING_FILE, src_dir_fd=self._folder_descriptor, dst_dir_fd=self._folder_descriptor)
         os.fsync(self._folder_descriptor)
         self._started_at_by_task = pending

@@ -20,6 +20,7 @@ from surehand.builtin.agent.task_log import (
     read_json_lines,
     utc_day,
 )
+from surehand.builtin.limited_field import limited_field
 from surehand.builtin.user_folder import user_folder
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -43,19 +44,21 @@ def tasks(folder: str | PathLike[str], *, now: Callable[[], float] = time.time) 
     """
     log = _TaskLogReader(_open_workspace(folder))
 
-    @tool(category="memory", effects={"read"}, visible=False, toolsets=_TOOLSETS, examples=[{"date": "2027-03-31"}])
+    @tool(category="data", effects={"read"}, visible=False, toolsets=_TOOLSETS)
     def task_list(
         ctx: Context,
         date: Annotated[str | None, Field(description="Day in UTC, YYYY-MM-DD; today if left out.")] = None,
     ) -> list[dict[str, Any]]:
-        """List the tasks of a day with what was asked and how they stand: completed, failed or in_progress."""
+        """List the tasks of a day, what was asked and how they stand."""
         if date is not None and not is_iso_day(date):
             raise InvalidArguments(f"{date[:40]!r} is no day. Write YYYY-MM-DD, for example {utc_day(now())}.")
         return log.tasks_of_day(date or utc_day(now()), ctx.user, lambda: ctx.cancelled)
 
-    @tool(category="memory", effects={"read"}, visible=False, toolsets=_TOOLSETS)
+    @tool(category="data", effects={"read"}, visible=False, toolsets=_TOOLSETS)
     def task_replay(
-        task_id: Annotated[str, Field(alias="taskId", description="Id of the task, from task_list.", max_length=200)],
+        task_id: Annotated[
+            str, limited_field(alias="taskId", description="Id of the task, from task_list.", max_length=200)
+        ],
         ctx: Context,
     ) -> list[Any]:
         """Read all messages of an earlier task, in order, to see how it was done."""
@@ -75,16 +78,18 @@ def sessions(folder: str | PathLike[str]) -> list[Tool[..., Any]]:
     path = Path(folder).expanduser().absolute()
     _open_workspace(path).close()
 
-    @tool(category="memory", effects={"read"}, visible=False, toolsets=("main_agent_tools", "session_tools"))
+    @tool(category="system", effects={"read"}, visible=False, toolsets=("main_agent_tools", "session_tools"))
     def session_archive_read(
-        file: Annotated[str, Field(description="File name of the archive, such as 20270331.jsonl.", max_length=200)],
+        file: Annotated[
+            str, limited_field(description="File name of the archive, such as 20270331.jsonl.", max_length=200)
+        ],
         ctx: Context,
     ) -> str:
-        """Read an archived part of this session, one JSON message a line, that is no longer in view."""
+        """Read an archived part of this session that is no longer in view."""
         own = user_folder(path, ctx.user) if ctx.session_dir is None else Path(ctx.session_dir)
         if not own.is_dir():
             raise NotFound(f"There is no archive {file[:200]!r} of this session.")
-        with closing(Workspace(own, sensitive=(), writes=False)) as workspace:
+        with closing(Workspace(own, sensitive=(), is_limited=False, writes=False)) as workspace:
             return _read_archive(workspace, file)
 
     return [session_archive_read]
@@ -209,4 +214,4 @@ def _open_workspace(folder: str | PathLike[str]) -> Workspace:
         raise DefinitionError(
             f"The folder {path} cannot be created: {problem}.", fix="pass a folder that can be created."
         ) from None
-    return Workspace(path, sensitive=(), writes=False)
+    return Workspace(path, sensitive=(), is_limited=False, writes=False)

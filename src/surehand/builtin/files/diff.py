@@ -108,7 +108,9 @@ def _group_by_line(
     text: str, line_starts: list[int], replacements: Iterable[TextReplacement]
 ) -> Iterator[tuple[int, int, str]]:
     """Join replacements that share a line: first line, line after the last, and the new content of these lines."""
-    first = last = position = 0
+    first = 0
+    last = 0
+    position = 0
     pieces: list[str] = []
     for replacement in replacements:
         start_line = _line_index(text, line_starts, replacement.start)

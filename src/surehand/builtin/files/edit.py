@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from surehand.builtin.call_check import CallCheck
 from surehand.builtin.files.diff import LineChange, changes_from_replacements, render_unified_diff
 from surehand.builtin.files.edit_operations import MAX_EDITS, Edit, find_replacements, resolve_edits
 from surehand.builtin.files.file_description import format_byte_count
-from surehand.builtin.files.path_arguments import FilePath, ToolNaming, path_tool_options, refuse_if_cancelled
+from surehand.builtin.files.file_versions import ReadVersions
+from surehand.builtin.files.path_arguments import (
+    FilePath,
+    ToolNaming,
+    path_tool_options,
+    refuse_if_cancelled,
+    tools_by_naming,
+)
 from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument, TextReplacement
+from surehand.builtin.limited_field import limited_field
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, ToolError
 from surehand.core.outcome import Done
-from surehand.core.sanitize import escape_line
 from surehand.core.tool import Tool
 from surehand.workspace.os_errors import path_for_message
 from surehand.workspace.path import WorkspacePath
@@ -32,7 +39,7 @@ _MAX_ATTEMPTS = 10
 _MAX_LISTED_CHANGES = 200
 """Changes that `edit_file` lists."""
 _MAX_PREVIEW_LINES = 2000
-EditList: TypeAlias = Annotated[list[Edit], Field(max_length=MAX_EDITS)]
+EditList: TypeAlias = Annotated[list[Edit], limited_field(max_length=MAX_EDITS)]
 FindReplacements: TypeAlias = Callable[[str], list[TextReplacement]]
 """Finds the replacements in a text; raises `InvalidArguments`."""
 
@@ -63,17 +70,14 @@ class EditResult:
         }
 
 
-def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
-    """`edit` and `edit_file`."""
-    single_preview = _diff_preview(workspace, "file_path", _single_edit_resolver)
-    single_example: dict[str, Any] = {"file_path": "src/main.py", "old_string": "x = 1", "new_string": "x = 2"}
+def edit_tools(workspace: Workspace, naming: ToolNaming, versions: ReadVersions) -> list[Tool[..., Any]]:
+    """`edit`, or `edit_file`, or both."""
+    single_check = _diff_check(workspace, "file_path", _single_edit_resolver, versions)
     single_options = path_tool_options(
         workspace,
         "write",
         "file_path",
-        listed=naming == "short",
-        preview=single_preview,
-        examples=[single_example],
+        check=single_check,
     )
 
     @tool(**single_options)
@@ -86,21 +90,19 @@ def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
     ) -> Done:
         """Replace text in a file. `old_string` must stand there exactly once, line breaks and indentation included."""
         resolver = _single_edit_resolver(old_string, new_string, replace_all)
-        result = _apply_edits(workspace.resolve(file_path), resolver, ctx)
+        result = _apply_edits(workspace.resolve(file_path), resolver, versions, ctx)
         path = result.path.display_path
         count = len(result.replacements)
         count_text = "1 replacement" if count == 1 else f"{count:,} replacements"
         text = f"Edited {path}: {count_text}.\n\n{result.render_diff()}"
         return Done(text, title=f"Edited {path}", metadata=result.metadata)
 
-    list_preview = _diff_preview(workspace, "path", _edit_list_resolver)
+    list_check = _diff_check(workspace, "path", _edit_list_resolver, versions)
     list_example = {
         "path": "src/main.py",
         "edits": [{"old": "x = 1", "new": "x = 2"}, {"old": "y = 1", "delete": True}],
     }
-    list_options = path_tool_options(
-        workspace, "write", "path", listed=naming == "long", preview=list_preview, examples=[list_example]
-    )
+    list_options = path_tool_options(workspace, "write", "path", check=list_check, examples=[list_example])
 
     @tool(**list_options)
     def edit_file(
@@ -114,9 +116,9 @@ def edit_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
     ) -> Done:
         """Replace, delete and insert text in a file, in one step: all edits are made, or none."""
         resolver = _edit_list_resolver(edits, whitespace_tolerant, old_string, new_string, replace_all)
-        return _edit_file_outcome(_apply_edits(workspace.resolve(path), resolver, ctx))
+        return _edit_file_outcome(_apply_edits(workspace.resolve(path), resolver, versions, ctx))
 
-    return [edit, edit_file]
+    return tools_by_naming(naming, edit, edit_file)
 
 
 def _edit_file_outcome(result: EditResult) -> Done:
@@ -158,12 +160,19 @@ def _single_edit_resolver(old_string: str, new_string: str, replace_all: bool) -
     return lambda text: find_replacements(text, old, new, replace_all=replace_all)
 
 
-def _apply_edits(path: WorkspacePath, find_replacements: FindReplacements, ctx: Context) -> EditResult:
-    """Read, edit and replace the file under its lock; start over if another process changed it meanwhile."""
+def _apply_edits(
+    path: WorkspacePath, find_replacements: FindReplacements, versions: ReadVersions, ctx: Context
+) -> EditResult:
+    """Read, edit and replace the file under its lock; start over if another process changed it meanwhile.
+
+    Raises `conflict` if the file changed since this session read it.
+    """
     path.check_writable()
     path = path.resolve_links()
     for attempts_left in reversed(range(_MAX_ATTEMPTS)):
+        # The lock excludes other calls of this process; `expected_stat` notices other processes.
         with path.workspace.file_lock(path):
+            versions.refuse_if_changed(path, ctx)
             result, file_stat = _compute_edit(path, find_replacements)
             if result.before == result.after:
                 return result
@@ -174,6 +183,7 @@ def _apply_edits(path: WorkspacePath, find_replacements: FindReplacements, ctx: 
                 if error.code != "conflict" or not attempts_left:
                     raise
             else:
+                versions.remember_own_change(path, result.after, ctx)
                 return result
     raise AssertionError("the last attempt returns or raises")
 
@@ -193,22 +203,20 @@ def _compute_edit(path: WorkspacePath, find_replacements: FindReplacements) -> t
     return result, file_stat
 
 
-def _diff_preview(
-    workspace: Workspace, path_argument: str, build_resolver: Callable[..., FindReplacements]
-) -> Callable[[Mapping[str, Any], Context], Awaitable[dict[str, Any]]]:
-    """The preview that a person sees before the edit: a unified diff."""
+def _diff_check(
+    workspace: Workspace, path_argument: str, build_resolver: Callable[..., FindReplacements], versions: ReadVersions
+) -> CallCheck:
+    """Refuses an edit that cannot be made, and shows a person any other before it is made: a unified diff."""
 
-    def compute_diff(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def check(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
         edit_arguments = dict(arguments)
-        path = workspace.resolve(edit_arguments.pop(path_argument)).resolve_links()
+        path = workspace.resolve(edit_arguments.pop(path_argument))
+        path.check_writable()
+        path = path.resolve_links()
+        versions.refuse_if_changed(path, ctx)
         result, _ = _compute_edit(path, build_resolver(**edit_arguments))
-        return {"filePath": path.display_path, "patch": result.render_diff(_MAX_PREVIEW_LINES)}
+        path.check_write()
+        patch = result.render_diff(_MAX_PREVIEW_LINES)
+        return {"type": "diff", "filePath": path.display_path, "patch": patch, "isNewFile": False}
 
-    async def preview(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
-        try:
-            shown = await asyncio.to_thread(compute_diff, arguments)
-        except ToolError as error:  # the call itself fails in the same way
-            shown = {"filePath": escape_line(arguments[path_argument], 1000), "patch": "", "problem": str(error)}
-        return {"type": "diff", **shown, "isNewFile": False}
-
-    return preview
+    return check

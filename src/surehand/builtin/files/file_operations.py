@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -13,6 +14,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from surehand.builtin.files.file_versions import ReadVersions
 from surehand.builtin.files.path_arguments import (
     FilePath,
     path_tool_options,
@@ -24,10 +26,13 @@ from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound, ToolError
 from surehand.core.tool import Tool
 from surehand.workspace.os_errors import path_for_message
+from surehand.workspace.path import WorkspacePath
 from surehand.workspace.workspace import Workspace
 
 _MAX_NAMES_CHECKED = 10_000
 """Names below a directory that are checked before it is deleted; with more, a person is asked."""
+_DELETE_HINT = "Set recursive=true to delete it with its content."
+_MOVE_HINT = "Set overwrite=true to replace a file, or choose another path."
 _Move = TypedDict(  # in functional form, because `from` is a Python keyword
     "_Move",
     {
@@ -46,7 +51,7 @@ def _describe_move(paths: list[str], arguments: Mapping[str, Any]) -> str:
     return f"move {paths[0]} to {paths[1]}{', replacing what is there' if arguments.get('overwrite') else ''}"
 
 
-def file_operation_tools(workspace: Workspace) -> list[Tool[..., Any]]:
+def file_operation_tools(workspace: Workspace, versions: ReadVersions) -> list[Tool[..., Any]]:
     """`delete_file`, `move_file` and `get_file_info`."""
 
     async def confirm_delete(arguments: Mapping[str, Any], ctx: Context) -> Any:
@@ -55,6 +60,12 @@ def file_operation_tools(workspace: Workspace) -> list[Tool[..., Any]]:
             sensitive = await asyncio.to_thread(_contains_sensitive, workspace, arguments["path"])
         return sensitive and "each time"
 
+    def check_delete(arguments: Mapping[str, Any], ctx: Context) -> None:
+        try:
+            workspace.resolve(arguments["path"]).check_remove(recursive=arguments["recursive"])
+        except ToolError as error:
+            raise _with_conflict_hint(error, _DELETE_HINT) from None
+
     @tool(
         **path_tool_options(
             workspace,
@@ -62,11 +73,11 @@ def file_operation_tools(workspace: Workspace) -> list[Tool[..., Any]]:
             "path",
             describe_action=_describe_delete,
             confirm=confirm_delete,
-            examples=[{"path": "build/old.txt"}],
+            check=check_delete,
         )
     )
     def delete_file(
-        path: Annotated[str, Field(description="The file or folder, from the workspace's root or absolute.")],
+        path: Annotated[str, Field(description="Relative to the workspace, or absolute.")],
         ctx: Context,
         recursive: Annotated[bool, Field(description="A folder with all that is in it.")] = False,
     ) -> dict[str, Any]:
@@ -78,46 +89,52 @@ def file_operation_tools(workspace: Workspace) -> list[Tool[..., Any]]:
             try:
                 target.remove(recursive=recursive, is_cancelled=lambda: ctx.cancelled)
             except ToolError as error:
-                hint = "Set recursive=true to delete it with its content."
-                if recursive:
-                    hint = "Somebody fills it meanwhile."
+                hint = "Somebody fills it meanwhile." if recursive else _DELETE_HINT
                 raise _with_conflict_hint(error, hint) from None
         return {"deleted": True, "path": target.display_path}
 
-    examples = [{"from": "a.txt", "to": "b.txt"}]
-
-    @tool(
-        **path_tool_options(workspace, "write", "from", "to", describe_action=_describe_move, examples=examples),
-        parameters=_Move,
-    )
-    def move_file(move: dict[str, Any], ctx: Context) -> dict[str, Any]:
-        """Move or rename a file or folder. What is there already stays, unless `overwrite` is set."""
+    def resolve_move(move: Mapping[str, Any]) -> tuple[WorkspacePath, WorkspacePath]:
         refuse_directory_path(move["to"])
         old = workspace.resolve(move["from"])
         new = workspace.resolve(move["to"])
         if old.root is new.root and new.parts[: len(old.parts)] == old.parts and old.parts:
             problem = f"{path_for_message(old)} cannot be moved to {path_for_message(new)}"
             raise InvalidArguments(f"{problem}, which is the same or inside it.")
+        return old, new
+
+    def check_move(arguments: Mapping[str, Any], ctx: Context) -> None:
+        old, new = resolve_move(arguments)
+        try:
+            old.check_rename(new, overwrite=arguments.get("overwrite", False))
+        except ToolError as error:
+            raise _with_conflict_hint(error, _MOVE_HINT) from None
+
+    @tool(
+        **path_tool_options(workspace, "write", "from", "to", describe_action=_describe_move, check=check_move),
+        parameters=_Move,
+    )
+    def move_file(move: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        """Move or rename a file or folder. What is there already stays, unless `overwrite` is set."""
+        old, new = resolve_move(move)
         with workspace.file_lock(old):
             refuse_if_cancelled(ctx)
             try:
                 old.rename(new, overwrite=move.get("overwrite", False))
             except ToolError as error:
-                hint = "" if move.get("overwrite") else "Set overwrite=true to replace a file, or choose another path."
+                hint = "" if move.get("overwrite") else _MOVE_HINT
                 raise _with_conflict_hint(error, hint) from None
+        versions.forget(old, ctx)
+        versions.forget(new, ctx)
         return {"from": old.display_path, "to": new.display_path, "moved": True, "success": True}
 
-    @tool(**path_tool_options(workspace, "read", "path", examples=[{"path": "src/main.py"}]))
+    def check_exists(arguments: Mapping[str, Any], ctx: Context) -> None:
+        _stat_existing(workspace.resolve(arguments["path"]))
+
+    @tool(**path_tool_options(workspace, "read", "path", check=check_exists))
     def get_file_info(path: FilePath) -> dict[str, Any]:
-        """Tell whether a path exists, its size, when it was changed, and whether it is a file or a folder."""
+        """Look up whether a path exists, what it is and when it was changed."""
         target = workspace.resolve(path)
-        try:
-            status = target.stat()
-        except NotFound as error:
-            raise NotFound(str(error), data={"exists": False}) from None
-        except InvalidArguments:  # a path that leads through a file, for example
-            problem = f"{path_for_message(target)} was not found in the workspace."
-            raise NotFound(problem, data={"exists": False}) from None
+        status = _stat_existing(target)
         modified = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
         return {
             "exists": True,
@@ -129,6 +146,17 @@ def file_operation_tools(workspace: Workspace) -> list[Tool[..., Any]]:
         }
 
     return [delete_file, move_file, get_file_info]
+
+
+def _stat_existing(path: WorkspacePath) -> os.stat_result:
+    """The status of a path; what is not there is an error whose data says so."""
+    try:
+        return path.stat()
+    except NotFound as error:
+        raise NotFound(str(error), data={"exists": False}) from None
+    except InvalidArguments:  # a path that leads through a file, for example
+        problem = f"{path_for_message(path)} was not found in the workspace."
+        raise NotFound(problem, data={"exists": False}) from None
 
 
 def _with_conflict_hint(error: ToolError, hint: str) -> ToolError:

@@ -83,6 +83,21 @@ def read_page(
     return LinePage(first_line, tuple(lines), total_lines, has_more)
 
 
+def page_of_lines(
+    lines: list[str], first_line: int, max_lines: int, *, max_line_length: int, max_bytes: int
+) -> LinePage:
+    """The same page of lines that are in memory, without their newlines."""
+    page: list[PageLine] = []
+    used_bytes = 0
+    for line in lines[first_line - 1 : first_line - 1 + max_lines]:
+        if used_bytes >= max_bytes:
+            break
+        page.append(PageLine(line[:max_line_length], len(line) > max_line_length))
+        used_bytes += len(page[-1].text.encode(errors="replace")) + _LINE_OVERHEAD_BYTES
+    has_more = first_line - 1 + len(page) < len(lines)
+    return LinePage(first_line, tuple(page), len(lines), has_more)
+
+
 class LineReader(Generic[AnyStr]):
     """Reads lines in order, of bytes or of text; each line ends in a newline, except perhaps the last."""
 
@@ -235,6 +250,7 @@ def _skip_file_hole(file: BinaryIO) -> bool:
     """Seek over a hole of a sparse file, which holds no newline; return whether there was one."""
     position = file.tell()
     try:
+        # SEEK_DATA: the kernel knows which blocks of a file exist, and skips the others without reading zeros.
         next_data = os.lseek(file.fileno(), position, os.SEEK_DATA)
     except OSError as error:
         # ENXIO: only a hole is left up to the end. Anything else: the file system does not report holes.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
 from surehand.builtin.files.file_description import format_byte_count
-from surehand.builtin.files.path_arguments import DirectoryPath, ToolNaming, path_tool_options
+from surehand.builtin.files.path_arguments import DirectoryPath, ToolNaming, path_tool_options, tools_by_naming
+from surehand.builtin.search.gitignore import IgnoreRules
 from surehand.builtin.search.globs import GlobPattern
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -24,58 +26,65 @@ from surehand.workspace.os_errors import path_for_message
 from surehand.workspace.path import DirectoryEntry, WorkspacePath
 from surehand.workspace.workspace import Workspace
 
+IncludeIgnored: TypeAlias = Annotated[bool, Field(description="With recursive: what git ignores, too.")]
 FoundEntry: TypeAlias = tuple[WorkspacePath, DirectoryEntry]
+_GIT_DIRECTORY = ".git"
 _DEFAULT_ENTRIES = 200
 _MAX_ENTRIES = 500
 _DEFAULT_FILES = 200
 _MAX_FILES = 2000
 _MAX_ENTRIES_MATCHED = 200_000
-"""Entries that `list_files` compares with a pattern."""
+"""Entries that `list_files` compares with a pattern, and those of one folder that are compared with git's rules."""
 
 
 def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
-    """`list` and `list_files`."""
-    short_example = {"path": "src"}
-    long_example = {"path": "src", "pattern": "*.py"}
+    """`list`, or `list_files`, or both."""
 
-    @tool(
-        name="list", **path_tool_options(workspace, "read", "path", listed=naming == "short", examples=[short_example])
-    )
+    def check(arguments: Mapping[str, Any], ctx: Context) -> None:
+        directory = workspace.resolve(arguments["path"] or ".")
+        _scan_directory(directory, 1, True, is_first=True)
+
+    @tool(name="list", **path_tool_options(workspace, "read", "path", check=check))
     def list_(
         ctx: Context,
         path: DirectoryPath = ".",
         recursive: Annotated[bool, Field(description="The folders below, too.")] = False,
         include_hidden: Annotated[bool, Field(description="Names that begin with a dot, too.")] = False,
+        include_ignored: IncludeIgnored = False,
         max_entries: Annotated[int, Field(ge=1, description=f"At most {_MAX_ENTRIES}.")] = _DEFAULT_ENTRIES,
     ) -> Done:
-        """List what is in a folder: folders first, then files with their sizes."""
+        """List what is in a folder, or in all folders below it."""
         directory = workspace.resolve(path or ".")
         limit = min(max_entries, _MAX_ENTRIES)
-        entries = _walk_breadth_first(
-            directory, limit + 1, recursive, lambda entry: True, include_hidden, lambda: ctx.cancelled
-        )
-        found = list(islice(entries, limit + 1))
+        walk = DirectoryWalk(directory, limit + 1, recursive, include_hidden, include_ignored, lambda: ctx.cancelled)
+        found = list(islice(walk.entries(), limit + 1))
         listed = found[:limit]
         is_truncated = len(found) > limit
         text = "\n".join(_render_entry(directory, *each) for each in listed) or "(the folder is empty)"
         if is_truncated:
             text += f"\n\n(cut after {limit} entries. List a folder below, or look for names with `glob`.)"
+        elif walk.ignored_count:
+            text += f"\n\n({walk.ignored_count:,} left out that git ignores. Set include_ignored=true to list them.)"
         metadata = {"path": directory.display_path, "entryCount": len(listed), "truncated": is_truncated}
         return Done(text, title=f"Listed {directory.display_path}", metadata=metadata)
 
-    @tool(**path_tool_options(workspace, "read", "path", listed=naming == "long", examples=[long_example]))
+    @tool(**path_tool_options(workspace, "read", "path", check=check))
     def list_files(
         ctx: Context,
         path: DirectoryPath = ".",
         recursive: Annotated[bool, Field(description="The folders below too, but not hidden ones.")] = False,
         pattern: Annotated[str | None, Field(description="Only what fits a glob, such as *.py or src/**/*.py.")] = None,
         limit: Annotated[int, Field(ge=1, description=f"At most {_MAX_FILES}.")] = _DEFAULT_FILES,
+        include_ignored: IncludeIgnored = False,
     ) -> dict[str, Any]:
-        """List the files and folders in a folder, as records with their sizes."""
+        """List what is in a folder, or in all folders below it."""
         directory = workspace.resolve(path or ".")
         limit = min(limit, _MAX_FILES)
         scan_limit = (_MAX_ENTRIES_MATCHED if pattern else limit) + 1
-        entries = _walk_breadth_first(directory, scan_limit, recursive, _is_not_hidden, True, lambda: ctx.cancelled)
+        walk = DirectoryWalk(
+            directory, scan_limit, recursive, True, include_ignored, lambda: ctx.cancelled, enters_hidden=False
+        )
+        entries = walk.entries()
         glob = GlobPattern(pattern) if pattern else None
         matching = (
             (entry_path, entry)
@@ -90,39 +99,79 @@ def list_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]
             "recursive": recursive,
             "count": len(records),
             "truncated": len(found) > limit or next(entries, None) is not None,
+            **({"ignored": walk.ignored_count} if walk.ignored_count else {}),
         }
 
-    return [list_, list_files]
+    return tools_by_naming(naming, list_, list_files)
 
 
-def _is_not_hidden(entry: DirectoryEntry) -> bool:
-    return not entry.name.startswith(".")
+@dataclass(slots=True)
+class DirectoryWalk:
+    """A walk through a directory and, if it is recursive, through those below it, without what git ignores."""
 
+    start: WorkspacePath
+    limit: int
+    """Entries of one directory that are needed."""
+    recursive: bool
+    include_hidden: bool
+    include_ignored: bool
+    is_cancelled: Callable[[], bool]
+    enters_hidden: bool = True
+    ignored_count: int = 0
+    """Entries that were left out because git ignores them, so far."""
 
-def _walk_breadth_first(
-    path: WorkspacePath,
-    limit: int,
-    recursive: bool,
-    should_enter: Callable[[DirectoryEntry], bool],
-    include_hidden: bool,
-    is_cancelled: Callable[[], bool],
-) -> Iterator[FoundEntry]:
-    """The entries of a directory, then those of its subdirectories: the nearest come first."""
-    pending = deque([path])
-    while pending:
-        directory = pending.popleft()
-        for entry in _scan_directory(directory, limit, include_hidden, is_first=directory is path):
-            entry_path = directory / entry.name
-            yield entry_path, entry
-            if recursive and entry.is_directory and should_enter(entry):
-                pending.append(entry_path)
-        if is_cancelled():
-            raise ToolError("Nobody waits for this any more.", code="cancelled")
+    def entries(self) -> Iterator[FoundEntry]:
+        """The entries of the directory, then those of its subdirectories: the nearest come first."""
+        rules = IgnoreRules.above(self.start) if self._leaves_out_ignored else IgnoreRules()
+        pending = deque([(self.start, rules)])
+        while pending:
+            directory, rules = pending.popleft()
+            listing = self._scan(directory)
+            if self._leaves_out_ignored:
+                rules = self._rules_inside(directory, rules)
+                listing = self._without_ignored(directory, listing, rules)
+            for entry in listing:
+                entry_path = directory / entry.name
+                yield entry_path, entry
+                if self.recursive and entry.is_directory and self._may_enter(entry.name):
+                    pending.append((entry_path, rules))
+            if self.is_cancelled():
+                raise ToolError("Nobody waits for this any more.", code="cancelled")
+
+    @property
+    def _leaves_out_ignored(self) -> bool:
+        return self.recursive and not self.include_ignored
+
+    def _may_enter(self, name: str) -> bool:
+        if name == _GIT_DIRECTORY and not self.include_ignored:
+            return False
+        return self.enters_hidden or not name.startswith(".")
+
+    def _scan(self, directory: WorkspacePath) -> list[DirectoryEntry]:
+        # The first entries by name may all be ignored, so there may be more to look at than to list.
+        limit = _MAX_ENTRIES_MATCHED if self._leaves_out_ignored else self.limit
+        return _scan_directory(directory, limit, self.include_hidden, is_first=directory is self.start)
+
+    def _rules_inside(self, directory: WorkspacePath, rules: IgnoreRules) -> IgnoreRules:
+        try:
+            flags = 0 if directory is self.start else os.O_NOFOLLOW
+            with directory.open_context(os.O_RDONLY | os.O_DIRECTORY | flags) as descriptor:
+                return rules.for_directory(descriptor, len(directory.parts))
+        except ToolError:
+            return rules  # deleted meanwhile, or not readable
+
+    def _without_ignored(
+        self, directory: WorkspacePath, listing: list[DirectoryEntry], rules: IgnoreRules
+    ) -> list[DirectoryEntry]:
+        shown = [entry for entry in listing if not rules.ignores(directory.parts, entry.name, entry.is_directory)]
+        self.ignored_count += len(listing) - len(shown)
+        return shown
 
 
 def _scan_directory(
     directory: WorkspacePath, limit: int, include_hidden: bool, *, is_first: bool
 ) -> list[DirectoryEntry]:
+    # Only the directory that the caller named may be a link; one below may have been replaced by a link meanwhile.
     flags = 0 if is_first else os.O_NOFOLLOW
     try:
         return directory.scan_directory(

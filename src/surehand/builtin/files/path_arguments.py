@@ -7,47 +7,64 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from surehand.builtin.call_check import CallCheck, check_in_thread
 from surehand.core.errors import InvalidArguments, ToolError
 from surehand.core.sanitize import escape_line
 
 if TYPE_CHECKING:
     from surehand.core.context import Context
+    from surehand.core.tool import Tool
     from surehand.core.tool_options import ToolOptions
     from surehand.workspace.workspace import Workspace
 
-ToolNaming: TypeAlias = Literal["short", "long"]
-"""Which of two names for the same work models see: `read` or `read_file`."""
+ToolNaming: TypeAlias = Literal["short", "long", "both"]
+"""Which of two tools for the same work there are: `read`, `read_file`, or both."""
 ActionDescription: TypeAlias = Callable[[list[str], Mapping[str, Any]], str]
 """Describes a call for the approval question, from its paths and its arguments: `delete notes.md`."""
-FilePath: TypeAlias = Annotated[str, Field(description="Path of the file, from the workspace's root or absolute.")]
-DirectoryPath: TypeAlias = Annotated[str, Field(description="The folder, from the workspace's root or absolute.")]
+FilePath: TypeAlias = Annotated[str, Field(description="Relative to the workspace, or absolute.")]
+DirectoryPath: TypeAlias = Annotated[str, Field(description="Relative to the workspace, or absolute.")]
 
 
 def path_tool_options(
     workspace: Workspace,
     effect: Literal["read", "write"],
     *path_arguments: str,
-    listed: bool = True,
     describe_action: ActionDescription | None = None,
+    check: CallCheck | None = None,
     **more_options: Any,
 ) -> ToolOptions:
     """The options of a tool with path arguments of these names.
 
     Args:
         describe_action: says what a person is asked to allow; by default reading or changing the paths.
+        check: runs in a thread before a person is asked; by default it requires that the paths exist.
     """
+
+    def check_paths(arguments: Mapping[str, Any], ctx: Context) -> None:
+        for name in path_arguments:
+            workspace.resolve(arguments[name]).stat()
+
     default_description = _describe_read if effect == "read" else _describe_write
     options: ToolOptions = {
         "category": "file",
         "effects": {effect},
         "visible": False,
-        "listed": listed and (effect == "read" or workspace.writes),
         "toolsets": ("all_task_tools",),
         "confirm": _confirm_if_sensitive(workspace, path_arguments),
         "confirm_message": _confirm_message(workspace, path_arguments, describe_action or default_description),
+        "preview": check_in_thread(check or check_paths),
     }
     options.update(more_options)  # type: ignore[typeddict-item]  # its keys are known only to the callers
     return options
+
+
+def tools_by_naming(naming: ToolNaming, short: Tool[..., Any], long: Tool[..., Any]) -> list[Tool[..., Any]]:
+    """The tool with the short name, the one with the long name, or both; a policy rule on either name covers both."""
+    pair = {
+        "short": short.evolve(other_names=frozenset({long.name})),
+        "long": long.evolve(other_names=frozenset({short.name})),
+    }
+    return [*pair.values()] if naming == "both" else [pair[naming]]
 
 
 def refuse_if_cancelled(ctx: Context) -> None:

@@ -32,6 +32,7 @@ class TextDocument:
     def __init__(self, data: bytes, encoding: TextEncoding) -> None:
         self.encoding = encoding
         self._data = data
+        # Kept beside `text`: what an edit does not touch is written back as it was, mixed line ends included.
         self._raw_text = encoding.decode(data)
         self.text = self._raw_text.replace("\r\n", "\n") if "\r" in self._raw_text else self._raw_text
         matches = re.finditer("\r\n", self._raw_text) if len(self.text) != len(self._raw_text) else ()

@@ -72,6 +72,7 @@ def detect_encoding(head: bytes) -> TextEncoding | None:
         return None
     if _is_utf8(head):
         return TextEncoding("utf-8")
+    # A guess: Windows programs write cp1252. A byte that it leaves undefined speaks for latin-1, which defines all.
     return TextEncoding("latin-1" if set(head) & set(_UNUSED_IN_CP1252) else "cp1252")
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from surehand.builtin.call_check import CallCheck
 from surehand.builtin.files.diff import TextSection, diff_lines, render_unified_diff, split_lines
 from surehand.builtin.files.file_description import format_byte_count
+from surehand.builtin.files.file_versions import ReadVersions
 from surehand.builtin.files.path_arguments import (
     FilePath,
     ToolNaming,
     path_tool_options,
     refuse_directory_path,
     refuse_if_cancelled,
+    tools_by_naming,
 )
 from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument
 from surehand.builtin.files.text_encoding import encoding_from_name
@@ -25,7 +27,6 @@ from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound, ToolError
 from surehand.core.outcome import Done
-from surehand.core.sanitize import escape_line
 from surehand.core.tool import Tool
 from surehand.workspace.os_errors import path_for_message
 from surehand.workspace.path import WorkspacePath
@@ -36,17 +37,14 @@ _MAX_COMPARED_BYTES = 1 << 20
 _MAX_PREVIEW_LINES = 2000
 
 
-def write_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]]:
-    """`write` and `write_file`."""
+def write_tools(workspace: Workspace, naming: ToolNaming, versions: ReadVersions) -> list[Tool[..., Any]]:
+    """`write`, or `write_file`, or both."""
 
     def write_options(path_argument: str, **more_options: Any) -> Any:
-        preview = _diff_preview(workspace, path_argument)
-        return path_tool_options(workspace, "write", path_argument, preview=preview, **more_options)
+        check = _diff_check(workspace, path_argument, versions)
+        return path_tool_options(workspace, "write", path_argument, check=check, **more_options)
 
-    short_example = {"file_path": "notes.md", "content": "# Notes\n"}
-    long_example = {"path": "notes.md", "content": "# Notes\n"}
-
-    @tool(**write_options("file_path", listed=naming == "short", examples=[short_example]))
+    @tool(**write_options("file_path"))
     def write(
         file_path: FilePath,
         content: Annotated[str, Field(description="All that is to be in the file.")],
@@ -56,12 +54,12 @@ def write_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
         refuse_directory_path(file_path)
         path = workspace.resolve(file_path)
         data = _encode_content(content, None)
-        existed = _write_data(path, data, ctx)
+        existed = _write_data(path, data, versions, ctx)
         title = f"{'Overwrote' if existed else 'Created'} {path.display_path}"
         metadata = {"path": path.display_path, "bytesWritten": len(data), "existedBefore": existed}
         return Done(f"{title} ({format_byte_count(len(data))}).", title=title, metadata=metadata)
 
-    @tool(**write_options("path", listed=naming == "long", examples=[long_example]))
+    @tool(**write_options("path"))
     def write_file(
         path: FilePath,
         content: Annotated[str, Field(description="All that is to be in the file.")],
@@ -72,25 +70,34 @@ def write_tools(workspace: Workspace, naming: ToolNaming) -> list[Tool[..., Any]
         refuse_directory_path(path)
         target = workspace.resolve(path)
         data = _encode_content(content, encoding)
-        existed = _write_data(target, data, ctx)
+        existed = _write_data(target, data, versions, ctx)
         return {"bytesWritten": len(data), "path": target.display_path, "existedBefore": existed}
 
-    return [write, write_file]
+    return tools_by_naming(naming, write, write_file)
 
 
-def _write_data(path: WorkspacePath, data: bytes, ctx: Context) -> bool:
-    """Write the file, and return whether it existed."""
+def _write_data(path: WorkspacePath, data: bytes, versions: ReadVersions, ctx: Context) -> bool:
+    """Write the file, unless it changed since this session read it; return whether it existed."""
+    path.check_writable()
+    with path.workspace.file_lock(path.resolve_links()):
+        versions.refuse_if_changed(path, ctx)
+        refuse_if_cancelled(ctx)
+        existed = path.write_atomically(data)
+        versions.remember_own_change(path, data, ctx)
+        return existed
+
+
+def _encode_content(content: str, encoding: str | None) -> bytes:
+    """The bytes to write; raises for content that is not of the encoding, or too long."""
+    data = _encode_text(content, encoding)
     if len(data) > MAX_EDITABLE_BYTES:
         size = format_byte_count(len(data))
         limit = format_byte_count(MAX_EDITABLE_BYTES)
         raise ToolError(f"{size} are too many: {limit} can be written at once.", code="too_large")
-    path.check_writable()
-    with path.workspace.file_lock(path.resolve_links()):
-        refuse_if_cancelled(ctx)
-        return path.write_atomically(data)
+    return data
 
 
-def _encode_content(content: str, encoding: str | None) -> bytes:
+def _encode_text(content: str, encoding: str | None) -> bytes:
     if encoding is not None and encoding.lower() == "base64":
         try:
             return b64decode(content, validate=True)
@@ -104,34 +111,35 @@ def _encode_content(content: str, encoding: str | None) -> bytes:
         raise InvalidArguments(f"{problem} Use utf-8.") from None
 
 
-def _diff_preview(
-    workspace: Workspace, path_argument: str
-) -> Callable[[Mapping[str, Any], Context], Awaitable[dict[str, Any]]]:
-    """The preview that a person sees before the file is written: a unified diff."""
+def _diff_check(workspace: Workspace, path_argument: str, versions: ReadVersions) -> CallCheck:
+    """Refuses what cannot be written, and shows a person the rest before it is written: a unified diff."""
 
-    def compute_diff(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def check(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
+        refuse_directory_path(arguments[path_argument])
         path = workspace.resolve(arguments[path_argument])
-        current = _current_text(path)
-        content = arguments["content"]
-        if len(content) > _MAX_COMPARED_BYTES:
-            problem = f"The new content of {path_for_message(path)} is too large to be compared."
-            raise ToolError(problem, code="too_large")
-        old_lines = split_lines(current or "")
-        new_lines = split_lines(content.replace("\r\n", "\n"))
-        sections = [(TextSection(old_lines), diff_lines(old_lines, new_lines))]
-        is_new = current is None
-        diff = render_unified_diff(path.display_path, sections, is_new=is_new, max_lines=_MAX_PREVIEW_LINES)
-        return {"filePath": path.display_path, "patch": diff, "isNewFile": is_new}
-
-    async def preview(arguments: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
+        _encode_content(arguments["content"], arguments.get("encoding"))
+        path.check_write()
+        versions.refuse_if_changed(path, ctx)
         try:
-            shown = await asyncio.to_thread(compute_diff, arguments)
-        except ToolError as error:  # the call itself fails in the same way, or replaces a file that is not text
-            path = escape_line(arguments[path_argument], 1000)
-            shown = {"filePath": path, "patch": "", "isNewFile": False, "problem": str(error)}
+            shown = _compute_diff(path, arguments["content"])
+        except ToolError as error:  # a file that is no text, or too large to be compared, can still be replaced
+            shown = {"filePath": path.display_path, "patch": "", "isNewFile": False, "problem": str(error)}
         return {"type": "diff", **shown}
 
-    return preview
+    return check
+
+
+def _compute_diff(path: WorkspacePath, content: str) -> dict[str, Any]:
+    current = _current_text(path)
+    if len(content) > _MAX_COMPARED_BYTES:
+        problem = f"The new content of {path_for_message(path)} is too large to be compared."
+        raise ToolError(problem, code="too_large")
+    old_lines = split_lines(current or "")
+    new_lines = split_lines(content.replace("\r\n", "\n"))
+    sections = [(TextSection(old_lines), diff_lines(old_lines, new_lines))]
+    is_new = current is None
+    diff = render_unified_diff(path.display_path, sections, is_new=is_new, max_lines=_MAX_PREVIEW_LINES)
+    return {"filePath": path.display_path, "patch": diff, "isNewFile": is_new}
 
 
 def _current_text(path: WorkspacePath) -> str | None:

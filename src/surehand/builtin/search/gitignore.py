@@ -1,4 +1,4 @@
-"""IgnoreRules: which entries the `.gitignore` files of a tree exclude. Used by the walk of `python_search.py`."""
+"""IgnoreRules: which entries the `.gitignore` files of a tree exclude. Used by the walks of searches and of `list`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from stat import S_ISREG
 
 from surehand.builtin.search.globs import path_regex, segment_regex
 from surehand.core.errors import ToolError
+from surehand.workspace.path import WorkspacePath
 
 GITIGNORE_NAME = ".gitignore"
 _MAX_GITIGNORE_BYTES = 1 << 20
@@ -48,6 +49,16 @@ class IgnoreRules:
             with suppress(ToolError, re.error):  # an invalid line is ignored, as git does
                 self._add_line(number, line.removesuffix("\r"))
 
+    @classmethod
+    def above(cls, path: WorkspacePath) -> IgnoreRules:
+        """The rules of the directories above a directory, from the root of the workspace on."""
+        rules = cls()
+        for depth in range(len(path.parts)):
+            parent = replace(path, parts=path.parts[:depth])
+            with parent.open_context(os.O_RDONLY | os.O_DIRECTORY) as directory:
+                rules = rules.for_directory(directory, depth)
+        return rules
+
     def for_directory(self, directory: int, depth: int) -> IgnoreRules:
         """The rules inside a directory: these, and those of its own `.gitignore`."""
         text = _read_gitignore(directory)
@@ -67,6 +78,7 @@ class IgnoreRules:
         """The decision of this directory's rules alone: excluded, included again, or None."""
         last: _IgnoreRule | None = None
         path = ""
+        # Of all lines that match, the last one decides, as in git.
         for rule in self._candidates(name):
             if rule.is_anchored and not path:
                 path = "/".join((*directory_parts[self._depth :], name))
@@ -129,11 +141,9 @@ def _read_gitignore(directory: int) -> str:
     except OSError:
         return ""
     try:
-        return (
-            os.read(file, _MAX_GITIGNORE_BYTES).decode("utf-8", "surrogateescape")
-            if S_ISREG(os.fstat(file).st_mode)
-            else ""
-        )
+        if not S_ISREG(os.fstat(file).st_mode):
+            return ""
+        return os.read(file, _MAX_GITIGNORE_BYTES).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
     finally:

@@ -139,7 +139,7 @@ def _unescaped_characters(pattern: str) -> Iterator[tuple[int, str]]:
     while position < len(pattern):
         if pattern[position] == "\\":
             position += 2
-        elif pattern[position] == "[" and (end := class_end(pattern, position)) > 0:
+        elif pattern[position] == "[" and (end := _character_class_end(pattern, position)) > 0:
             position = end
         else:
             yield position, pattern[position]
@@ -198,7 +198,7 @@ def _split_at_stars(segment: str) -> list[str]:
         elif character == "?":
             pieces[-1] += "[^/]"
         elif character == "[":
-            end = class_end(segment, position - 1)
+            end = _character_class_end(segment, position - 1)
             if end < 0:
                 raise InvalidArguments(
                     f"A '[' in '{escape_line(segment, 200)}' is never closed. Write '\\[' for the letter itself."
@@ -213,7 +213,7 @@ def _split_at_stars(segment: str) -> list[str]:
     return pieces
 
 
-def class_end(pattern: str, start: int) -> int:
+def _character_class_end(pattern: str, start: int) -> int:
     """The position after the bracket that closes a character class; -1 if it is not closed."""
     position = start + 1
     position += pattern[position : position + 1] in ("!", "^")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 from surehand.builtin.files.file_description import format_byte_count
 from surehand.builtin.search import python_search, ripgrep, ripgrep_search
 from surehand.builtin.search.globs import GlobPattern
+from surehand.builtin.search.regex_translation import InvalidRegex
 from surehand.builtin.search.results import FileMatches, ResultFormat, SearchResults
-from surehand.builtin.search.search_pattern import SearchPattern
+from surehand.builtin.search.search_pattern import SearchPattern, has_regex_characters, looks_like_regex
 from surehand.builtin.search.search_scope import MAX_FILE_BYTES, SearchScope, build_search_scope, is_directory
 from surehand.core.errors import InvalidArguments, ToolError, Unavailable
 from surehand.core.sanitize import escape_line
@@ -22,6 +24,10 @@ from surehand.workspace.path import WorkspacePath
 from surehand.workspace.workspace import Workspace
 
 log = logging.getLogger("surehand")
+_MAX_COUNTED_MATCHES = 100
+"""Matches that are counted for a hint."""
+_MAX_SECONDS_BEFORE_HINT = 5.0
+"""A search that took longer than this is not repeated to find a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +37,21 @@ class ContentQuery:
     pattern: str
     path: str
     include: str
-    is_regex: bool
+    literal: bool
     case_sensitive: bool
     multiline: bool
     result_format: ResultFormat
+
+    @property
+    def may_match_if_toggled(self) -> bool:
+        """Whether a pattern that matches nothing may match something if `literal` is toggled."""
+        # Text that matches `a.b` literally also matches it as a regex, so there a dot alone makes no difference.
+        return has_regex_characters(self.pattern if self.literal else self.pattern.replace(".", ""))
+
+    def with_literal_toggled(self) -> ContentQuery:
+        """The same search with the pattern as plain text instead of a regex, or the other way round."""
+        result_format = ResultFormat("content", _MAX_COUNTED_MATCHES)
+        return replace(self, literal=not self.literal, result_format=result_format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,8 @@ class SearchReport:
     query: ContentQuery
     base_path: WorkspacePath
     results: SearchResults
+    hint: str = ""
+    """Without matches: whether the pattern was perhaps meant as plain text instead of a regex, or as the opposite."""
 
     @property
     def listed_files(self) -> list[FileMatches]:
@@ -75,7 +94,10 @@ class SearchReport:
         """The results for programs."""
         files = self.listed_files
         counts = {"leftOut": self.results.skipped_sensitive, "slowLines": self.results.slow_lines}
-        rest = {"truncated": self.is_truncated, **{name: count for name, count in counts.items() if count}}
+        rest: dict[str, Any] = {"truncated": self.is_truncated}
+        rest |= {name: count for name, count in counts.items() if count}
+        if self.hint:
+            rest["hint"] = self.hint
         match self.query.result_format.mode:
             case "files":
                 paths = [self.file_path(file) for file in files]
@@ -109,7 +131,8 @@ class SearchReport:
             count = self.results.searched_files
             searched = "1 file" if count == 1 else f"{count:,} files"
             pattern = escape_line(self.query.pattern, 200)
-            return [f"No matches for '{pattern}' in {path_for_message(self.base_path)} ({searched} searched)."]
+            problem = f"No matches for '{pattern}' in {path_for_message(self.base_path)} ({searched} searched)."
+            return [f"{problem} {self.hint}".rstrip()]
         if result_format.mode == "files":
             return [self.file_path(file) for file in files]
         if result_format.mode == "count":
@@ -151,8 +174,60 @@ class SearchReport:
 
 
 def search_content(workspace: Workspace, query: ContentQuery, is_cancelled: Callable[[], bool]) -> SearchReport:
-    """Search a file, or the files below a directory."""
-    pattern = SearchPattern(query.pattern, query.is_regex, query.case_sensitive, query.multiline)
+    """Search a file, or the files below a directory; without matches, search with `literal` toggled for a hint."""
+    started_at = monotonic()
+    try:
+        report = _search(workspace, query, is_cancelled)
+    except InvalidRegex as error:
+        matches = _describe_matches(workspace, query.with_literal_toggled(), is_cancelled)
+        found = f": that matches {matches}" if matches else ""
+        raise InvalidRegex(f"{error} Mend it, or set literal=true to search for it as plain text{found}.") from None
+    was_slow = monotonic() - started_at > _MAX_SECONDS_BEFORE_HINT
+    if report.results.files or was_slow or not query.may_match_if_toggled:
+        return report
+    return replace(report, hint=_literal_hint(workspace, query, is_cancelled))
+
+
+def check_search(workspace: Workspace, path: str, include: str) -> None:
+    """Raise for a path that does not exist or cannot be searched, and for an invalid glob."""
+    start = workspace.resolve(path)
+    if is_directory(start):
+        build_search_scope(workspace, path, include, lambda: False)
+        return
+    with start.open_reader():
+        pass
+
+
+def _literal_hint(workspace: Workspace, query: ContentQuery, is_cancelled: Callable[[], bool]) -> str:
+    """What a search without matches would find with `literal` toggled, and how to ask for that."""
+    matches = _describe_matches(workspace, query.with_literal_toggled(), is_cancelled)
+    is_probably_regex = looks_like_regex(query.pattern)
+    if query.literal:
+        if matches:
+            return f"As a regular expression it matches {matches}: leave literal out."
+        meant = "It looks like a regular expression, and was taken as plain text because literal=true was set."
+        return meant if is_probably_regex else ""
+    if matches:
+        return f"As plain text it matches {matches}: set literal=true."
+    return "" if is_probably_regex else "As plain text (literal=true) it matches nothing either."
+
+
+def _describe_matches(workspace: Workspace, query: ContentQuery, is_cancelled: Callable[[], bool]) -> str:
+    """How many lines a query matches, in words; empty if none, or if it cannot be searched for."""
+    try:
+        results = _search(workspace, query, is_cancelled).results
+    except (InvalidArguments, Unavailable):
+        return ""
+    count = results.match_count
+    if not count:
+        return ""
+    return f"{count:,} line{'' if count == 1 else 's'}{' or more' if results.truncated else ''}"
+
+
+def _search(workspace: Workspace, query: ContentQuery, is_cancelled: Callable[[], bool]) -> SearchReport:
+    # A regex without special characters is found faster, and without a regex engine, as plain text.
+    is_regex = not query.literal and (query.multiline or has_regex_characters(query.pattern))
+    pattern = SearchPattern(query.pattern, is_regex, query.case_sensitive, query.multiline)
     path = workspace.resolve(query.path)
     if not is_directory(path):
         return SearchReport(query, path, _search_file(path, pattern, query, is_cancelled))

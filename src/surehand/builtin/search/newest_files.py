@@ -95,7 +95,7 @@ def _directory_cache(scope: SearchScope) -> Iterator[Callable[[str], int]]:
         if descriptor is None:
             if len(descriptors) >= _MAX_OPEN_DIRECTORIES:
                 oldest = next(iter(descriptors))
-                os.close(descriptors.pop(oldest))
+                os.close(descriptors.pop(oldest))  # a dictionary keeps the order in which they were opened
             parts = path.split("/") if path else ()
             descriptor = open_beneath(scope.base_path.root.descriptor, parts, os.O_RDONLY | os.O_DIRECTORY)
             descriptors[path] = descriptor

@@ -27,6 +27,7 @@ from surehand.builtin.search.search_pattern import SearchPattern, TextMatcher
 from surehand.builtin.search.search_scope import MAX_DEPTH, MAX_FILE_BYTES, SearchScope
 from surehand.core.errors import Unavailable
 
+# No links, and no waiting: opening a FIFO without O_NONBLOCK waits for a writer.
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OUT_OF_DESCRIPTORS = (errno.ENFILE, errno.EMFILE)
 _READ_BYTES = 1 << 16
@@ -65,18 +66,8 @@ def walk_files(scope: SearchScope) -> Iterator[WalkedFile]:
         return
     base_parts = scope.base_path.parts
     with scope.base_path.open_context(os.O_RDONLY | os.O_DIRECTORY) as directory:
-        rules = _parent_ignore_rules(scope)
+        rules = IgnoreRules.above(scope.base_path)
         yield from _walk_directory(scope, directory, base_parts, rules, scope.is_excluded(base_parts))
-
-
-def _parent_ignore_rules(scope: SearchScope) -> IgnoreRules:
-    """The .gitignore rules of the directories above the start of the search."""
-    rules = IgnoreRules()
-    parts = scope.base_path.parts
-    for depth in range(len(parts)):
-        with scope.resolve(parts[:depth]).open_context(os.O_RDONLY | os.O_DIRECTORY) as directory:
-            rules = rules.for_directory(directory, depth)
-    return rules
 
 
 def _walk_directory(

@@ -26,6 +26,10 @@ _UNSUPPORTED_ESCAPES = re.compile(r"\\(?:[<>CQEGKXRHhVNZ0-9]|b\{.*)", re.DOTALL)
 """Escapes that the two engines do not support in the same meaning."""
 
 
+class InvalidRegex(InvalidArguments):
+    """A pattern is no regular expression that both engines understand."""
+
+
 class RegexToken(NamedTuple):
     """A character, an escape or a named class, and whether it is inside brackets."""
 
@@ -77,7 +81,7 @@ def to_ripgrep_regex(pattern: str, *, crosses_lines: bool = False) -> str:
 
 
 def to_re2_regex(pattern: str, *, unicode: bool = True) -> str:
-    r"""Write out what `\w`, `\d` and `\s` mean to ripgrep; raises `InvalidArguments` for unsupported syntax."""
+    r"""Write out what `\w`, `\d` and `\s` mean to ripgrep; raises `InvalidRegex` for unsupported syntax."""
     translated = ""
     position = 0
     for token in tokenize_regex(pattern):
@@ -102,6 +106,6 @@ def _expand_class(letter: str, in_class: bool) -> str:
 
 def _refuse_unsupported(text: str, in_class: bool, pattern: str, position: int) -> None:
     if _UNSUPPORTED_ESCAPES.match(text) and not (in_class and text in (r"\<", r"\>")):
-        raise InvalidArguments(f"'{text}' is not understood in a regex here. Use \\b for the edge of a word.")
+        raise InvalidRegex(f"'{text}' is not understood in a regex here. Use \\b for the edge of a word.")
     if in_class and (text == "[" or pattern.startswith(("&&", "--", "~~"), position)):
-        raise InvalidArguments(f"'{text}' in brackets needs a backslash before it, to mean the letter itself.")
+        raise InvalidRegex(f"'{text}' in brackets needs a backslash before it, to mean the letter itself.")

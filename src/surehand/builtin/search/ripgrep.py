@@ -93,12 +93,14 @@ class _RipgrepProcess:
     def read(self, scope: SearchScope, max_silence_seconds: Callable[[], float]) -> Iterator[bytes]:
         stdout = self._stdout.fileno()
         stderr = self._stderr.fileno()
+        # Both pipes in one loop: a child that fills one while the other is being read would stop for ever.
         poll = select.poll()
         poll.register(stdout, select.POLLIN)
         poll.register(stderr, select.POLLIN)
         messages = b""
         last_output = monotonic()
         while True:
+            # A short timeout, so that a cancelled call is noticed while ripgrep prints nothing.
             for descriptor, _ in poll.poll(_POLL_MILLISECONDS):
                 data = os.read(descriptor, _CHUNK_BYTES)
                 if descriptor == stdout and not data:

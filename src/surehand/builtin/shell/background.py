@@ -14,10 +14,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from surehand.builtin.shell.command import CommandEnding, HeadTailBuffer, describe_exit_code
+from surehand.builtin.shell.command import CommandEnding, describe_exit_code, render_output
 from surehand.core.context import Context
 from surehand.core.errors import NotFound, ToolError, Unavailable
 from surehand.sandbox.child_process import ChildProcess
+from surehand.workspace.refused_names import RefusedNames
 
 OwnerKey: TypeAlias = tuple[str | None, str | None]
 """User and session that a command belongs to."""
@@ -54,9 +55,11 @@ class BackgroundCommand:
     was_stopped: bool = False
     duration_seconds: float = 0.0
     child: ChildProcess | None = None
+    refused_names: RefusedNames | None = None
     task: asyncio.Task[None] | None = None
     _unread: bytearray = field(default_factory=bytearray)
     _dropped_bytes: int = 0
+    """Unread bytes that were dropped since the last read."""
 
     @property
     def is_running(self) -> bool:
@@ -68,6 +71,8 @@ class BackgroundCommand:
         """The state in words, for the model."""
         if self.is_running:
             return f"running for {monotonic() - self.started_at:.0f} s"
+        if self.refused_names is not None and self.refused_names.renamed_paths:
+            return self.refused_names.message
         if self.was_stopped:
             return "stopped"
         if self.ending == "timed out":
@@ -86,19 +91,19 @@ class BackgroundCommand:
 
     def take_new_output(self) -> tuple[str, bool]:
         """Return the output since the last call, and whether part of it is missing."""
-        buffer = HeadTailBuffer()
-        buffer.add(bytes(self._unread))
+        output = render_output(self._unread)
         dropped = self._dropped_bytes
         self._unread.clear()
         self._dropped_bytes = 0
         note = f"[... {dropped:,} earlier bytes were not kept ...]\n" if dropped else ""
-        return note + buffer.text, bool(dropped or buffer.omitted_bytes)
+        return note + output, bool(dropped)
 
     async def stop(self) -> None:
         """Stop the command and wait until it has ended."""
         if self.task is None or self.child is None:
             return
         self.task.cancel()
+        # `wait` and not `await task`: the latter would raise the task's own CancelledError here.
         await asyncio.wait({self.task})
         # A task that is cancelled before its first step never reaches its `finally`, so the child is stopped here.
         await self.child.stop(0)
@@ -129,7 +134,7 @@ class BackgroundCommands:
         self._commands.clear()
 
     async def start(
-        self, command: str, owner: OwnerKey, start_child: Callable[[], Awaitable[ChildProcess]]
+        self, command: str, owner: OwnerKey, start_child: Callable[[], Awaitable[tuple[ChildProcess, RefusedNames]]]
     ) -> BackgroundCommand:
         """Start a command, unless too many are running already."""
         self._refuse_too_many(owner)
@@ -137,7 +142,7 @@ class BackgroundCommands:
         # Registered before the child is started: calls that run at the same time count this one.
         self._commands[started.id] = started
         try:
-            started.child = await start_child()
+            started.child, started.refused_names = await start_child()
         except BaseException:
             self._commands.pop(started.id, None)
             raise

@@ -9,34 +9,37 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 from surehand.core.sanitize import escape_terminal_output
 from surehand.sandbox.child_process import ChildProcess
 
-MAX_STREAM_BYTES = 30_000
-"""Bytes of each output stream that a model is shown."""
+MAX_SHOWN_BYTES = 30_000
+"""Bytes of output that a model is shown at once; the runtime keeps longer output under a handle."""
+MAX_KEPT_BYTES = 10 << 20
+"""Bytes of one command's output that are kept, half of them from the beginning and half from the end."""
 CommandEnding: TypeAlias = Literal["ended", "timed out", "flooded"]
+"""`ended` by itself, `timed out`, or `flooded`: stopped because it printed more than its output limit."""
 PROGRESS_INTERVAL_SECONDS = 0.2
 MAX_PROGRESS_BYTES = 2_000
 """Newest bytes of output in one progress report."""
 _CANCEL_GRACE_SECONDS = 0.1
 _READ_BYTES = 1 << 16
+_RENDERED_PIECE_BYTES = 1 << 16
 
 
 class HeadTailBuffer:
-    """Keeps the first and the last bytes of a stream, and counts the bytes between them."""
+    """Keeps the first and the last bytes of an output, and counts the bytes between them."""
 
-    def __init__(self, max_bytes: int = MAX_STREAM_BYTES) -> None:
-        self._half_bytes = max_bytes // 2
+    def __init__(self) -> None:
+        self._half_bytes = MAX_KEPT_BYTES // 2
         self._head = bytearray()
         self._tail = bytearray()
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Append the next chunk of the stream."""
+        """Append the next chunk of the output."""
         self.total_bytes += len(data)
         if room := self._half_bytes - len(self._head):
             self._head += data[:room]
@@ -47,22 +50,46 @@ class HeadTailBuffer:
             del self._tail[: -self._half_bytes]
 
     @property
-    def omitted_bytes(self) -> int:
-        """Bytes that are neither in the head nor in the tail."""
-        return max(self.total_bytes - len(self._head) - self._half_bytes, 0)
-
-    @property
     def text(self) -> str:
-        """Head and tail as printable text, with the number of omitted bytes between them."""
-        if not self.omitted_bytes:
-            return escape_terminal_output((self._head + self._tail).decode(errors="replace"))
-        # An incremental decoder drops a character that is cut off at the end of the head.
-        head = getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
-        tail = bytes(self._tail[-self._half_bytes :])
-        # The tail may begin inside a character: skip UTF-8 continuation bytes (10xxxxxx).
-        start = next((position for position, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
-        missing = f"\n[... {self.omitted_bytes:,} bytes left out ...]\n"
-        return escape_terminal_output(head) + missing + escape_terminal_output(tail[start:].decode(errors="replace"))
+        """Head and tail as printable text, in whole lines, with the number of omitted bytes between them."""
+        omitted = max(self.total_bytes - len(self._head) - self._half_bytes, 0)
+        if not omitted:
+            return render_output(self._head + self._tail)
+        head = _without_partial_last_line(bytes(self._head))
+        tail = _without_partial_first_line(bytes(self._tail[-self._half_bytes :]))
+        omitted = self.total_bytes - len(head) - len(tail)
+        return f"{render_output(head)}\n[... {omitted:,} bytes were not kept ...]\n{render_output(tail)}"
+
+
+def render_output(output: bytes | bytearray) -> str:
+    """Output as printable text.
+
+    Ten megabytes of random bytes take seconds, and a regular expression holds the GIL for as long as it works: piece by
+    piece, the event loop can run in between.
+    """
+    pieces: list[str] = []
+    start = 0
+    while start < len(output):
+        end = output.find(b"\n", start + _RENDERED_PIECE_BYTES) + 1 or len(output)
+        pieces.append(escape_terminal_output(output[start:end].decode(errors="replace")))
+        start = end
+    return "".join(pieces)
+
+
+def _without_partial_last_line(head: bytes) -> bytes:
+    end = head.rfind(b"\n")
+    if end >= 0:
+        return head[:end]
+    # One endless line: an incremental decoder drops only a character that is cut off at its end.
+    return getincrementaldecoder("utf-8")("replace").decode(head).encode()
+
+
+def _without_partial_first_line(tail: bytes) -> bytes:
+    start = tail.find(b"\n", 0, len(tail) - 1) + 1
+    if start:
+        return tail[start:]
+    # One endless line: skip the UTF-8 continuation bytes (10xxxxxx) of a character that is cut off at its start.
+    return tail[next((position for position, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0) :]
 
 
 @dataclass(slots=True)
@@ -71,22 +98,13 @@ class CommandResult:
 
     ending: CommandEnding = "ended"
     exit_code: int | None = None
-    stdout: HeadTailBuffer = field(default_factory=HeadTailBuffer)
-    stderr: HeadTailBuffer = field(default_factory=HeadTailBuffer)
+    output: HeadTailBuffer = field(default_factory=HeadTailBuffer)
     duration_seconds: float = 0.0
 
-    @property
-    def output(self) -> str:
-        """Both streams as a model is shown them."""
-        stdout = self.stdout.text.rstrip("\n")
-        stderr = self.stderr.text.rstrip("\n")
-        parts = [stdout, f"[stderr]\n{stderr}" if stderr else ""]
-        return "\n\n".join(part for part in parts if part)
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether part of the output is left out."""
-        return bool(self.stdout.omitted_bytes or self.stderr.omitted_bytes)
+    async def render(self) -> str:
+        """The output as a model is shown it; in a thread, because much of it takes long."""
+        text = await asyncio.to_thread(lambda: self.output.text)
+        return text.rstrip("\n") or "(no output)"
 
 
 class OutputProgress:
@@ -134,8 +152,7 @@ async def run_command(
         await child.stop(grace)
         result.duration_seconds = monotonic() - started_at
     # What the command printed while it was stopping is still buffered in the streams.
-    result.stdout.add(await child.stdout.read())
-    result.stderr.add(await child.stderr.read())
+    result.output.add(await child.stdout.read() + await child.stderr.read())
     return result
 
 
@@ -146,17 +163,17 @@ class _OutputLimitExceeded(Exception):
 async def _read_streams(
     child: ChildProcess, result: CommandResult, max_output_bytes: int, on_output: Callable[[bytes], None]
 ) -> None:
-    def add_output(buffer: HeadTailBuffer, data: bytes) -> None:
-        buffer.add(data)
+    def add_output(data: bytes) -> None:
+        result.output.add(data)
         on_output(data)
-        if result.stdout.total_bytes + result.stderr.total_bytes > max_output_bytes:
+        if result.output.total_bytes > max_output_bytes:
             raise _OutputLimitExceeded
 
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_read_stream(child.stdout, partial(add_output, result.stdout)))
-            group.create_task(_read_stream(child.stderr, partial(add_output, result.stderr)))
-    except BaseExceptionGroup as errors:
+            group.create_task(_read_stream(child.stdout, add_output))
+            group.create_task(_read_stream(child.stderr, add_output))
+    except BaseExceptionGroup as errors:  # a task group wraps whatever its tasks raise
         raise errors.exceptions[0] from None
 
 

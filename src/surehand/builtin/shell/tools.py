@@ -5,7 +5,9 @@ Commands run as child processes in a sandbox that shows the folders of a workspa
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 import stat
 from collections.abc import Mapping
@@ -14,8 +16,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from surehand.builtin.limited_field import limited_field
 from surehand.builtin.shell.background import BackgroundCommand, BackgroundCommands, BackgroundLimits, owner_key
-from surehand.builtin.shell.command import CommandResult, OutputProgress, describe_exit_code, run_command
+from surehand.builtin.shell.command import (
+    MAX_SHOWN_BYTES,
+    CommandResult,
+    OutputProgress,
+    describe_exit_code,
+    run_command,
+)
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool
@@ -28,6 +37,7 @@ from surehand.core.tool import Tool
 from surehand.sandbox.bubblewrap import refuse_unsafe_path
 from surehand.sandbox.child_process import STOP_GRACE_SECONDS, ChildProcess
 from surehand.sandbox.sandbox import Sandbox, Unprotected
+from surehand.workspace.refused_names import RefusedNames
 from surehand.workspace.workspace import DirectoryLike, Workspace
 
 MAX_TIMEOUT_MILLISECONDS = 600_000
@@ -37,6 +47,8 @@ _STOP_ALLOWANCE_SECONDS = 5.0
 _MAX_COMMAND_BYTES = 120_000
 """Longest command. Linux limits a single argument of a program to 128 KiB (MAX_ARG_STRLEN)."""
 _MAX_TITLE_LENGTH = 80
+_WORD_SEPARATORS = re.compile(r"""[\s'"`;&|<>(){}=,:@$]+""")
+"""What stands between the words of a shell command, quotes and assignments included."""
 
 TimeoutMilliseconds = Annotated[
     int,
@@ -47,7 +59,7 @@ TimeoutMilliseconds = Annotated[
     ),
 ]
 _BACKGROUND_COMMANDS = use(BackgroundCommands)
-BackgroundCommandId = Annotated[str, Field(description="What bash answered with.", examples=["bg_3f2a81c09d4e"])]
+BackgroundCommandId = Annotated[str, Field(description="What bash answered with.")]
 
 
 def shell(
@@ -82,29 +94,44 @@ def shell(
     def lifespan() -> BackgroundCommands:
         return BackgroundCommands(limits)
 
-    async def start(command: str, workdir: str | None) -> ChildProcess:
+    async def start(command: str, workdir: str | None) -> tuple[ChildProcess, RefusedNames]:
         _validate_command(command)
-        return await ChildProcess.start(
-            [_SHELL_PATH, "-c", "--", command],
+        refused_names = workspace.watch_refused_names()
+        child = await ChildProcess.start(
+            [_SHELL_PATH, "-c", _ONE_PIPE_SCRIPT, _SHELL_PATH, command],
             cwd=_working_folder(workspace, workdir),
             sandbox=sandbox,
             folders=workspace.sandbox_mounts(),
+            must_end=None if isinstance(sandbox, Unprotected) else refused_names.rename_new_paths,
         )
+        return child, refused_names
+
+    async def check_command(args: Mapping[str, Any]) -> None:
+        _validate_command(args["command"])
+        await asyncio.to_thread(_working_folder, workspace, args["workdir"])
+
+    def check_id(args: Mapping[str, Any], ctx: Context) -> None:
+        ctx.use(BackgroundCommands).find(args["id"], owner_key(ctx))
 
     @tool(
         description=f"{_BASH_DESCRIPTION}{'' if has_network else ' There is no network.'}",
-        effects={"execute"},
-        optional_effects={"network"} if has_network else set[str](),
+        effects={"execute", "network"} if has_network else {"execute"},
         category="system",
         visible=False,
         timeout=lambda args: args["timeout"] / 1000 + grace + _STOP_ALLOWANCE_SECONDS,
-        confirm_message=lambda args, ctx: f"Run this command?\n{_render_command(args['command'])}",
+        confirm=lambda args, ctx: bool(sensitive_words(args["command"], workspace)) and "each time",
+        confirm_message=lambda args, ctx: _confirm_message(args["command"], workspace),
+        preview=check_command,
+        max_bytes=MAX_SHOWN_BYTES,
+        overflow="excerpt",
         lifespan=lifespan,
-        examples=[{"command": "pytest -q", "description": "Run the tests", "timeout": 300_000}],
     )
     async def bash(
         command: Annotated[
-            str, Field(min_length=1, max_length=_MAX_COMMAND_BYTES, description="What to run, as one would type it.")
+            str,
+            limited_field(
+                min_length=1, max_length=_MAX_COMMAND_BYTES, description="What to run, as one would type it."
+            ),
         ],
         ctx: Context,
         description: Annotated[str, Field(description="What it does, in five to ten words.")] = "",
@@ -117,7 +144,7 @@ def shell(
     ) -> Done:
         if background:
             return await _start_in_background(jobs, command, ctx, lambda: start(command, workdir))
-        child = await start(command, workdir)
+        child, refused_names = await start(command, workdir)
         result = await run_command(
             child,
             timeout=timeout / 1000,
@@ -125,16 +152,21 @@ def shell(
             grace=grace,
             on_output=OutputProgress(ctx.report),
         )
-        return _render_result(result, command, description, timeout, max_output_bytes, child.exceeded_process_limit)
+        output = await result.render()
+        cause = _stop_cause(child, refused_names)
+        error = _command_error(result, output, timeout, max_output_bytes, cause)
+        return _command_outcome(result, output, error, command, description)
 
     @tool(
         effects={"read"},
+        preview=check_id,
         category="system",
         visible=False,
         repeatable=False,
         timeout=lambda args: args["wait"] / 1000 + _STOP_ALLOWANCE_SECONDS,
+        max_bytes=MAX_SHOWN_BYTES,
+        overflow="excerpt",
         lifespan=lifespan,
-        requires=("bash",),
     )
     async def bash_output(
         id: BackgroundCommandId,
@@ -144,12 +176,20 @@ def shell(
         ] = 0,
         jobs: BackgroundCommands | None = _BACKGROUND_COMMANDS,
     ) -> Done:
-        """What a background command printed since the last look, and whether it still runs."""
+        """Read what a background command printed since the last look."""
         command = _require_background(jobs).find(id, owner_key(ctx))
         await command.wait_for_end(wait / 1000)
         return _render_new_output(command)
 
-    @tool(effects={"execute"}, category="system", visible=False, lifespan=lifespan, requires=("bash",))
+    @tool(
+        effects={"execute"},
+        preview=check_id,
+        category="system",
+        visible=False,
+        max_bytes=MAX_SHOWN_BYTES,
+        overflow="excerpt",
+        lifespan=lifespan,
+    )
     async def bash_stop(
         id: BackgroundCommandId, ctx: Context, jobs: BackgroundCommands | None = _BACKGROUND_COMMANDS
     ) -> Done:
@@ -163,7 +203,10 @@ def shell(
 
 
 _BASH_DESCRIPTION = "Run a shell command in the workspace. Each call is a new shell; run servers with background=true."
+# Not from PATH of this process: a sandbox shows the system's folders alone.
 _SHELL_PATH = shutil.which("bash", path="/usr/bin:/bin") or "/bin/sh"
+_ONE_PIPE_SCRIPT = 'exec "$0" -c -- "$1" 2>&1'
+"""Runs a command with both output streams on one pipe: only there does the kernel keep the order of what is written."""
 
 
 def _validate_sandbox(sandbox: Any, workspace: Workspace) -> Sandbox | Unprotected:
@@ -194,6 +237,28 @@ def _parse_limits(
     return max_output_bytes, limits
 
 
+def sensitive_words(command: str, workspace: Workspace) -> list[str]:
+    """The words of a command that name a file with keys or credentials, as far as the text shows them."""
+    words = [word for word in _WORD_SEPARATORS.split(command.replace("\\", "")) if word]
+    return [word for word in words if _names_path(word, workspace) and workspace.is_sensitive(word)]
+
+
+def _names_path(word: str, workspace: Workspace) -> bool:
+    """Whether a word is a path: `secret` alone is one only if there is such a file."""
+    if "/" in word or "." in word:
+        return True
+    try:
+        return workspace.resolve(word).exists()
+    except ToolError:
+        return False
+
+
+def _confirm_message(command: str, workspace: Workspace) -> str:
+    question = f"Run this command?\n{_render_command(command)}"
+    words = [escape_line(word, 200) for word in sensitive_words(command, workspace)]
+    return f"{question}\n{', '.join(words)} looks like keys or credentials." if words else question
+
+
 def _render_command(command: str) -> str:
     """The whole command for the approval question, with characters that could hide a part of it escaped."""
     return "\n".join(escape_line(line) for line in command.split("\n"))
@@ -219,19 +284,13 @@ def _working_folder(workspace: Workspace, workdir: str | None) -> Path:
     return Path(os.path.join(folder.root.path, *folder.parts))
 
 
-def _render_result(
-    result: CommandResult,
-    command: str,
-    description: str,
-    timeout: int,
-    max_output_bytes: int,
-    exceeded_process_limit: bool,
+def _command_outcome(
+    result: CommandResult, output: str, error: ToolError | None, command: str, description: str
 ) -> Done:
-    error = _command_error(result, timeout, max_output_bytes, exceeded_process_limit)
     metadata: Mapping[str, Any] = {
         "command": command,
         "exitCode": result.exit_code if result.ending == "ended" else None,
-        "truncated": result.is_truncated,
+        "truncated": result.output.total_bytes > MAX_SHOWN_BYTES,
         "durationMs": round(result.duration_seconds * 1000),
         "error": None if error is None else str(error).partition("\n")[0],
     }
@@ -239,23 +298,31 @@ def _render_result(
         error.data = metadata
         raise error
     title = escape_line(description or command, _MAX_TITLE_LENGTH)
-    return Done(result.output or "(no output)", title=title, metadata=metadata)
+    return Done(output, title=title, metadata=metadata)
+
+
+def _stop_cause(child: ChildProcess, refused_names: RefusedNames) -> ToolError | None:
+    """Why the command was ended before its time, if it was."""
+    if refused_names.renamed_paths:
+        return ToolError(refused_names.message, code="denied")
+    if child.exceeded_process_limit:
+        return ToolError("stopped because it started too many processes", code="limit_exceeded")
+    return None
 
 
 def _command_error(
-    result: CommandResult, timeout: int, max_output_bytes: int, exceeded_process_limit: bool
+    result: CommandResult, output: str, timeout: int, max_output_bytes: int, stop_cause: ToolError | None
 ) -> ToolError | None:
-    """The error of a command that failed, with the reason first and then the output."""
-    output = f"\n{result.output or '(no output)'}"
+    """The error of a command that failed: the reason on the first line, and the output below it."""
+    if stop_cause is not None:
+        return ToolError(f"{stop_cause}\n{output}", code=stop_cause.code)
     if result.ending == "timed out":
         limit = f"{timeout / 1000:g} s" if timeout >= 1000 else f"{timeout} ms (`timeout` is in milliseconds)"
-        return TimedOut(f"timed out after {limit}, and was stopped{output}")
+        return TimedOut(f"timed out after {limit}, and was stopped\n{output}")
     if result.ending == "flooded":
         problem = f"stopped after printing {max_output_bytes:,} bytes; filter its output, or send it to a file"
-        return ToolError(f"{problem}{output}", code="too_large")
-    if exceeded_process_limit:
-        return ToolError(f"stopped because it started too many processes{output}", code="limit_exceeded")
-    return ToolError(f"{describe_exit_code(result.exit_code)}{output}") if result.exit_code else None
+        return ToolError(f"{problem}\n{output}", code="too_large")
+    return ToolError(f"{describe_exit_code(result.exit_code)}\n{output}") if result.exit_code else None
 
 
 async def _start_in_background(

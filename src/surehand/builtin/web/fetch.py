@@ -47,7 +47,7 @@ async def fetch_page(client: HttpClient, url: str, page_format: PageFormat, time
     headers = {"Accept": _ACCEPT_HEADERS[page_format], "Accept-Language": "en, *;q=0.5"}
     async with client.stream("GET", url, headers=headers, timeout=timeout_seconds) as incoming:
         if incoming.head.ok:
-            _refuse_binary(incoming.head)
+            _refuse_binary(incoming.head)  # by the header: the body may be gigabytes
             response = await incoming.read()
         else:
             response = await _read_beginning(incoming)

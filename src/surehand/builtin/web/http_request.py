@@ -19,7 +19,9 @@ from surehand.core.outcome import Done
 from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.headers import CONNECTION_HEADERS
+from surehand.http.request import build_request
 from surehand.http.response import HttpResponse
+from surehand.http.settings import HttpSettings
 
 HttpMethod: TypeAlias = Annotated[
     Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],
@@ -43,8 +45,7 @@ async def send_request(
     idempotency_key: str | None = None,
 ) -> Done:
     """Send a request and return the response; a status such as 404 is not an error."""
-    if body is not None and method in ("GET", "HEAD"):
-        raise InvalidArguments(f"A {method} request has no body. Put what you want to say into the URL, or use POST.")
+    _refuse_unexpected_body(method, body)
     raw_body, content_type = _encode_body(body)
     request_headers = dict(headers or {})
     if content_type and not any(name.lower() == "content-type" for name in request_headers):
@@ -54,6 +55,21 @@ async def send_request(
     )
     data = _render_response(response)
     return Done(data, content=[Text(_render_lines(data))])
+
+
+def check_request(
+    settings: HttpSettings, method: str, url: str, headers: Mapping[str, str] | None = None, body: RequestBody = None
+) -> None:
+    """Raise for a request that cannot be sent, without a look-up in DNS: that would send the host's name out."""
+    _refuse_unexpected_body(method, body)
+    raw_body, _ = _encode_body(body)
+    target = build_request(method, url, headers, raw_body).target
+    settings.build_guard().check_target(target.host, target.port)
+
+
+def _refuse_unexpected_body(method: str, body: RequestBody) -> None:
+    if body is not None and method in ("GET", "HEAD"):
+        raise InvalidArguments(f"A {method} request has no body. Put what you want to say into the URL, or use POST.")
 
 
 def _encode_body(body: RequestBody) -> tuple[bytes | None, str]:

@@ -1,4 +1,4 @@
-"""`surehand approve`: approve a pending call, all of them, or go through them one by one."""
+"""`surehand approve`: approve pending calls by their ids, all of them, or go through them one by one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import Any
 
 import click
 
-from surehand.cli.answers import QuestionId, by_option, give_answer, json_option, login_name, round_option
-from surehand.cli.call_ids import find_call_id
+from surehand.cli.answers import (
+    QuestionAnswer,
+    QuestionId,
+    by_option,
+    give_answers,
+    json_option,
+    login_name,
+    round_option,
+)
+from surehand.cli.call_ids import find_call_ids
 from surehand.cli.formatting import is_terminal
 from surehand.cli.lifecycle import run_coroutine
 from surehand.cli.options import JsonObjectParam, RuntimeOptions, with_tools_and_store
@@ -18,7 +26,7 @@ from surehand.cli.review import approve_all, review_pending, send_approval
 
 
 @click.command("approve")
-@click.argument("call_id", required=False)
+@click.argument("call_ids", nargs=-1, metavar="[CALL_ID]...")
 @click.option("--all", "every", is_flag=True, help="Approve every call that waits for an approval.")
 @click.option("--always", is_flag=True, help="Do not ask again for this tool and this user; a deny rule still denies.")
 @click.option(
@@ -32,7 +40,7 @@ from surehand.cli.review import approve_all, review_pending, send_approval
 def command(
     ctx: click.Context,
     options: RuntimeOptions,
-    call_id: str | None,
+    call_ids: tuple[str, ...],
     every: bool,
     always: bool,
     arguments: Mapping[str, Any] | None,
@@ -40,23 +48,26 @@ def command(
     by: str | None,
     as_json: bool,
 ) -> None:
-    """Approve the pending call CALL_ID; without it, in a terminal, go through all pending calls one by one.
+    """Approve the pending calls CALL_ID; without one, in a terminal, go through all pending calls one by one.
 
-    It runs in this process if its tool is configured here, else in the next process on the store that has the tool. A
-    form without required fields, with which MCP servers ask for a yes, is accepted.
+    A call runs in this process if its tool is configured here, else in the next process on the store that has the tool.
+    A form without required fields, with which MCP servers ask for a yes, is accepted.
 
     Exit codes are those of `call`: 0 done, 1 failed, 3 pending, 4 denied, 5 no such call. Of several calls, the first
     that is not done decides.
     """
     name = by or login_name()
-    if call_id is not None:
-        if every:
-            raise click.UsageError("Give CALL_ID or --all, not both.")
-        call_id = find_call_id(options, call_id, pending_first=True)
-        send = partial(send_approval, call_id=call_id, always=always, arguments=arguments, by=name, round=round)
-        ctx.exit(give_answer(options, QuestionId(call_id, round), send, as_json=as_json))
-    if arguments is not None or round != 1:
+    if call_ids and every:
+        raise click.UsageError("Give CALL_ID or --all, not both.")
+    if len(call_ids) != 1 and (arguments is not None or round != 1):
         raise click.UsageError("--arguments and --round are for one call. Give its CALL_ID.")
+    if call_ids:
+        approve = partial(send_approval, always=always, arguments=arguments, by=name, round=round)
+        answers = [
+            QuestionAnswer(QuestionId(call_id, round), partial(approve, call_id=call_id))
+            for call_id in find_call_ids(options, call_ids)
+        ]
+        ctx.exit(give_answers(options, answers, as_json=as_json))
     if every:
         ctx.exit(run_coroutine(approve_all(options, always=always, by=name, as_json=as_json)))
     if always or as_json or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):

@@ -13,7 +13,7 @@ from surehand.cli.call_ids import shorten_ids
 from surehand.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, CommandExit, print_problem
 from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, to_one_line
 from surehand.cli.history_options import HistoryGroup, refuse_misplaced_options, resolve_filters, with_filters
-from surehand.cli.lifecycle import open_store, run_coroutine
+from surehand.cli.lifecycle import open_store_for_reading, run_coroutine
 from surehand.cli.options import HashParam, RuntimeOptions, with_store
 from surehand.cli.tables import print_rows
 from surehand.core.sanitize import escape_unprintable
@@ -25,7 +25,7 @@ MAX_ROWS_OF_CALL = 1_000
 _KIND_COLOURS = {"denied": "red", "refused": "red", "conflict": "red", "wait": "yellow", "answer": "green"}
 
 
-HEADER = ("When", "What", "Call id", "Tool", "Whose", "By", "Session")
+HEADER = ("When", "What", "Call id", "Tool", "User", "By", "Session")
 
 
 @click.group(
@@ -75,7 +75,7 @@ def show(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
 
 
 async def _load_rows(address: str, filters: dict[str, Any]) -> list[AuditRow]:
-    async with open_store(address) as store:
+    async with open_store_for_reading(address) as store:
         return list(await store.audit.list(**await resolve_filters(store, filters)))
 
 
@@ -85,7 +85,7 @@ def _print_rows(rows: list[AuditRow], *, as_json: bool) -> None:
     elif rows:
         short_ids = shorten_ids(row.call_id for row in rows)
         cells = [_table_row(row, short_ids[row.call_id]) for row in rows]
-        print_rows(create_console(), HEADER, cells, flexible=("What", "Tool", "Whose", "By", "Session"))
+        print_rows(create_console(), HEADER, cells, flexible=("What", "Tool", "User", "By", "Session"))
 
 
 def _table_row(row: AuditRow, short_id: str) -> tuple[Text, ...]:
@@ -103,8 +103,8 @@ def _table_row(row: AuditRow, short_id: str) -> tuple[Text, ...]:
 def _summary(row: AuditRow) -> str:
     """What happened, with the one word of the detail that says most."""
     words = [row.detail.get(name) for name in ("answer", "code", "waiting_for")]
-    said = [to_one_line(str(word)) for word in words if word and word != row.kind]
-    return f"{row.kind} ({', '.join(said)})" if said else row.kind
+    details = [to_one_line(str(word)) for word in words if word and word != row.kind]
+    return f"{row.kind} ({', '.join(details)})" if details else row.kind
 
 
 def _render_row(row: AuditRow) -> Text:
@@ -143,7 +143,7 @@ def verify(ctx: click.Context, options: RuntimeOptions, head: str | None, as_jso
 
 async def _verify(address: str, head: str | None) -> tuple[AuditVerification, int | None]:
     """The verification, and the position of the valid seal with the noted head."""
-    async with open_store(address) as store:
+    async with open_store_for_reading(address) as store:
         verification = await store.audit.verify()
         rows = await store.database.read(_FIND_SEAL_SQL, {"hash": head or "", "position": verification.seals})
         return verification, int(rows[0]["position"]) if rows else None

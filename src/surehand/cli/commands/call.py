@@ -22,10 +22,11 @@ from surehand.cli.outcome_output import (
     find_current_question,
     outcome_to_json,
     print_outcome,
+    unanswerable_wait_message,
 )
 from surehand.cli.progress import ProgressDisplay
 from surehand.cli.tool_arguments import parse_arguments
-from surehand.core.outcome import Outcome
+from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.runtime import Runtime
 
 PRINCIPAL_OPTIONS = {
@@ -91,10 +92,18 @@ def command(
         progress = ProgressDisplay()
         call = InteractiveCall(preset_decision=decision, can_ask=is_terminal(sys.stdin), pause=progress.paused)
         runtime = options.build_runtime_with_store(call.approver)
+        _refuse_unanswerable_waits(runtime, call)
         ctx.exit(run_coroutine(_call_for_person(options, runtime, call, request, progress)))
     call = InteractiveCall(preset_decision=decision, can_ask=False, pause=nullcontext)
     runtime = options.build_runtime_with_store(call.approver)
+    _refuse_unanswerable_waits(runtime, call)
     ctx.exit(run_coroutine(_call_for_program(runtime, call, request, events)))
+
+
+def _refuse_unanswerable_waits(runtime: Runtime, interactive_call: InteractiveCall) -> None:
+    """Let calls fail that no one could ever answer: there is no terminal, and the wait would end with the process."""
+    if not interactive_call.can_ask and not runtime.services.is_durable:
+        runtime.services.refuse_wait = unanswerable_wait_message
 
 
 async def _call_for_person(
@@ -113,7 +122,7 @@ async def _call_for_person(
             progress.close()
         outcome, round = await find_current_question(runtime, outcome)
         options_to_repeat = options if runtime.services.is_durable else None
-        hint = answer_hint(outcome, options_to_repeat, round=round, was_asked=is_terminal(sys.stdin))
+        hint = answer_hint(outcome, options_to_repeat, round=round)
         await print_outcome(outcome, runtime.services.outputs, hint)
     return exit_code(outcome) if is_known else EXIT_NOT_FOUND
 
@@ -140,9 +149,10 @@ async def _call_for_program(
 async def _call_tool(
     runtime: Runtime, interactive_call: InteractiveCall, request: CommandLineCall
 ) -> tuple[Outcome, bool]:
-    """Call the tool; return the outcome, and whether the tool exists."""
+    """Call the tool; return the outcome, and whether the tool is known: one that is left out or down is, too."""
     listing = runtime.catalogue.resolve(request.tool_name)
     arguments = parse_arguments(request.arguments, listing.tool.schema if listing else {})
     scope = runtime.scope(**request.principal) if request.principal else runtime
     outcome = await interactive_call.call(scope, request.tool_name, arguments, request.timeout)
-    return outcome, listing is not None
+    is_unknown = listing is None and isinstance(outcome, Failed) and outcome.code == "not_found"
+    return outcome, not is_unknown

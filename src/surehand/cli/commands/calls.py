@@ -13,7 +13,7 @@ from surehand.cli.call_ids import find_call_id, shorten_ids
 from surehand.cli.commands.show import show_call
 from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, to_one_line
 from surehand.cli.history_options import HistoryGroup, refuse_misplaced_options, resolve_filters, with_filters
-from surehand.cli.lifecycle import open_store, run_coroutine
+from surehand.cli.lifecycle import open_store_for_reading, release_calls_of_dead_processes, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.tables import print_rows
 from surehand.store.history_filter import HistoryFilter
@@ -80,9 +80,9 @@ def show(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
 async def _load_calls(address: str, filters: dict[str, Any]) -> list[CallSummary]:
     """Each call once, newest first: by its newest journal entry, or by its state if it has not ended."""
     limit = filters["limit"]
-    async with open_store(address) as store:
+    async with open_store_for_reading(address) as store:
+        await release_calls_of_dead_processes(store)
         filter = HistoryFilter(**await resolve_filters(store, filters))
-        await store.owners.release_dead_owners("")  # the effect of a call whose process died is unknown
         active = await store.active_calls(filter)
         entries = await store.journal.list(**{**asdict(filter), "limit": limit * ENTRIES_PER_CALL})
     summaries: dict[str, CallSummary] = {}
@@ -112,7 +112,9 @@ def _table_row(summary: CallSummary, short_id: str) -> tuple[Text, ...]:
     is_ended = summary.kind == "ended"
     has_reason = summary.kind in ("pending", "settled")
     status = f"{summary.kind} ({summary.status})" if has_reason else summary.status
-    colour = "green" if summary.status == "ok" else "red" if is_ended else "yellow"
+    colour = "red" if is_ended else "yellow"
+    if summary.status == "ok":
+        colour = "green"
     return (
         Text(to_one_line(short_id), style="cyan"),
         Text(to_one_line(summary.tool), style="bold"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from surehand.assemble import ToolSourceError, load_tool_source
+from surehand.assemble import ToolSourceError, assemble, load_tool_source
 from surehand.assemble.builtin_tools import build_builtin_tools
 from surehand.cli.doctor_checks import Finding, check_machine, missing_packages, print_findings, write_findings
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, CommandExit
@@ -56,8 +57,11 @@ async def _diagnose(options: RuntimeOptions, names: tuple[str, ...], start: bool
         _refuse_unknown_servers(config, names)
         return await _check_servers(config, names, start)
     findings.append(config_finding)
-    findings += _check_sources(config)
-    findings += _check_builtin_tools(config)
+    tool_findings = [*_check_sources(config), *_check_builtin_tools(config)]
+    if not any(finding.status == "fail" for finding in tool_findings):
+        tool_findings += _check_tools_together(options, config)
+    findings += tool_findings
+    findings += _check_builtin_packages(config)
     findings += await _check_store(options, config)
     findings += await _check_servers(config, names, start)
     return findings
@@ -104,6 +108,29 @@ def _check_builtin_tools(config: Config) -> Iterator[Finding]:
         yield Finding("built-in tools", "ok", f"{len(tools)} of {names}", details={"tools": len(tools)})
 
 
+def _check_tools_together(options: RuntimeOptions, config: Config) -> Iterator[Finding]:
+    """Find what keeps a runtime from starting though each source can be loaded: names that clash, missing queues."""
+    try:
+        runtime = assemble(replace(options.without_store(config), mcp_servers=None))
+        runtime.services.queues.validate_shared_queues()
+    except (ConfigError, DefinitionError) as error:
+        yield _failure("tools", error)
+        return
+    for listing in runtime.catalogue:
+        try:
+            listing.tool.compile()
+            runtime.services.queues.queue_for(listing)
+        except DefinitionError as error:
+            yield _failure("tools", error)
+
+
+def _check_builtin_packages(config: Config) -> Iterator[Finding]:
+    missing = missing_packages("http")
+    if missing and any(family.name == "web" for family in config.builtin):
+        problem = f"web needs packages that are not installed: {', '.join(missing)}."
+        yield Finding("built-in tools", "fail", problem, f"{install_command('http')}.")
+
+
 async def _check_store(options: RuntimeOptions, config: Config) -> list[Finding]:
     try:
         address = options.store_override or (config.store.resolve_address(os.environ) if config.store else None)
@@ -123,6 +150,10 @@ def _check_without_opening(name: str, address: str) -> Finding | None:
             return None
         problem = f"{name} needs packages that are not installed: {', '.join(missing)}."
         return Finding("store", "fail", problem, f"{install_command('postgres')}.")
+    folder = Path(address).parent
+    if not folder.is_dir():
+        problem = f"{name} cannot be created: its folder does not exist."
+        return Finding("store", "fail", problem, f"create {relative_path(str(folder))}, or name another file.")
     if not Path(address).exists():
         return Finding("store", "ok", f"{name} does not exist yet: the first call that is stored creates it.")
     return None
@@ -137,7 +168,9 @@ async def _check_by_opening(name: str, address: str) -> Finding:
     waiting = info["waiting"]
     unknown = info["calls"].get("unknown", 0)
     size = format_size(info["bytes"])
-    message = f"{name}, version {info['version']}, {size}, {waiting} waiting, {unknown} unknown"
+    message = (
+        f"{name}, schema version {info['version']}, {size}; calls: {waiting} pending, {unknown} with unknown effect"
+    )
     fix = "`surehand pending` lists the unknown calls: settle each with what happened." if unknown else ""
     return Finding("store", "warn" if unknown else "ok", message, fix, {"waiting": waiting, "unknown": unknown})
 

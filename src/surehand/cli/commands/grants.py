@@ -41,14 +41,19 @@ def _print_grants(grants: list[Grant]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("Tool", style="cyan", overflow="fold")
     table.add_column("User", overflow="fold")
+    has_sessions = any(grant.session for grant in grants)
+    if has_sessions:
+        table.add_column("Session", overflow="fold")
     table.add_column("Given by", overflow="fold")
     table.add_column("Since")
     table.add_column("Definition", style="dim")
     for grant in grants:
         since = f"{format_duration(time.time() - grant.given_at)} ago"
+        session = [to_one_line(grant.session or "all")] if has_sessions else []
         table.add_row(
             to_one_line(grant.tool),
             to_one_line(grant.user or "-"),
+            *session,
             to_one_line(grant.by or "-"),
             since,
             grant.definition[:8],

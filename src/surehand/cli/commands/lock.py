@@ -24,17 +24,17 @@ from surehand.cli.exit_codes import (
 from surehand.cli.formatting import create_console, is_terminal, json_line
 from surehand.cli.options import HashParam, error_message, relative_path
 from surehand.cli.prompt import discard_typed_input, print_notice, read_answer
-from surehand.config.config import find_config
+from surehand.config.config import LOCK_FILE_NAME, find_config
 from surehand.config.errors import ConfigError
 from surehand.core.errors import DefinitionError, NotFound, ToolError
 from surehand.core.names import nearest_names
 from surehand.providers.trust.change import DefinitionChange, escaped_display_name
 from surehand.providers.trust.lock import DefinitionLock
 
-LOCK_FILE_NAME = "surehand.lock"
 NO_LOCK_FILE_MESSAGE = "There is no lock file {file}. The first listing of an MCP server's tools creates it."
 NO_TERMINAL_MESSAGE = (
-    "Nothing was accepted: there is nobody to ask. Give each hash that `lock diff` showed with --hash, or --all."
+    "Nothing was accepted: there is no terminal to ask on. "
+    "Give each hash that `lock diff` showed with --hash, or --all."
 )
 ACCEPT_QUESTION = "Accept it? [y]es, [n]o: "
 _HASH_PARAM = HashParam("a hash", "surehand lock diff")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -26,26 +27,64 @@ from surehand.cli.formatting import (
     to_one_line,
     truncate_text,
 )
-from surehand.cli.lifecycle import open_store, run_coroutine
+from surehand.cli.lifecycle import open_store_for_reading, release_calls_of_dead_processes, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.outcome_output import question_arguments
 from surehand.cli.tables import fit_widths, print_row
 from surehand.core.sanitize import escape_unprintable
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import pending_call_from_row
+from surehand.store.database import to_storable_name
+from surehand.store.tables.pending import BEFORE_ALL, PendingPosition
 
 MAX_SHOWN_LENGTH = 2_000
 """Characters of a message and of the arguments in the list."""
+MAX_CALLS = 1 << 31
 TABLE_HEADER = ("Call id", "Tool", "Waits for", "Since", "Expires")
+
+
+class CursorParam(click.ParamType[PendingPosition]):
+    """The cursor of a pending call."""
+
+    name = "cursor"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PendingPosition:
+        """Read the position, or refuse the text."""
+        if isinstance(value, PendingPosition):
+            return value
+        try:
+            return PendingPosition.from_cursor(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command("pending")
 @click.argument("call_id", required=False)
+@click.option("--user", metavar="USER", help="Of this user.")
+@click.option("--session", metavar="SESSION", help="Of this session.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the N oldest, or the next N with --after.")
+@click.option("--after", type=CursorParam(), metavar="CURSOR", help="Continue after the last call of the page before.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines, as in a pipe.")
 @with_store
-def command(options: RuntimeOptions, call_id: str | None, as_json: bool) -> None:
-    """List the pending calls, or show everything about CALL_ID."""
-    pending_calls = run_coroutine(_load_pending_calls(options.require_store_address()))
+def command(
+    options: RuntimeOptions,
+    call_id: str | None,
+    user: str | None,
+    session: str | None,
+    limit: int | None,
+    after: PendingPosition | None,
+    as_json: bool,
+) -> None:
+    """List the pending calls, oldest first, or show everything about CALL_ID."""
+    address = options.require_store_address()
+    load = partial(_load_pending_calls, address, user=user, session=session, after=after)
+    has_more = False
+    if call_id is None and limit is not None:
+        pending_calls = run_coroutine(load(limit=limit + 1))
+        has_more = len(pending_calls) > limit
+        pending_calls = pending_calls[:limit]
+    else:
+        pending_calls = run_coroutine(load())
     if call_id is not None:
         candidates = {each.call_id: each.tool for each in pending_calls if call_id and each.call_id.startswith(call_id)}
         chosen = choose_candidate(call_id, candidates)
@@ -53,20 +92,37 @@ def command(options: RuntimeOptions, call_id: str | None, as_json: bool) -> None
         if not pending_calls:
             raise CommandExit(EXIT_NOT_FOUND, f"No call {call_id[:80]} is pending.")
     if as_json or not is_terminal(sys.stdout):
-        sys.stdout.writelines(json_line(asdict(each)) for each in pending_calls)
+        sys.stdout.writelines(json_line({**asdict(each), "cursor": each.cursor}) for each in pending_calls)
     elif call_id is not None:
         _print_details(pending_calls[0])
     elif pending_calls:
         _print_table(pending_calls, options)
+    if has_more:
+        filters = [*(("--user", user) if user else ()), *(("--session", session) if session else ())]
+        page = ["--limit", str(limit), "--after", pending_calls[-1].cursor]
+        next_page = options.follow_up_command("pending", *filters, *page)
+        sys.stderr.write(f"More calls are pending: {next_page}\n")
     if not pending_calls:
-        sys.stderr.write("No calls are pending.\n")
+        is_filtered = user is not None or session is not None
+        sys.stderr.write("No pending calls match.\n" if is_filtered else "No calls are pending.\n")
 
 
-async def _load_pending_calls(address: str) -> list[PendingCall]:
-    async with open_store(address) as store:
-        # A call whose process died becomes pending: a person has to find out whether it took effect.
-        await store.owners.release_dead_owners("")
-        return [pending_call_from_row(row, row.rounds[-1]) for row in await store.pending.list_open()]
+async def _load_pending_calls(
+    address: str,
+    *,
+    user: str | None,
+    session: str | None,
+    after: PendingPosition | None,
+    limit: int = MAX_CALLS,
+) -> list[PendingCall]:
+    # The table lists for a session what it may see, which includes calls without a session: these are left out here.
+    max_rows = limit if session is None else MAX_CALLS
+    async with open_store_for_reading(address) as store:
+        await release_calls_of_dead_processes(store)
+        names = (to_storable_name(user), to_storable_name(session))
+        rows = await store.pending.list_open(*names, limit=max_rows, after=after or BEFORE_ALL)
+    pending_calls = [pending_call_from_row(row, row.rounds[-1]) for row in rows]
+    return [each for each in pending_calls if session is None or each.session == session][:limit]
 
 
 def _print_table(pending_calls: list[PendingCall], options: RuntimeOptions) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from surehand.cli.answers import QuestionId, by_option, give_answer, json_option, login_name, round_option
+from surehand.cli.answers import (
+    QuestionAnswer,
+    QuestionId,
+    by_option,
+    give_answers,
+    json_option,
+    login_name,
+    round_option,
+)
 from surehand.cli.call_ids import find_call_id
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.core.errors import InvalidArguments
@@ -50,7 +58,7 @@ def command(
     async def settle(runtime: Runtime) -> Outcome:
         return await runtime.settle(call_id, value, by=name, round=round)
 
-    ctx.exit(give_answer(options, QuestionId(call_id, round), settle, as_json=as_json))
+    ctx.exit(give_answers(options, [QuestionAnswer(QuestionId(call_id, round), settle)], as_json=as_json))
 
 
 def _parse_answer(answer: str | None) -> Any:

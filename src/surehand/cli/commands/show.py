@@ -14,7 +14,7 @@ from surehand.cli.answers import find_open_question
 from surehand.cli.call_ids import find_call_id
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, pretty_json, to_one_line
-from surehand.cli.lifecycle import run_coroutine, start_runtime
+from surehand.cli.lifecycle import open_store_for_reading, run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, with_store
 from surehand.cli.outcome_output import answer_hint, outcome_to_json, print_outcome
 from surehand.core.outcome import Pending
@@ -43,8 +43,10 @@ def command(options: RuntimeOptions, call_id: str, as_json: bool) -> None:
 
 async def show_call(options: RuntimeOptions, call_id: str, *, as_json: bool) -> None:
     """Print everything about a call, for a person or as JSON."""
-    without_tools = Runtime(store=options.require_store_address())  # so it resumes no answered calls
-    async with start_runtime(without_tools) as runtime:
+    async with (
+        open_store_for_reading(options.require_store_address()) as store,
+        start_runtime(Runtime(store=store)) as runtime,  # without tools, so it resumes no answered calls
+    ):
         status, entries = await _load_call(runtime, call_id)
         answerers = await _find_answerers(runtime, call_id, entries)
         if status is None and not entries:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from surehand.cli.formatting import create_console, format_size, is_terminal, json_line
-from surehand.cli.lifecycle import exit_on_store_error, open_store, run_coroutine
+from surehand.cli.lifecycle import exit_on_store_error, open_store, open_store_for_reading, run_coroutine
 from surehand.cli.options import DurationParam, RuntimeOptions, relative_path, with_store
 from surehand.config.store_address import hide_password, is_server_address
 from surehand.store.migrations import MIGRATION_FILES, apply_migrations
@@ -21,7 +21,7 @@ from surehand.store.tables.ledger import LedgerState
 
 DEFAULT_AGES = {
     "calls": "30d", "journal": "30d", "artifacts": "7d", "inbox": "7d", "events": "7d", "messages": "off",
-    "runs": "90d", "idle": "1d",
+    "runs": "90d", "idle": "1d", "offers": "30d",
 }  # fmt: skip
 """Default ages of `prune`, the same as those of `Retention`."""
 RETENTION_LABELS = {
@@ -33,6 +33,7 @@ RETENTION_LABELS = {
     "messages": "messages of spaces",
     "runs": "ended runs of agents",
     "idle": "ids of calls that never ran",
+    "offers": "tools that sessions offered",
 }
 
 
@@ -55,7 +56,7 @@ def info(options: RuntimeOptions, as_json: bool) -> None:
 
 
 async def _load_info(address: str) -> dict[str, Any]:
-    async with open_store(address) as store:
+    async with open_store_for_reading(address) as store:
         return await store.info()
 
 

@@ -15,6 +15,11 @@ from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, listings_in_toolset, toolset_option, with_tools
 from surehand.runtime.runtime import Runtime
 
+_NO_TOOLS_NOTE = (
+    "There are no tools. Name some under `tools`, `builtin` or `mcp_servers` in the configuration file; "
+    "`surehand doctor` checks it."
+)
+
 
 @click.command("tools")
 @click.argument("query", required=False)
@@ -39,6 +44,8 @@ async def _list_tools(
         elif listings:
             _print_table(listings)
         note = _hidden_tools_note(len(listings), len(selected) - len(listings), for_person=for_person)
+        if len(runtime.catalogue) == 0:
+            note = _NO_TOOLS_NOTE
         if note:
             sys.stderr.write(f"{note}\n")
 

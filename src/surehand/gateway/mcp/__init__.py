@@ -13,16 +13,16 @@ from surehand.core.extras import install_command
 
 if TYPE_CHECKING:
     from surehand.gateway.mcp.http.app import app as app
-    from surehand.gateway.mcp.http.server import bound as bound
+    from surehand.gateway.mcp.http.server import bind_sockets as bind_sockets
     from surehand.gateway.mcp.http.server import listen as listen
     from surehand.gateway.mcp.runtime_server import server as server
     from surehand.gateway.mcp.stdio.serve import serve as serve
 
-__all__ = ["app", "bound", "listen", "serve", "server"]
+__all__ = ["app", "bind_sockets", "listen", "serve", "server"]
 
 _MODULE_OF_NAME = {
     "app": "http.app",
-    "bound": "http.server",
+    "bind_sockets": "http.server",
     "listen": "http.server",
     "serve": "stdio.serve",
     "server": "runtime_server",

@@ -92,7 +92,7 @@ class ServedTool(NamedTuple):
             task_support=task_support,
             has_output_schema="outputSchema" in entry,
             has_external_content=listing.kind != "function",
-            varies_by_user=listing.provider is not None and listing.provider.is_per_user,
+            varies_by_user=listing.abilities.per_user is not None,
         )
 
 
@@ -190,8 +190,8 @@ class ServedRuntime:
 
     def _is_hidden_from(self, listing: Listing, user: str | None) -> bool:
         principal = self.scope(user or self.options.user).principal
-        provider = listing.provider
-        return provider is not None and provider.is_hidden_from(principal, listing.tool.name)
+        per_user = listing.abilities.per_user
+        return per_user is not None and per_user.is_hidden_from(principal, listing.tool.name)
 
     def _find_for_any_user(self, name: str) -> ServedTool | None:
         tool = self.tools.get(name)

@@ -151,7 +151,7 @@ def _render_blocks(done: Done, metadata: Mapping[str, Any], is_external: bool) -
     fields_by_index: Mapping[str, Any] = server_fields if has_fields and server_fields else {}
     blocks = [
         _render_block(block, fields_by_index.get(str(index)) if fields_by_index else None, is_external)
-        for index, block in enumerate(done.content)
+        for index, block in enumerate(done.content_without_attachments)
     ]
     if done.clipped_text is not None:
         blocks += _artifact_links(parse_placeholder(done.clipped_text))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from surehand.http.settings import HttpSettings
-    from surehand.providers.mcp.addresses.address import HeadersOrEnv
+    from surehand.providers.mcp.connection_owner import HeadersOrEnv
     from surehand.sandbox.sandbox import Sandbox, Unprotected
 
 __all__ = [
@@ -55,7 +55,7 @@ def stdio(
     from surehand.providers.mcp.addresses.stdio import StdioAddress  # loads the sandbox
 
     _validate_command(command, args)
-    limits = {} if max_frame is None else {"max_frame": max_frame}
+    limits: dict[str, Any] = {} if max_frame is None else {"max_frame": max_frame}
     address = StdioAddress(command, *args, env=env, cwd=cwd, sandbox=_parse_sandbox(sandbox), **limits)
     return Server(address, ServerOptions.from_mapping(options))
 

@@ -19,13 +19,14 @@ from surehand.core.define import ServerTool
 from surehand.core.errors import DefinitionError, NotFound, Unavailable
 from surehand.core.facets import ToolKind
 from surehand.core.outcome import Failed, Outcome
+from surehand.core.protocols import ProviderTraits
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.providers.mcp.addresses.labels import namespace_from_command, namespace_from_url
 from surehand.providers.mcp.config.server_block import build_server, nearest_namespace
 from surehand.providers.mcp.config.server_entry import ServerEntry, parse_server_entry
 from surehand.providers.mcp.config.values import FileNode, FileNodeError
 from surehand.providers.mcp.config.variables import Variables
+from surehand.providers.mcp.labels import namespace_from_command, namespace_from_url
 from surehand.providers.mcp.provider import Server
 
 log = logging.getLogger("surehand")
@@ -84,10 +85,7 @@ class DeclaredTools(Provider):
     """
 
     kind: ToolKind = "mcp"
-    retries_start = True
-    tracks_own_health = True
-    is_per_user = True
-    cancels_promptly = True
+    traits = ProviderTraits(retries_start=True, tracks_own_health=True, cancels_promptly=True)
 
     def __init__(self, server: Server, declared: Sequence[ServerTool]) -> None:
         self._server = server
@@ -122,13 +120,17 @@ class DeclaredTools(Provider):
         """The server's tool that a declared one stands for; None if the server does not list it."""
         return self._server.find_tool(_wire_name(declared))
 
-    async def refresh(self) -> None:
+    async def refresh(self, principal: Principal | None) -> None:
         """List the server's tools again."""
-        await self._server.refresh()
+        await self._server.refresh(principal)
 
-    async def refresh_for(self, principal: Principal) -> None:
-        """List the server's tools for one user."""
-        await self._server.refresh_for(principal)
+    def has_tools_for(self, principal: Principal) -> bool:
+        """True: the program declares the tools, for all users."""
+        return True
+
+    def is_hidden_from(self, principal: Principal, tool: str) -> bool:
+        """False, as every user may know what the program declares."""
+        return False
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         """Call the watcher when the server's tools have changed."""
@@ -138,28 +140,32 @@ class DeclaredTools(Provider):
         """Log every message of the server."""
         self._server.trace_messages()
 
+    async def check_call(self, call: Call) -> None:
+        """Refuse a call of a tool that the server's lock holds back, or whose server lacks a variable."""
+        found = self._find(next(tool for tool in self._declared if tool.name == call.tool))
+        if found is not None:
+            await self._server.check_call(replace(call, tool=found.name))
+        else:
+            self._server.check_variables(call)
+
     async def invoke(self, call: Call, context: Context) -> Any:
         """Send a call to the server, under the name that the server knows."""
         return await self._server.invoke(await self._call_of_server(call), context)
 
     async def _call_of_server(self, call: Call) -> Call:
-        declared = next(tool for tool in self._declared if tool.name == call.tool)
+        declared = next(tool for tool in self._declared if tool.provider_name == call.tool)
         found = self._find(declared)
         if found is None:
             principal = Principal(user=call.user, session=call.session)
-            await self._server.refresh_for(principal)
+            await self._server.refresh(principal)
             found = self._find(declared)
         if found is None:
             raise NotFound(f"The MCP server {self._server.namespace} offers no {_wire_name(declared)}.")
         return replace(call, tool=found.name)
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
+    async def resume(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
         """Resume a call with the answer to the server's question."""
-        return await self._server.resume(await self._call_of_server(call), state, answer)
-
-    async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
-        """Resume a call, and report its progress to the context."""
-        return await self._server.resume_with_context(await self._call_of_server(call), state, answer, context)
+        return await self._server.resume(await self._call_of_server(call), state, answer, context)
 
     def can_resume_here(self, state: Any) -> bool:
         """Whether this process can deliver the answer."""

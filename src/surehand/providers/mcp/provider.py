@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
-from surehand.core.errors import NotStarted, Unavailable
+from surehand.core.errors import DefinitionError, NotStarted, Unavailable
 from surehand.core.extras import install_command
 from surehand.core.facets import ToolKind
+from surehand.core.protocols import ChangeNotifier, ProviderTraits
 from surehand.core.provider import Provider
 from surehand.core.sanitize import clean_line
 from surehand.core.tool import Tool
-from surehand.providers.mcp.addresses.address import ANONYMOUS, ServerAddress
+from surehand.providers.mcp.addresses.address import ServerAddress
 from surehand.providers.mcp.connection import process_marker
 from surehand.providers.mcp.connection.connection_pool import ConnectionPool
+from surehand.providers.mcp.connection_owner import ANONYMOUS
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.server_tools import ServerTools
 from surehand.providers.mcp.user_visibility import UserVisibility
@@ -34,7 +36,7 @@ from surehand.providers.mcp.user_visibility import UserVisibility
 if TYPE_CHECKING:
     from surehand.core.outcome import Failed, Outcome
     from surehand.providers.mcp.connection.connection import Connection
-    from surehand.providers.mcp.connection.tool_call import ReportProgress, ToolCaller
+    from surehand.providers.mcp.connection.tool_call import ToolCaller
     from surehand.providers.mcp.tools.manifest import Manifest
 
 
@@ -56,15 +58,11 @@ class ServerReport:
     stderr: str = ""
 
 
-class Server(Provider):
+class Server(ChangeNotifier, Provider):
     """The tools of one MCP server. `mcp.stdio`, `mcp.http` and the other factories create it."""
 
     kind: ToolKind = "mcp"
-    retries_start = True
-    tracks_own_health = True
-    is_per_user = True
-    may_gain_tools = True
-    cancels_promptly = True
+    traits = ProviderTraits(retries_start=True, tracks_own_health=True, may_gain_tools=True, cancels_promptly=True)
 
     def __init__(self, address: ServerAddress, options: ServerOptions) -> None:
         self.address = address
@@ -122,25 +120,23 @@ class Server(Provider):
         self._tool_caller = None
         self._runtime_count = 0
 
-    async def refresh(self) -> None:
-        """List the server's tools again, over the anonymous connection."""
-        await load_sdk()
-        await self.connections.get_or_create(ANONYMOUS).relist_tools()
+    async def refresh(self, principal: Principal | None) -> None:
+        """List the server's tools again, over this user's connection or an anonymous one.
 
-    async def refresh_for(self, principal: Principal) -> None:
-        """List the server's tools over this user's connection. During a back-off this fails at once."""
+        During a back-off this fails at once for a user.
+        """
         await load_sdk()
+        if principal is None:
+            await self.connections.get_or_create(ANONYMOUS).relist_tools()
+            return
         connection = self.connections.get_or_create(self.connections.owner_of(principal))
         if connection.state == "waiting":
             raise connection.unavailable_error()
         await self._within_start_timeout(connection, connection.relist_tools())
 
-    async def load_tools_for(self, principal: Principal) -> bool:
-        """List the server's tools for this user unless they are known. Returns whether the server was asked."""
-        if self._visibility.is_known_to(principal):
-            return False
-        await self.refresh_for(principal)
-        return True
+    def has_tools_for(self, principal: Principal) -> bool:
+        """Whether the server's tools for this user are known."""
+        return self._visibility.is_known_to(principal)
 
     def describe_cache_problems(self) -> str:
         """For which tools `cache` and `tools_cache` have no effect, and why, for people; empty if there are none."""
@@ -165,16 +161,12 @@ class Server(Provider):
         tools = self._server_tools.tools
         return next((tool for tool in tools if self._server_tools.wire_name_of(tool) == wire_name), None)
 
-    def instructions(self) -> str:
-        """The server's own instructions and the names of its prompts."""
-        return self._server_tools.instructions()
-
-    def instructions_for(self, principal: Principal) -> str:
-        """Instructions, notice and missing tools for this user, without those that were sent for another user only."""
+    def instructions(self, principal: Principal) -> str:
+        """Instructions, prompts, notice and missing tools, without those that were sent for another user only."""
         notice = self._visibility.unavailable_notice(principal)
         if not self._visibility.may_see_instructions(principal):
             return notice
-        parts = (self.instructions(), notice, self.describe_missing_tools())
+        parts = (self._server_tools.instructions(), notice, self.describe_missing_tools())
         return "\n\n".join(text for text in parts if text)
 
     def is_hidden_from(self, principal: Principal, tool: str) -> bool:
@@ -217,30 +209,42 @@ class Server(Provider):
 
     # Calls
 
-    async def invoke(self, call: Call, context: Context) -> Any:
-        """Send a call to the server, over the connection of its user."""
+    async def check_call(self, call: Call) -> None:
+        """Refuse a call of a tool that is held back or gone, or whose server lacks a variable."""
+        await self._find_wire_name(call)
+        self.check_variables(call)
+
+    def check_variables(self, call: Call) -> None:
+        """Raise `NotStarted` if the server has yet to be started for a call, and a variable of its entry is not set."""
+        connection = self.connections.find(self.connections.owner_of(call))
+        if self.address.check_variables is None or (connection is not None and connection.state == "up"):
+            return
+        try:
+            self.address.check_variables()
+        except DefinitionError as error:
+            message = f"The MCP server {self.namespace} is not connected: {error}"
+            raise NotStarted(message, data={"reason": "mcp_restart_failed", "server": self.namespace}) from error
+
+    async def _find_wire_name(self, call: Call) -> str:
+        """The server's own name of the tool. Raises if it is gone, or held back after another look at the lock file."""
         if call.tool in self._server_tools.held_back_reasons and await self._server_tools.recheck_held_back(call.tool):
             self.notify_changed()
-        wire_name = self._server_tools.require_wire_name(call.tool)
+        return self._server_tools.require_wire_name(call.tool)
+
+    async def invoke(self, call: Call, context: Context) -> Any:
+        """Send a call to the server, over the connection of its user."""
+        wire_name = await self._find_wire_name(call)
         caller = self._tool_caller
         if caller is None:
             await load_sdk()
             caller = self._open_tool_caller()
         return await caller.call(call, wire_name, self.connections.owner_of(call), context)
 
-    async def resume(self, call: Call, state: Any, answer: Any) -> Outcome | Any:
-        """Resume a call with the answer to the server's question."""
-        return await self._resume_call(call, state, answer)
-
-    async def resume_with_context(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
-        """Resume a call, and report its progress to the context."""
-        return await self._resume_call(call, state, answer, context.report)
-
-    async def _resume_call(
-        self, call: Call, state: Any, answer: Any, report: ReportProgress | None = None
-    ) -> Outcome | Any:
+    async def resume(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome | Any:
+        """Resume a call with the answer to the server's question, and report its progress to the context."""
         await load_sdk()
-        return await self._open_tool_caller().resume(call, state, answer, self.connections.owner_of(call), report)
+        owner = self.connections.owner_of(call)
+        return await self._open_tool_caller().resume(call, state, answer, owner, context.report)
 
     def can_resume_here(self, state: Any) -> bool:
         """Whether this process can deliver the answer.
@@ -248,21 +252,21 @@ class Server(Provider):
         In the modern protocol any process can. In the handshake protocol the server's request is open on one
         connection, which belongs to one process.
         """
-        if not isinstance(state, Mapping) or "request" not in state:
+        if not isinstance(state, Mapping) or process_marker.REQUEST_ID_KEY not in state:
             return True
-        return self._tool_caller is not None and self._tool_caller.id == state["talk"]
+        return self._tool_caller is not None and self._tool_caller.id == state[process_marker.CALLER_ID_KEY]
 
     def resume_failure(self, state: Any) -> Failed | None:
         """The outcome of a call whose open request is lost; None while an answer can still be delivered."""
-        if not isinstance(state, Mapping) or "request" not in state:
+        if not isinstance(state, Mapping) or process_marker.REQUEST_ID_KEY not in state:
             return None
         caller = self._tool_caller
-        if caller is not None and caller.id == state["talk"]:
-            is_lost = caller.is_lost(state["request"])
-        elif process_marker.is_current_process(state["process"]):
-            is_lost = state["talk"] not in _OPEN_CALLER_IDS
+        if caller is not None and caller.id == state[process_marker.CALLER_ID_KEY]:
+            is_lost = caller.is_lost(state[process_marker.REQUEST_ID_KEY])
+        elif process_marker.is_current_process(state[process_marker.PROCESS_KEY]):
+            is_lost = state[process_marker.CALLER_ID_KEY] not in _OPEN_CALLER_IDS
         else:
-            is_lost = process_marker.is_process_gone(state["process"])
+            is_lost = process_marker.is_process_gone(state[process_marker.PROCESS_KEY])
         return self._server_tools.interrupted_outcome(state["tool"]) if is_lost else None
 
     async def cancel(self, call: Call, reason: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from surehand.core.call import Principal
 from surehand.core.sanitize import clean_line
-from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.connection.connection_pool import ConnectionPool
+from surehand.providers.mcp.connection_owner import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.tools.server_tools import ServerTools
 
 MAX_REASON_LENGTH = 500

@@ -150,7 +150,7 @@ def _select_changes(pins: Pins, namespace: str, tools: tuple[str, ...]) -> list[
         return list(quarantined.values())
     for tool in tools or (None,):
         if tool not in quarantined:
-            raise NotFound(f"Nothing of {escaped_display_name(namespace, tool)} is quarantined.")
+            raise NotFound(f"No change of {escaped_display_name(namespace, tool)} is held back.")
     return [quarantined[tool] for tool in dict.fromkeys(tools)]
 
 

@@ -120,7 +120,7 @@ class LockFile:
         try:
             _remove_temporary_files(real)
             _write_new_file(temporary, data, mode_from=real)
-            os.replace(temporary, real)
+            os.replace(temporary, real)  # atomic: a reader sees the old file or the new one, never a part
         except OSError as error:
             with suppress(OSError):
                 _remove_temporary_files(real)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.listing import Listing
-from surehand.core.call import CallIdentity
-from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.durability.json_arguments import call_fingerprint, original_arguments
+from surehand.core.call import Call, CallIdentity
+from surehand.core.content import to_text
+from surehand.core.outcome import CallMeta, Failed, Outcome, attach_origin
+from surehand.runtime.durability.json_arguments import call_fingerprint, load_json_arguments, original_arguments
 from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.scope_key import has_own_parts
 from surehand.store.database import Statement, validate_params
 from surehand.store.serialization import deserialize_outcome, serialize_arguments
 from surehand.store.tables import ledger as ledger_table
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 
 _new_tuple = tuple.__new__
 """Builds a Statement in half the time of its constructor; a durable call needs five."""
-_EXTRA_CHARACTERS = 200
-"""Upper estimate of what an id, a digest and a code add to a row."""
+_EXTRA_CHARACTERS = 300
+"""Upper estimate of what an id, two digests and a code add to a row."""
 
 
 class RecordTemplate:
@@ -49,10 +52,10 @@ class RecordTemplate:
             max([validate_params(statement.params) for statement in statements]) + _EXTRA_CHARACTERS
         )
 
-    def start_statements(self, call_id: str, arguments: str) -> list[Statement]:
+    def start_statements(self, call_id: str, arguments: str, repeat_key: str | None) -> list[Statement]:
         """Statements for the start of a call: its ledger row and the audit."""
         detail = f'{{"arguments":"{sha256_hex(arguments)}"}}'
-        row = {**self._start_statement.params, "call_id": call_id, "arguments": arguments}
+        row = {**self._start_statement.params, "call_id": call_id, "arguments": arguments, "repeat_key": repeat_key}
         audit = {**self._intent_audit.params, "call_id": call_id, "detail": detail}
         size = self._max_parameter_size
         return [
@@ -74,11 +77,52 @@ class RecordTemplate:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """The call behind a stored outcome, for its `meta` and `as_legacy`. Its kind and its attempts are not stored."""
+
+    call: Call
+    created_at: float
+    ended_at: float | None = None
+    """None if the call has not ended."""
+
+    @property
+    def tool_name(self) -> str:
+        """The name of its tool."""
+        return self.call.tool
+
+    def measure(self, outcome: Outcome) -> CallMeta:
+        """The id, tool, times and sizes of the call."""
+        characters = len(outcome.text)
+        seconds = 0.0 if self.ended_at is None else self.ended_at - self.created_at
+        return CallMeta(
+            call_id=self.call.id or "",
+            tool=self.call.tool,
+            started_at=self.created_at,
+            latency_ms=seconds * 1000,
+            characters_in=len(to_text(self.call.arguments)),
+            characters_out=characters,
+            tokens=-(-characters // 4),
+        )
+
+
 def stored_outcome(call: LedgerRow) -> Outcome:
     """The outcome in a ledger row; `unknown_effect` if there is none."""
-    if call.outcome is not None:
-        return deserialize_outcome(call.outcome)
-    return unknown_effect_failure(call.tool, call.call_id)
+    if call.outcome is None:
+        outcome: Outcome = unknown_effect_failure(call.tool, call.call_id)
+    else:
+        outcome = deserialize_outcome(call.outcome)
+    attach_origin(outcome, stored_call(call))
+    return outcome
+
+
+def stored_call(row: LedgerRow) -> StoredCall:
+    """The call in a ledger row, as the origin of its outcome."""
+    context = json.loads(row.context)
+    fields: dict[str, Any] = {"agent": row.agent, "session": row.session, "user": row.user_id}
+    fields |= {name: context.get(name) for name in ("message", "task", "space", "turn", "parent", "model_id")}
+    call = Call(row.tool, load_json_arguments(row.arguments), id=row.call_id, **fields)
+    return StoredCall(call, row.created_at, row.ended_at)
 
 
 def unknown_effect_failure(tool: str, call_id: str) -> Failed:
@@ -99,7 +143,7 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         call_id=invocation.id,
         fingerprint=call_fingerprint(invocation) if invocation.has_given_id else "",
         tool=listing.name,
-        definition=listing.tool.definition_digest,
+        definition=listing.tool.approval_binding,
         arguments=serialize_call_arguments(invocation),
         user_id=principal.user,
         session=principal.session,
@@ -108,6 +152,7 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         owner=owner_id,
         fence=fence,
         posted=invocation.message_id,
+        repeat_key=invocation.repeat_key,
     )
 
 
@@ -163,6 +208,8 @@ def _serialize_context(invocation: Invocation) -> str:
         "given": invocation.has_given_id,
         "memory_dir": invocation.memory_dir,
         "session_dir": invocation.session_dir,
+        "allowed_paths": invocation.scope.folders.allowed_paths,
+        "own_scope": has_own_parts(invocation.scope),
     }
     if not any(fields.values()):
         return "{}"

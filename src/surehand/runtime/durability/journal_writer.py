@@ -1,19 +1,24 @@
-"""Journal writer: writes journal entries and audit rows that belong to no other transaction, in batches.
+"""Journal writer: writes journal entries, audit rows and progress that belong to no other transaction, in batches.
 
-These are the ends of calls without effects, and refused calls. It writes in the background; `Store` flushes it before
-it lists the journal or the audit.
+These are the ends of calls without effects, refused calls, and the progress of running ones. It writes in the
+background; `Store` flushes it before it lists the journal or the audit, and a call before its end is written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from surehand.runtime.durability.call_record import serialize_call_arguments, sha256_hex
 from surehand.store.database import Statement, StoreError, UnstorableValue, to_storable_name
+from surehand.store.serialization import dump_json
+from surehand.store.tables.messages import progress_statements
 
 if TYPE_CHECKING:
+    from surehand.core.invoke import RedactText
     from surehand.core.outcome import Failed
     from surehand.runtime.pending.approval import Approval
     from surehand.runtime.pipeline.invocation import Invocation
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 MAX_BUFFERED_ENTRIES = 10_000
 ENTRIES_PER_WRITE = 500
+MAX_BUFFERED_PROGRESS = 1_000
+"""Entries in the buffer above which progress is left out: it must not displace the ends of calls."""
+MAX_MESSAGE_CHARS = 1_000
+MAX_PROGRESS_CHARS = 16_384
+"""Characters of JSON of one progress event in the streams; of a longer one only the start of the message is kept."""
 _REFUSAL_KINDS: dict[str, AuditKind] = {"denied": "denied", "conflict": "conflict"}
 """The kind of the audit row by failure code; any other refusal is `refused`."""
 
@@ -36,6 +46,8 @@ class JournalWriter:
         self._reaper = reaper
         self._buffered_entries: list[list[Statement]] = []
         self._is_writing = False
+        self._has_warned = False
+        """Whether the log has said that entries cannot be written; once is enough."""
         self._flush_lock = asyncio.Lock()
         self.stop_flushing_for_readers = store.flush_before_reading(self.flush)
 
@@ -73,6 +85,27 @@ class JournalWriter:
         )
         self.add([row])
 
+    def add_progress(self, invocation: Invocation, named: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        """Buffer the progress of a call for the streams of its run and of the space that shows it.
+
+        Args:
+            named: the message, fraction and title, or None for each.
+        """
+        if len(self._buffered_entries) >= MAX_BUFFERED_PROGRESS:
+            return
+        given = {name: value for name, value in named.items() if value is not None}
+        try:
+            progress = _bounded_progress({**given, "data": data}, invocation.scope.services.redact)
+        except (ValueError, UnstorableValue):  # a handler may report anything, even a value that contains itself
+            return
+        principal = invocation.principal
+        call_id = invocation.id
+        tool = invocation.tool_name
+        if principal.turn is not None:
+            self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
+        if principal.space is not None and invocation.message_id is not None:
+            self.add(progress_statements(principal.space, invocation.message_id, call_id, tool, progress))
+
     async def _flush_in_background(self) -> None:
         try:
             await self.flush()
@@ -90,8 +123,23 @@ class JournalWriter:
                     await self._store.write(statements)
                 except StoreError as error:
                     self._buffered_entries[:0] = entries
-                    log.warning("%d journal entries could not be written yet: %s", len(self._buffered_entries), error)
+                    if not self._has_warned:
+                        log.warning(
+                            "%d journal entries could not be written yet: %s", len(self._buffered_entries), error
+                        )
+                    self._has_warned = True
                     return
+                self._has_warned = False
+                self._store.streams.notify_written()
+
+
+def _bounded_progress(progress: Mapping[str, Any], redact: RedactText | None) -> Any:
+    """The progress as plain JSON values without known secrets; of a large one only the start of its message."""
+    text = dump_json(progress)
+    if len(text) > MAX_PROGRESS_CHARS:
+        message = str(progress.get("message") or "")[:MAX_MESSAGE_CHARS]
+        text = dump_json({"message": message, "data": {}, "truncated": True})
+    return json.loads(redact(text) if redact else text)
 
 
 def _arguments_digest(invocation: Invocation) -> str | None:

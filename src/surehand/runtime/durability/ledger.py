@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -52,6 +54,8 @@ class Ledger:
         self.write_retry = WriteRetry(services)
         self.retained_calls: dict[str, SizeCallback] = {}
         """Calls that a store in memory must not drop until `forget_retained`."""
+        self._open_call_counts: Counter[str] = Counter()
+        """Calls with given ids that are in this runtime; the same id may be called several times at once."""
         self._claiming_invocations: WeakValueDictionary[str, Invocation] = WeakValueDictionary()
         """Invocations that claim a call with a known id: the store cannot tell two of the same process apart."""
 
@@ -62,10 +66,30 @@ class Ledger:
         invocation.ledger_row = call
         if call.call_id in self.write_retry:
             await self.write_retry.retry_call(store, call.call_id)
-        results = await store.write(ledger_table.open_statements(call))
+        owner_id = self._services.owner_id if self._services.is_durable else None
+        await store.write([ledger_table.open_statement(call._replace(owner=owner_id))])
+        stored = await self.find(call.call_id)
         if not self._services.is_durable:
             await self._prune_memory(store)
-        return LedgerRow.from_row(results[1][0])
+        if stored is None:
+            raise StoreUnavailable(f"The record of call {call.call_id} was deleted at this moment. Try again.")
+        return stored
+
+    @contextmanager
+    def keep_open(self, call_id: str) -> Iterator[None]:
+        """Keep the row of a call with a given id while the call waits here, however long that takes."""
+        self._open_call_counts[call_id] += 1
+        try:
+            yield
+        finally:
+            self._open_call_counts[call_id] -= 1
+            if not self._open_call_counts[call_id]:
+                del self._open_call_counts[call_id]
+
+    async def mark_open_calls(self) -> None:
+        """Record which calls with given ids are in this runtime, so that no process prunes their rows."""
+        store = await self._services.open_store()
+        await ledger_table.mark_idle_calls(store.database, self._services.owner_id, self._open_call_counts.keys())
 
     async def _prune_memory(self, store: Store) -> None:
         """Drop the oldest ended calls of a store in memory; a configured store has its own retention."""
@@ -73,8 +97,8 @@ class Ledger:
         if self._recorded_count % (MAX_CALLS_IN_MEMORY // 10) == 0:
             from surehand.store.retention import Retention  # only a store in memory needs it here
 
-            retention = Retention(None, None, None, None, None, None, None, max_calls=MAX_CALLS_IN_MEMORY)
-            await store.prune(retention, exempt_call_ids=self.retained_calls.keys())
+            retention = Retention(None, None, None, None, None, None, None, max_calls=MAX_CALLS_IN_MEMORY, offers=None)
+            await store.prune(retention, exempt_call_ids=self.retained_calls.keys() | self._open_call_counts.keys())
 
     async def forget_retained(self, call_id: str, size_callback: SizeCallback) -> LedgerRow | None:
         """Stop retaining a call, unless it was retained again since; returns the row if the call has not ended."""
@@ -85,12 +109,22 @@ class Ledger:
         *_, remaining = await store.write(ledger_table.delete_ended_statements(call_id))
         return LedgerRow.from_row(remaining[0]) if remaining else None
 
-    async def claim(self, invocation: Invocation) -> bool:
-        """Claim a call before its handler runs; False if another invocation has. From here on it may have an effect."""
+    async def claim(self, invocation: Invocation, *, unless_repeated: bool = False) -> bool:
+        """Claim a call before its handler runs; False if another invocation has. From here on it may have an effect.
+
+        Args:
+            unless_repeated: claim a new call only if it repeats none of its session that waits.
+        """
         store = self._services.store or await self._services.open_store()
         is_new = _is_new_call(invocation)
         if is_new:
+            key = self._services.repeated_calls.key_of(invocation) if invocation.scope.has_session else None
             statements = self._start_statements(store, invocation)
+            if key is not None and unless_repeated:
+                statements = [
+                    *self._services.repeated_calls.guard_statements(invocation, key, locks=False),
+                    *statements,
+                ]
         else:
             other = self._claiming_invocations.get(invocation.id, invocation)
             if other is not invocation and other.is_claiming:
@@ -100,11 +134,14 @@ class Ledger:
             claim = ledger_table.claim_statement(
                 invocation.id, self._services.owner_id, invocation.fence or 0, invocation.message_id
             )
-            statements = [_expect_one_row(claim), *self._intent_audit_statements(invocation)]
+            statements = [claim, *self._intent_audit_statements(invocation)]
         try:
-            results = await store.write(statements)
+            await store.write(statements)
+            fence = 1 if is_new else await self._find_claimed_fence(store, invocation)
         except UnexpectedRowCount:
             invocation.is_claiming = False
+            if not is_new and await self.find(invocation.id) is None:
+                raise StoreUnavailable(f"The record of call {invocation.id} was deleted while it waited.") from None
             return False
         except StoreUnavailable as error:
             self._queue_claim_return(invocation, error)
@@ -114,15 +151,23 @@ class Ledger:
             await self._undo_claim(invocation)
             invocation.is_claiming = False
             raise
-        invocation.fence = 1 if is_new else results[0][0]["fence"]
+        invocation.fence = fence
         return True
+
+    async def _find_claimed_fence(self, store: Store, invocation: Invocation) -> int:
+        """The fence of the claim that was just written."""
+        fence = await ledger_table.find_fence(store.database, invocation.id, self._services.owner_id)
+        if fence is None:  # another runtime took this one for dead in between
+            raise StoreUnavailable(f"Call {invocation.id} was taken over by another runtime.")
+        return fence
 
     def _start_statements(self, store: Store, invocation: Invocation) -> list[Statement]:
         """Statements for a new call; a plain call uses the template of its tool and scope."""
         template = self._record_template(store, invocation)
         invocation.record_template = template
         if template is not None:
-            return template.start_statements(invocation.id, serialize_call_arguments(invocation))
+            arguments = serialize_call_arguments(invocation)
+            return template.start_statements(invocation.id, arguments, invocation.repeat_key)
         invocation.ledger_row = build_ledger_row(invocation, owner_id=self._services.owner_id, fence=1)
         return [ledger_table.start_statement(invocation.ledger_row), *self._intent_audit_statements(invocation)]
 
@@ -190,8 +235,14 @@ class Ledger:
         await self.write_retry.write_or_retry_later(invocation.id, release)
         invocation.is_claiming = False
 
-    async def record_outcome(self, invocation: Invocation, outcome: Done | Failed) -> Outcome:
-        """Write the outcome; returns the stored one if another invocation was first."""
+    async def record_outcome(
+        self, invocation: Invocation, outcome: Done | Failed, *, is_interrupted: bool = False
+    ) -> Outcome:
+        """Write the outcome; returns the stored one if another invocation was first.
+
+        Args:
+            is_interrupted: the call was cancelled or timed out, so its caller must not wait long for the write.
+        """
         store = self._services.store or await self._services.open_store()
         try:
             text = serialize_outcome(outcome)
@@ -206,7 +257,9 @@ class Ledger:
         try:
             if invocation.may_have_run and invocation.round_answer is None:
                 # The effect may have happened, so its outcome must be stored.
-                await self.write_retry.write_with_retries(store, invocation.id, statements)
+                await self.write_retry.write_with_retries(
+                    store, invocation.id, statements, is_interrupted=is_interrupted
+                )
             else:
                 await store.write(statements)
         except UnexpectedRowCount:
@@ -239,7 +292,7 @@ class Ledger:
             code = outcome.code if isinstance(outcome, Failed) else "ok"
             return invocation.record_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
         if invocation.round_answer is not None:
-            statements = [invocation.round_answer.statement(), ledger_table.end_answered_statement(call_id, text)]
+            statements = [invocation.round_answer.statement(), ledger_table.end_open_statement(call_id, text)]
         elif invocation.fence is not None:
             owner_id = self._services.owner_id
             statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.fence)]
@@ -264,7 +317,7 @@ class Ledger:
         result = outcome.data if isinstance(outcome, Done) else {"error": outcome.message, "code": outcome.code}
         assert store is not None
         item = tool_result_event(invocation.id, invocation.tool_name, principal.turn, result, invocation.identity)
-        return [store.inbox.push_statement(principal.agent or "", *item)]
+        return [store.inbox.push_statement(principal.agent or "", *item, user=principal.user)]
 
     def _intent_audit_statements(self, invocation: Invocation) -> list[Statement]:
         """The audit row for a claim, in the same transaction: no effect without it."""
@@ -292,7 +345,7 @@ class Ledger:
         answer = invocation.round_answer
         if answer is None:
             return [outcome_row, *ended]
-        detail = {"answer": answer.answer, "weight": answer.answer_digest}
+        detail = {"answer": answer.answer, "answer_digest": answer.answer_digest}
         answer_row = store.audit.row_statement(
             "answer", call_id, name, identity=whose, by=answer.answered_by, detail=detail
         )
@@ -345,7 +398,3 @@ class Ledger:
 def _is_new_call(invocation: Invocation) -> bool:
     """Whether the ledger cannot have a row of the call yet."""
     return not (invocation.has_given_id or invocation.is_resumed or invocation.round)
-
-
-def _expect_one_row(statement: Statement) -> Statement:
-    return statement if statement.expect is not None else Statement(statement.sql, statement.params, expect=1)

@@ -20,7 +20,7 @@ from surehand.runtime.limits.shared_limits import SharedLimits
 from surehand.runtime.pending import decisions
 from surehand.runtime.pending.restored_call import find_listing
 from surehand.runtime.pending.resumption import claim_ready_call, end_following_calls
-from surehand.store.database import Statement, StoreError
+from surehand.store.database import Statement, StoreError, to_storable_name
 from surehand.store.tables import owners
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ CLEANUP_INTERVAL_SECONDS = 60.0
 PRUNE_INTERVAL_SECONDS = 3600.0
 VERIFY_TIMEOUT_SECONDS = 5.0
 """Seconds to wait for `verify` functions; slower ones continue in the background."""
+LAST_WRITES_SECONDS = 3.0
+"""Limit on the writes of a runtime that closes, so that a store that stands still does not keep it."""
 READY_CALLS_PER_READ = 100
 # The partial index of calls that have not ended is used only by a query that repeats its condition `<> 'ended'`.
 _SELECT_READY_CALLS = """SELECT call_id FROM ledger WHERE state = 'ready' AND state <> 'ended' AND call_id > :after
@@ -46,7 +48,12 @@ _SELECT_OPEN_INPUT_REQUESTS = (
 _SELECT_UNENDED_CALLS = "SELECT call_id FROM ledger WHERE state <> 'ended'"
 _SELECT_UNKNOWN_CALLS = "SELECT call_id FROM ledger WHERE state = 'unknown' AND state <> 'ended'"
 _DELETE_INBOX_ITEM = "DELETE FROM inbox WHERE agent = :agent AND event_id = :event_id AND state = 'pending'"
-_SELECT_ENDED_CALL = "SELECT call_id FROM ledger WHERE call_id = :call_id AND state = 'ended'"
+ENDED_CALLS_PER_READ = 32
+_ID_PARAMETERS = ", ".join(f":id_{number}" for number in range(ENDED_CALLS_PER_READ))
+_SELECT_ENDED_CALLS = f"SELECT call_id FROM ledger WHERE state = 'ended' AND call_id IN ({_ID_PARAMETERS})"
+# A call that failed before its handler ran has no outcome in the ledger, but an entry in the journal.
+_SELECT_ENDED_OR_REFUSED_CALLS = f"""{_SELECT_ENDED_CALLS} UNION
+    SELECT call_id FROM journal WHERE kind = 'ended' AND call_id IN ({_ID_PARAMETERS})"""
 
 
 class StoreMaintenance:
@@ -87,6 +94,7 @@ class StoreMaintenance:
         await mark_interrupted_calls(self._store, self._services.owner_id)
         await self._end_lost_input_requests()
         await self._shared_limits.load_breakers()
+        await self._sync_offered_tools()
         self._stop_announcements = self._store.database.on_announce(self._wake_event.set)
         self._task = asyncio.get_running_loop().create_task(self._run_loop(), name="surehand maintenance")
 
@@ -100,17 +108,22 @@ class StoreMaintenance:
         leave = partial(self._store.owners.leave, self._services.owner_id)
         jobs: list[Callable[[], Awaitable[object]]] = [
             self._services.ledger.write_retry.retry_all,
+            self._services.offered_tools.save,
             self._store.audit.seal,
             leave,
         ]
         if journal_writer is not None:
             journal_writer.stop_flushing_for_readers()
             jobs.insert(0, journal_writer.flush)
-        for job in jobs:
-            try:
-                await job()
-            except StoreError as error:
-                log.warning("A last write to the store failed while the runtime closed: %s", error)
+        try:
+            async with asyncio.timeout(LAST_WRITES_SECONDS):
+                await _run_last_jobs(jobs)
+        except TimeoutError:
+            log.warning(
+                "The store did not take the last writes within %g seconds; the runtime closed without them. Other "
+                "runtimes take over its calls when its lease ends.",
+                LAST_WRITES_SECONDS,
+            )
 
     async def _run_loop(self) -> None:
         """Run maintenance rounds until the task is cancelled; a failure is logged and the next round tries again."""
@@ -138,9 +151,12 @@ class StoreMaintenance:
         await self._resume_ready_calls()
         await self._end_overdue_calls()
         await self._wake_waiting_callers()
+        await self._wake_tasks_that_wait_for_ends()
         await self._shared_limits.sync_breakers()
+        await self._run_every(SEAL_INTERVAL_SECONDS, "offers", self._sync_offered_tools)
         await self._run_every(SEAL_INTERVAL_SECONDS, "slots", self._shared_limits.update_slot_counts)
         await self._run_every(CLEANUP_INTERVAL_SECONDS, "tidy", self._forget_ended_calls)
+        await self._run_every(CLEANUP_INTERVAL_SECONDS, "mark", self._services.ledger.mark_open_calls)
         await self._run_every(LOST_INPUT_INTERVAL_SECONDS, "lost", self._end_lost_input_requests)
         await self._run_every(SEAL_INTERVAL_SECONDS, "write", self._services.ledger.write_retry.retry_all)
         await self._run_every(SEAL_INTERVAL_SECONDS, "seal", self._store.audit.seal)
@@ -168,9 +184,10 @@ class StoreMaintenance:
             call_id = found["call_id"]
             row = await self._store.pending.find(call_id)
             listing = find_listing(self._services, row) if row is not None else None
-            if row is None or listing is None or listing.provider is None or call_id in self._unreadable_calls:
+            connection_bound = listing.abilities.connection_bound if listing is not None else None
+            if row is None or connection_bound is None or call_id in self._unreadable_calls:
                 continue
-            failure = listing.provider.resume_failure(row.provider_state)
+            failure = connection_bound.resume_failure(row.provider_state)
             if failure is not None:
                 await decisions.end_without_answer(self._scope, call_id, failure.code, failure.message)
 
@@ -203,15 +220,18 @@ class StoreMaintenance:
         for call_id in await self._store.pending.find_ended_inner_calls():
             await end_following_calls(self._scope, call_id)
 
+    async def _sync_offered_tools(self) -> None:
+        """Store the tools that sessions offer here, and learn those that they offer in other processes."""
+        await self._services.offered_tools.save()
+        await self._services.offered_tools.load_latest()
+
     async def _wake_waiting_callers(self) -> None:
         """Wake callers in this process whose calls were answered and ended in another one."""
         pending_calls = self._services.pending_calls
-        for call_id, caller in list(pending_calls.waiting_callers.items()):
-            if call_id in pending_calls.answers_in_progress:
-                continue
-            if not await self._store.database.read(_SELECT_ENDED_CALL, {"call_id": call_id}):
-                continue
-            if caller.done() or (invocation := pending_calls.remove(call_id)) is None:
+        waiting = [each for each in pending_calls.waiting_callers if each not in pending_calls.answers_in_progress]
+        for call_id in await self._find_ended(waiting):
+            caller = pending_calls.waiting_callers.get(call_id)
+            if caller is None or caller.done() or (invocation := pending_calls.remove(call_id)) is None:
                 continue
             invocation.has_lost_race = True
             invocation.is_outcome_recorded = True
@@ -219,6 +239,23 @@ class StoreMaintenance:
             # The other process could not know that the caller still waits, and put the result into the inbox too.
             params = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}
             await self._store.write([Statement(_DELETE_INBOX_ITEM, params)])
+
+    async def _wake_tasks_that_wait_for_ends(self) -> None:
+        """Wake the tasks that wait for the end of a call, if another process has ended it."""
+        call_ends = self._services.call_ends
+        for call_id in await self._find_ended(call_ends.awaited_call_ids, _SELECT_ENDED_OR_REFUSED_CALLS):
+            call_ends.notify(call_id)
+
+    async def _find_ended(self, call_ids: list[str], query: str = _SELECT_ENDED_CALLS) -> list[str]:
+        """Those of these calls that have ended, with one read for every batch of ids."""
+        ended: list[str] = []
+        for start in range(0, len(call_ids), ENDED_CALLS_PER_READ):
+            batch = call_ids[start : start + ENDED_CALLS_PER_READ]
+            # Always the same number of parameters, so that the database prepares one statement.
+            padded = batch + batch[-1:] * (ENDED_CALLS_PER_READ - len(batch))
+            params = {f"id_{number}": to_storable_name(call_id) for number, call_id in enumerate(padded)}
+            ended += [row["call_id"] for row in await self._store.database.read(query, params)]
+        return ended
 
     async def _forget_ended_calls(self) -> None:
         """Forget pending calls of this process that another process has ended."""
@@ -254,6 +291,14 @@ class StoreMaintenance:
             log.warning("The effect of call %s is still unknown, because the store failed: %s", call_id, error)
         finally:
             self._verify_tasks.pop(call_id, None)
+
+
+async def _run_last_jobs(jobs: list[Callable[[], Awaitable[object]]]) -> None:
+    for job in jobs:
+        try:
+            await job()
+        except StoreError as error:
+            log.warning("A last write to the store failed while the runtime closed: %s", error)
 
 
 async def expire_overdue_calls(scope: Scope) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.context import Context
+from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Done, Failed
 from surehand.runtime.pending import decisions
 from surehand.runtime.pending.restored_call import find_listing, restore_invocation
+from surehand.runtime.pending.resumption import end_calls_that_follow_nothing
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
 from surehand.store.database import Statement, UnexpectedRowCount
 from surehand.store.tables.pending import PendingRow
 
@@ -21,7 +23,7 @@ log = logging.getLogger("surehand")
 _MARK_NOT_RUN = """UPDATE ledger
     SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
     AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END
-    WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence"""
+    WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence RETURNING state"""
 _DELETE_OPEN_WAIT = "DELETE FROM pending WHERE call_id = :call_id AND state = 'open'"
 
 
@@ -30,16 +32,17 @@ async def verify_effect(scope: Scope, row: PendingRow) -> None:
     listing = find_listing(scope.services, row)
     if listing is None or listing.tool.safety.verify is None or row.open_round is None:
         return
-    invocation, _ = restore_invocation(scope.services, row)
+    invocation = restore_invocation(scope.services, row)
     invocation.listing = listing
     try:
         invocation.arguments = listing.tool.validate_arguments(invocation.raw_arguments)
-        finding = listing.tool.safety.verify(invocation.effective_arguments(), Context(invocation))
-        finding = await finding if inspect.isawaitable(finding) else finding
-    except Exception:
-        log.exception(
-            "The verify function of %s raised for call %s; its effect stays unknown", listing.name, row.call.call_id
-        )
+        verify = listing.tool.safety.verify
+        reaper = scope.services.reaper
+        finding = await run_foreign(reaper, verify, invocation.effective_arguments(), Context(invocation))
+    except (ForeignCodeError, InvalidArguments) as error:
+        original = error.original if isinstance(error, ForeignCodeError) else error
+        message = "The verify function of %s raised for call %s; its effect stays unknown"
+        log.error(message, listing.name, row.call.call_id, exc_info=original)
         return
     await _settle_with_finding(scope, row, finding)
 
@@ -60,4 +63,6 @@ async def _record_not_run(scope: Scope, row: PendingRow) -> None:
     store = await scope.services.open_store()
     mark = Statement(_MARK_NOT_RUN, {**params, "fence": row.call.fence}, expect=1)
     with suppress(UnexpectedRowCount):  # the call was settled meanwhile, or ran again
-        await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])
+        [[marked], *_] = await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])
+        if marked["state"] == "idle":
+            await end_calls_that_follow_nothing(scope, row.call.call_id)

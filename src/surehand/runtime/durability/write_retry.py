@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from surehand.store.database import Row, Statement, StoreUnavailable, UnexpectedRowCount
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 RETRY_DELAYS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2)
 """Delays between attempts to store an outcome: long enough for a restart of the database."""
+OUTCOME_WRITE_SECONDS = 30.0
+"""After this time, an outcome is not tried again while its caller waits, but in the background."""
+INTERRUPTED_WRITE_SECONDS = 1.0
+"""Limit on the write of a cancelled or timed-out call: its caller must not wait for a store that stands still."""
 MAX_UNWRITTEN_CALLS = 10_000
 """Limit on calls with unwritten statements; further ones are dropped."""
 
@@ -42,11 +47,15 @@ class WriteRetry:
     async def write_or_retry_later(
         self, call_id: str, statement: Statement, *, later_statement: Statement | None = None
     ) -> list[Row]:
-        """Write a statement, or queue it (or `later_statement`) if the store is unavailable."""
+        """Write a statement, or queue it (or `later_statement`) if the store is unavailable or does not reply soon."""
         store = await self._services.open_store()
+        if store.database.is_stalled:
+            self.retry_later(call_id, [later_statement or statement])
+            return []
         try:
-            return (await store.write([statement]))[0]
-        except StoreUnavailable:
+            async with asyncio.timeout(INTERRUPTED_WRITE_SECONDS):
+                return (await store.write([statement]))[0]
+        except (StoreUnavailable, TimeoutError):
             self.retry_later(call_id, [later_statement or statement])
         except asyncio.CancelledError:  # the write may not have started
             self.retry_later(call_id, [later_statement or statement])
@@ -80,16 +89,35 @@ class WriteRetry:
                 raise
             self._unwritten_statements.pop(call_id, None)
 
-    async def write_with_retries(self, store: Store, call_id: str, statements: list[Statement]) -> None:
+    async def write_with_retries(
+        self, store: Store, call_id: str, statements: list[Statement], *, is_interrupted: bool = False
+    ) -> None:
         """Write an outcome, with retries; queues it if the store stays unavailable."""
         try:
-            for delay in RETRY_DELAYS_SECONDS:
-                try:
-                    await store.write(statements)
-                    return
-                except StoreUnavailable:
-                    await asyncio.sleep(delay)
-            await store.write(statements)
+            if not is_interrupted:
+                await _write_repeatedly(store, statements)
+                return
+            async with asyncio.timeout(INTERRUPTED_WRITE_SECONDS):
+                await store.write(statements)
+        except TimeoutError:
+            self.retry_later(call_id, statements)
+            limit = f"{INTERRUPTED_WRITE_SECONDS:g} seconds"
+            raise StoreUnavailable(f"The store did not take the outcome within {limit}.") from None
         except (asyncio.CancelledError, StoreUnavailable):
             self.retry_later(call_id, statements)
             raise
+
+
+async def _write_repeatedly(store: Store, statements: list[Statement]) -> None:
+    """Write until it succeeds; raises what the last attempt raised."""
+    # No timer: this runs for every durable call, and each attempt has the database's own limit.
+    started_at = time.monotonic()
+    for delay in RETRY_DELAYS_SECONDS:
+        try:
+            await store.write(statements)
+            return
+        except StoreUnavailable:
+            if time.monotonic() - started_at > OUTCOME_WRITE_SECONDS:
+                raise
+            await asyncio.sleep(delay)
+    await store.write(statements)

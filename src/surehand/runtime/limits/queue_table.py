@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.listing import Listing
+from surehand.core.argument_errors import short_repr
 from surehand.core.errors import DefinitionError
 from surehand.core.names import nearest_names
 from surehand.core.tool import Tool
@@ -24,6 +25,7 @@ class QueueTable(dict[str, ActiveQueue]):
 
     def __init__(self, queues: Mapping[str, Queue], services: RuntimeServices) -> None:
         self._services = services
+        _check_queues(queues)
         self.shared_queues = _build_shared_queues(queues, services)
         """The queues whose limit holds over all processes on the store."""
         local = {name: LocalQueue(name, queue, services.clock) for name, queue in queues.items() if not queue.shared}
@@ -45,7 +47,10 @@ class QueueTable(dict[str, ActiveQueue]):
         """Raise if a tool names a queue that does not exist."""
         if name not in self:
             nearest = nearest_names(name, self, 1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"add queues={{{name!r}: Queue(concurrent=2)}}."
+            in_program = f"queues={{{name!r}: Queue(concurrent=2)}}"
+            in_file = f"queues: {{{name}: {{concurrent: 2}}}}"
+            addition = f"add {in_program} to the runtime, or `{in_file}` to the configuration file."
+            hint = f"did you mean {nearest[0]!r}?" if nearest else addition
             problem = f"{tool.name} names the queue {name!r}, which does not exist."
             raise DefinitionError(problem, fix=hint, where=tool.where)
 
@@ -62,6 +67,17 @@ class QueueTable(dict[str, ActiveQueue]):
         """Close all queues."""
         for queue in self.values():
             queue.close()
+
+
+def _check_queues(queues: Any) -> None:
+    """Raise unless it is a mapping of names to queues."""
+    if not isinstance(queues, Mapping):
+        problem = f"queues={short_repr(queues)} is not a mapping of names to queues."
+        raise DefinitionError(problem, fix="write queues={'name': Queue(concurrent=2)}.")
+    for name, queue in queues.items():
+        if not isinstance(queue, Queue):
+            problem = f"The queue {name!r} is given as {short_repr(queue)}, which is not a Queue."
+            raise DefinitionError(problem, fix=f"write queues={{{name!r}: Queue(concurrent=2)}}.")
 
 
 def _build_shared_queues(queues: Mapping[str, Queue], services: RuntimeServices) -> dict[str, SharedQueue]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextvars import ContextVar, Token
+from collections.abc import Collection
+from contextvars import Token
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -15,6 +16,8 @@ from typing import Protocol
 from surehand.core.clock import Clock, Timer
 from surehand.core.durations import parse_rate
 from surehand.core.errors import DefinitionError
+from surehand.runtime.limits.admission import DEFAULT_MAX_WAITING, Admission, QueueRefusal
+from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError
 
@@ -23,14 +26,21 @@ from surehand.store.errors import StoreError
 class Queue:
     """A limit on calls: `concurrent` at once, and at most `rate` ("30/min") starts.
 
-    It holds within the runtime or, with `shared=True`, over all processes on the runtime's store together.
+    It holds within the runtime or, with `shared=True`, over all processes on the runtime's store together. Of the calls
+    that it lets not run at once, `waiting` may wait in each process; further ones fail at once as `rate_limited`.
     """
 
     concurrent: int | None = None
     rate: str | None = None
     shared: bool = False
+    waiting: int = DEFAULT_MAX_WAITING
 
     def __post_init__(self) -> None:
+        if type(self.waiting) is not int or self.waiting < 0:
+            raise DefinitionError(
+                f"Queue(waiting=...) must be a whole number from 0 on, got {self.waiting!r}.",
+                fix="give the number of calls that may wait; with 0, none does.",
+            )
         if self.concurrent is not None and self.concurrent < 1:
             raise DefinitionError(
                 f"Queue(concurrent=...) must be a positive integer, got {self.concurrent}.",
@@ -57,12 +67,17 @@ class ActiveQueue(Protocol):
 
     name: str
     capacity: int | None
+    admission: Admission
+    nesting_slots: set[QueueSlot]
+    """The slots of running calls that may make nested calls."""
 
     @property
     def status(self) -> QueueStatus: ...
     @property
     def has_rate(self) -> bool: ...
     def try_acquire(self) -> bool: ...
+    def refusal(self, *, priority: int, seconds_left: float | None) -> QueueRefusal | None: ...
+    def busy_holds(self) -> Collection[Hold] | None: ...
     def enqueue(self, on_position: PositionCallback | None = None, *, priority: int = 0) -> SlotFuture: ...
     def abandon(self, slot_future: SlotFuture) -> None: ...
     async def wait_for_rate(self) -> StoreError | None: ...
@@ -70,36 +85,46 @@ class ActiveQueue(Protocol):
     def close(self) -> None: ...
 
 
-class QueueSlot:
+class QueueSlot(Hold):
     """A slot that a call holds. Its nested calls in the same queue run in this slot, one at a time."""
 
-    __slots__ = ("_nested_lock", "active_queue", "is_released", "outer_slot")
+    __slots__ = ("_nested_turn", "active_queue")
 
-    def __init__(self, active_queue: ActiveQueue, outer_slot: QueueSlot | None) -> None:
+    def __init__(self, active_queue: ActiveQueue, outer_hold: Hold | None) -> None:
+        super().__init__(outer_hold)
         self.active_queue = active_queue
-        self.outer_slot = outer_slot
-        """The slot that an outer call holds, in this queue or another."""
-        self.is_released = False
-        """Whether the call has ended; a task that it left running must not use the slot."""
-        self._nested_lock: asyncio.Lock | None = None
+        self._nested_turn: NestedTurn | None = None
 
     @property
-    def nested_lock(self) -> asyncio.Lock:
-        """The lock for nested calls, created on first use because few calls need it."""
-        if self._nested_lock is None:
-            self._nested_lock = asyncio.Lock()
-        return self._nested_lock
+    def nested_turn(self) -> NestedTurn:
+        """The turn of nested calls, created on first use because few calls need it."""
+        if self._nested_turn is None:
+            self._nested_turn = NestedTurn()
+        return self._nested_turn
 
 
-CURRENT_SLOT: ContextVar[QueueSlot | None] = ContextVar("surehand_held_slots", default=None)
+class NestedTurn:
+    """Lets one nested call at a time run in a slot."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.hold: Hold | None = None
+        """The slot of the nested call that runs now."""
+
+    def busy_holds(self) -> Collection[Hold] | None:
+        """The nested call that runs now."""
+        return None if self.hold is None else (self.hold,)
 
 
 def find_held_slot(active_queue: ActiveQueue) -> QueueSlot | None:
     """The slot of this queue that the current call or an outer one holds."""
-    slot = CURRENT_SLOT.get()
-    while slot is not None and (slot.active_queue is not active_queue or slot.is_released):
-        slot = slot.outer_slot
-    return slot
+    # Not with `current_holds`: every call with a queue comes here, and most have no outer call.
+    hold = CURRENT_HOLD.get()
+    while hold is not None:
+        if isinstance(hold, QueueSlot) and hold.active_queue is active_queue and not hold.is_released:
+            return hold
+        hold = hold.outer_hold
+    return None
 
 
 class LocalQueue:
@@ -117,6 +142,8 @@ class LocalQueue:
         self._nested_waiters = WaitingCalls()
         """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._timer: Timer | None = None
+        self.admission = Admission(queue.waiting, queue.concurrent)
+        self.nesting_slots: set[QueueSlot] = set()
 
     @property
     def status(self) -> QueueStatus:
@@ -134,6 +161,19 @@ class LocalQueue:
             self._start_times.append(self._clock.now())
         return True
 
+    def refusal(self, *, priority: int, seconds_left: float | None) -> QueueRefusal | None:
+        """Why a call that finds no slot may not wait for one; None if it may."""
+        now = self._clock.now()
+        ahead = self.waiting_count
+        if priority > 0 and ahead < self.admission.max_waiting:
+            ahead = self._waiters.position(priority=priority, now=now) - 1
+        return self.admission.refusal(ahead=ahead, now=now, seconds_left=seconds_left)
+
+    def busy_holds(self) -> Collection[Hold] | None:
+        """The slots, if all of them are held by calls that may wait for other queues."""
+        is_busy = self._in_use >= self._max_in_use and len(self.nesting_slots) >= self._in_use
+        return self.nesting_slots if is_busy else None
+
     def enqueue(
         self, on_position: PositionCallback | None = None, *, priority: int = 0, needs_slot: bool = True
     ) -> SlotFuture:
@@ -143,6 +183,7 @@ class LocalQueue:
         if on_position is not None:
             on_position(waiters.position(priority=priority, now=now) + len(self._nested_waiters))
         slot_future: SlotFuture = asyncio.get_running_loop().create_future()
+        self.admission.begin_busy_period(now)
         waiters.add(slot_future, priority=priority, now=now)
         self._grant_slots()
         return slot_future
@@ -152,6 +193,7 @@ class LocalQueue:
         if not self._waiters.remove(slot_future) and not slot_future.cancelled():
             self._in_use -= 1  # the slot was granted at the moment of the cancellation
         self._grant_slots()
+        self._end_busy_period()
 
     async def wait_for_rate(self) -> StoreError | None:
         """Wait only until the rate allows a start; the caller already has an outer call's slot."""
@@ -197,7 +239,13 @@ class LocalQueue:
                 self._in_use += 1
             if self._max_starts:
                 self._start_times.append(self._clock.now())
+            self.admission.count_served(self._clock.now())
             slot_future.set_result(None)
+        self._end_busy_period()
+
+    def _end_busy_period(self) -> None:
+        if not self._waiters and not self._nested_waiters:
+            self.admission.end_busy_period(self._clock.now())
 
     def _start_timer(self, seconds: float) -> None:
         if self._timer is None:
@@ -214,13 +262,24 @@ class LocalQueue:
             self._timer = None
 
 
-def enter_slot(active_queue: ActiveQueue) -> Token[QueueSlot | None]:
-    """Set the slot for nested calls in the current context, until `leave_slot`."""
-    return CURRENT_SLOT.set(QueueSlot(active_queue, CURRENT_SLOT.get()))
+def enter_slot(active_queue: ActiveQueue, turn: NestedTurn | None = None) -> tuple[QueueSlot, Token[Hold | None]]:
+    """Set the slot for nested calls in the current context, until `leave_slot`.
+
+    Args:
+        turn: the turn of a nested call, which runs in the slot of its outer call.
+    """
+    slot = QueueSlot(active_queue, CURRENT_HOLD.get())
+    if turn is None:
+        active_queue.nesting_slots.add(slot)
+    else:
+        turn.hold = slot
+    return slot, CURRENT_HOLD.set(slot)
 
 
-def leave_slot(token: Token[QueueSlot | None]) -> None:
-    """Mark the current slot as released, and restore the outer one."""
-    if (slot := CURRENT_SLOT.get()) is not None:
-        slot.is_released = True
-    CURRENT_SLOT.reset(token)
+def leave_slot(slot: QueueSlot, token: Token[Hold | None], turn: NestedTurn | None = None) -> None:
+    """Mark a slot as released, and restore the outer one."""
+    slot.is_released = True
+    slot.active_queue.nesting_slots.discard(slot)
+    if turn is not None:
+        turn.hold = None
+    CURRENT_HOLD.reset(token)

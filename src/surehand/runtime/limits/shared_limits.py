@@ -30,7 +30,7 @@ class SharedLimits:
     async def load_breakers(self) -> None:
         """Load the breakers' state, so that a provider known to be down is not called."""
         for listing in self._services.catalogue:
-            if listing.provider is not None and not listing.provider.tracks_own_health:
+            if listing.provider is not None and not listing.abilities.traits.tracks_own_health:
                 self._services.breaker_for(listing.provider)
         await self.sync_breakers()
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from surehand.core.durations import parse_rate
-from surehand.runtime.limits.queues import Queue, QueueStatus
+from surehand.runtime.limits.admission import Admission, QueueRefusal
+from surehand.runtime.limits.deadlocks import Hold
+from surehand.runtime.limits.queues import Queue, QueueSlot, QueueStatus
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError, StoreUnavailable
 from surehand.store.tables.slots import RESERVATION_SECONDS, SharedQueueLimit, SlotAllocation, generate_slot_ids
@@ -68,6 +70,8 @@ class SharedQueue:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = True
         self._stop_announcements: Callable[[], None] = lambda: None
+        self.admission = Admission(queue.waiting, queue.concurrent)
+        self.nesting_slots: set[QueueSlot] = set()
 
     def open(self, store: Store) -> None:
         """Connect to the store, which wakes the task when another process returns a slot, if it can."""
@@ -110,6 +114,24 @@ class SharedQueue:
         self._held_slots.append(self._slots_to_return.pop())
         return True
 
+    def refusal(self, *, priority: int, seconds_left: float | None) -> QueueRefusal | None:
+        """Why a call may not wait for a slot behind those of this process; None if it may."""
+        now = self._services.clock.now()
+        # As far as this process knows. A call that a free slot will serve waits only for the store.
+        room = MAX_SLOTS_PER_WRITE if self.capacity is None else self.capacity - len(self._held_slots)
+        free_slots = max(room - self._in_use_elsewhere, 0)
+        if self.waiting_count < free_slots:
+            return None
+        ahead = self.waiting_count - free_slots
+        if priority > 0 and ahead < self.admission.max_waiting:
+            ahead = min(self._waiters.position(priority=priority, now=now) - 1, ahead)
+        return self.admission.refusal(ahead=ahead, now=now, seconds_left=seconds_left)
+
+    def busy_holds(self) -> Collection[Hold] | None:
+        """The slots, if calls of this process that may wait for other queues hold all of them."""
+        is_busy = self.capacity is not None and len(self.nesting_slots) >= self.capacity
+        return self.nesting_slots if is_busy else None
+
     def enqueue(
         self, on_position: PositionCallback | None = None, *, priority: int = 0, needs_slot: bool = True
     ) -> SlotFuture:
@@ -120,6 +142,7 @@ class SharedQueue:
         if on_position is not None and (self.waiting_count or self._is_full):
             on_position(waiters.position(priority=priority, now=now) + len(self._nested_waiters))
             on_position = None
+        self.admission.begin_busy_period(now)
         waiters.add(slot_future, priority=priority, now=now, on_position=on_position)
         if not self._is_full or not needs_slot or self._task is None:
             self._wake_task()
@@ -129,6 +152,7 @@ class SharedQueue:
         """Leave the queue after a cancellation; returns a slot that was granted at the same moment."""
         if not self._waiters.remove(slot_future) and not slot_future.cancelled() and slot_future.result() is None:
             self.release()  # the slot was granted at the moment of the cancellation
+        self._end_busy_period()
 
     async def wait_for_rate(self) -> StoreError | None:
         """Wait only until the rate allows a start; the caller already has an outer call's slot."""
@@ -159,8 +183,14 @@ class SharedQueue:
         if slot_future is None:
             return False
         self._held_slots.append(slot)
+        self.admission.count_served(self._services.clock.now())
+        self._end_busy_period()
         slot_future.set_result(None)
         return True
+
+    def _end_busy_period(self) -> None:
+        if not self.waiting_count:
+            self.admission.end_busy_period(self._services.clock.now())
 
     def _wake_task(self) -> None:
         self._wake_event.set()
@@ -279,6 +309,7 @@ class SharedQueue:
         for waiters in (self._nested_waiters, self._waiters):
             while (slot_future := waiters.pop()) is not None:
                 slot_future.set_result(error)
+        self._end_busy_period()
         self._is_full = False
         self._failure_count += 1
         return min(POLL_INTERVAL_SECONDS * 2.0 ** min(self._failure_count, 10), MAX_PAUSE_SECONDS)

@@ -10,6 +10,7 @@ from surehand.core.durations import parse_duration
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.scope_key import scope_key
 from surehand.runtime.pipeline.stages.middleware import Middleware
 
 MAX_CACHED_OUTCOMES = 10_000
@@ -28,9 +29,8 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
         is_selected = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
         if tool.effects - {"read"} or not is_selected:
             return await proceed(invocation)
-        key = json_digest(
-            invocation.listing.name, tool.definition_digest, invocation.arguments, invocation.principal.user
-        )
+        whose = [invocation.principal.user, invocation.principal.session, scope_key(invocation)]
+        key = json_digest(invocation.listing.name, tool.definition_digest, invocation.arguments, whose)
         expires_at, cached = cached_outcomes.get(key, (0.0, None))
         if cached is not None and expires_at > monotonic():
             invocation.is_cached = True

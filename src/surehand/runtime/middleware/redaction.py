@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
 from typing import Any
 
-from surehand.core.content import Block
+from surehand.core.content import Block, map_block_values
 from surehand.core.outcome import Done, Failed, Outcome
+from surehand.core.redaction import build_redactor
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
 from surehand.runtime.pipeline.stages.middleware import Middleware
-from surehand.runtime.redaction import build_redactor
 
 
 def redaction(secrets: Iterable[str]) -> Middleware:
@@ -37,7 +36,7 @@ def _redact_done(outcome: Done, redact: Callable[[str], str]) -> Done:
         "attachments": tuple(_redact_block(block, redact) for block in outcome.attachments),
     }
     if outcome.has_own_content:
-        changes["content"] = tuple(_redact_block(block, redact) for block in outcome.content)
+        changes["content"] = tuple(_redact_block(block, redact) for block in outcome.content_without_attachments)
     return outcome.evolve(**changes).serialize_data()
 
 
@@ -64,4 +63,4 @@ def _redact_object(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def _redact_block(block: Block, redact: Callable[[str], str]) -> Block:
-    return replace(block, **{field.name: _redact_value(getattr(block, field.name), redact) for field in fields(block)})
+    return map_block_values(block, lambda value: _redact_value(value, redact))

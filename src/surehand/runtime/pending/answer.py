@@ -13,7 +13,7 @@ from surehand.core.errors import FailureCode
 from surehand.core.outcome import Done, Failed, Outcome
 from surehand.runtime.pending.approval import Approval
 from surehand.store.serialization import deserialize_outcome, serialize_arguments, serialize_outcome
-from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer, compute_binding
+from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer, compute_answer_binding
 
 AnswerKind: TypeAlias = Literal["approve", "reject", "settle", "cancel", "expire"]
 
@@ -77,7 +77,7 @@ class Answer:
         """The answer as it is stored, bound to the call with the arguments that it continues with."""
         binding = pending_round.binding
         if self.approval is not None and self.approval.arguments is not None:
-            binding = compute_binding(row.call)
+            binding = compute_answer_binding(row.call)
         return RoundAnswer(
             row.call.call_id,
             pending_round.round,

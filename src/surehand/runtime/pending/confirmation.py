@@ -5,15 +5,18 @@ Used by the stage `approve`.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from typing import Any, Literal
 
 from surehand.core.context import CURRENT_CALL, Context
-from surehand.core.outcome import Pending
+from surehand.core.errors import ToolError
+from surehand.core.fast_copy import copy_if_possible
+from surehand.core.invoke import failed_from_error
+from surehand.core.outcome import Failed, Pending
 from surehand.runtime.durability.json_arguments import json_arguments
 from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
 from surehand.runtime.pipeline.invocation import Invocation
 
 log = logging.getLogger("surehand")
@@ -23,19 +26,66 @@ async def wants_confirmation(invocation: Invocation) -> bool | Literal["each tim
     """Whether the tool itself asks for approval; a confirmation that raises counts as yes."""
     try:
         wanted = await _evaluate(invocation.listing.tool.safety.confirm, invocation)
-    except Exception:
-        log.exception("The confirm function of %s raised; the call needs an approval", invocation.listing.name)
+    except ForeignCodeError as error:
+        name = invocation.listing.name
+        log.error("The confirm function of %s raised; the call needs an approval", name, exc_info=error.original)
         return True
     return "each time" if wanted == "each time" else bool(wanted)
 
 
-async def build_question(invocation: Invocation) -> Pending:
-    """Build the question for an approval: message, schema of the arguments and preview."""
+async def build_question(invocation: Invocation) -> Pending | Failed:
+    """Build the question for an approval: message, schema of the arguments and preview.
+
+    Returns a failure instead if the tool's provider or its preview already knows that the call cannot work.
+    """
     tool = invocation.listing.tool
     name = invocation.listing.name
-    message = await _evaluate_or_none(tool.safety.confirm_message, invocation)
-    request = {"schema": tool.schema, "preview": await _evaluate_or_none(tool.safety.preview, invocation)}
-    return Pending("approval", message=str(message or f"Allow {name} to execute?"), request=request)
+    try:
+        await _check_with_provider(invocation)
+        preview = await _evaluate_preview(invocation)
+    except ToolError as error:
+        return failed_from_error(error).evolve(executed=False)
+    message = await _evaluate_message(invocation)
+    request = {"schema": tool.schema, "preview": preview}
+    question = str(message or f"Allow {name} to execute?")
+    if invocation.asks_again_because:
+        question = f"{invocation.asks_again_because} {question}"
+    return Pending("approval", message=question, request=request)
+
+
+async def _check_with_provider(invocation: Invocation) -> None:
+    """Raise the `ToolError` of a call that the tool's provider already knows it cannot run."""
+    listing = invocation.listing
+    call_checker = listing.abilities.call_checker
+    if call_checker is None:
+        return
+    call = invocation.call_as(listing.tool.name)
+    try:
+        await run_foreign(invocation.scope.services.reaper, call_checker.check_call, call)
+    except ForeignCodeError as error:
+        if isinstance(error.original, ToolError):
+            raise error.original from None
+        log.error("The provider of %s raised in check_call", listing.name, exc_info=error.original)
+
+
+async def _evaluate_preview(invocation: Invocation) -> Any:
+    """The preview; None if it crashes. A `ToolError` says that the call cannot work, and is raised."""
+    try:
+        return await _evaluate(invocation.listing.tool.safety.preview, invocation)
+    except ForeignCodeError as error:
+        if isinstance(error.original, ToolError):
+            raise error.original from None
+        log.error("The preview of %s raised", invocation.listing.name, exc_info=error.original)
+        return None
+
+
+async def _evaluate_message(invocation: Invocation) -> Any:
+    """The text of the question; None if its function raises: that must not prevent the question."""
+    try:
+        return await _evaluate(invocation.listing.tool.safety.confirm_message, invocation)
+    except ForeignCodeError as error:
+        log.error("The confirm_message of %s raised", invocation.listing.name, exc_info=error.original)
+        return None
 
 
 async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | None:
@@ -56,9 +106,10 @@ async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | N
         **invocation.identity._asdict(),
     )
     try:
-        return Approval.from_decision(await services.approver(pending_call))
-    except Exception:
-        log.exception("The approver raised on a call of %s; the call stays pending", name)
+        return Approval.from_decision(await run_foreign(services.reaper, services.approver, pending_call))
+    except (ForeignCodeError, TypeError) as error:
+        original = error.original if isinstance(error, ForeignCodeError) else error
+        log.error("The approver raised on a call of %s; the call stays pending", name, exc_info=original)
         return None
 
 
@@ -66,18 +117,10 @@ async def _evaluate(value_or_function: Any, invocation: Invocation) -> Any:
     """The value, or the result of the sync or async function of arguments and context."""
     if not callable(value_or_function):
         return value_or_function
+    arguments = copy_if_possible(invocation.effective_arguments())  # what the function changes does not run
     token = CURRENT_CALL.set(invocation)
     try:
-        result = value_or_function(invocation.effective_arguments(), Context(invocation))
-        return await result if inspect.isawaitable(result) else result
+        reaper = invocation.scope.services.reaper
+        return await run_foreign(reaper, value_or_function, arguments, Context(invocation))
     finally:
         CURRENT_CALL.reset(token)
-
-
-async def _evaluate_or_none(value_or_function: Any, invocation: Invocation) -> Any:
-    """Like `_evaluate`, but None if the function raises: that must not prevent the question."""
-    try:
-        return await _evaluate(value_or_function, invocation)
-    except Exception:
-        log.exception("The confirm_message or preview of %s raised", invocation.listing.name)
-        return None

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.call import CallIdentity
+from surehand.core.call import CallIdentity, Principal
 from surehand.core.content import to_json
 from surehand.core.errors import FailureCode, InvalidArguments
+from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
-from surehand.core.outcome import Done, Failed, Outcome, Pending
+from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
 from surehand.core.strict_json import parse_json
-from surehand.runtime.durability.call_record import identity_of_stored_call
+from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
 from surehand.runtime.pending.answer import Answer, AnswerKind
 from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.restored_call import find_listing
@@ -53,6 +55,7 @@ async def approve(
     try:
         if isinstance(arguments, (str, bytes)):  # arguments as JSON text, as models write them
             arguments = parse_json(arguments)
+        arguments = copy_if_possible(arguments)  # the caller may change its own while the answer is stored
         if arguments is not None:
             refusal = await _validate_edited_arguments(scope, call_id, arguments)
             if refusal is not None:
@@ -98,7 +101,7 @@ async def reject(
 
 async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None, round: int | None = None) -> Outcome:
     """Answer a call with the result of a person, a browser or a webhook: a value, a Done or a Failed."""
-    value = result if isinstance(result, (Done, Failed)) else Done(result)
+    value = result if isinstance(result, (Done, Failed)) else Done(copy_if_possible(result))
     answer = Answer("settle", value=value, by=by, round=round)
     try:
         if isinstance(value, Done):
@@ -107,6 +110,11 @@ async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None, rou
     except Exception as error:  # noqa: BLE001 - any value may be given: whatever is wrong with it, the call stays pending
         return Failed("invalid_arguments", f"The answer cannot be written as JSON: {error}. The call still waits.")
     return await _submit_answer(scope, call_id, answer)
+
+
+async def end_followers(scope: Scope, call_id: str) -> None:
+    """End the calls that wait for a call which has ended."""
+    await end_following_calls(scope, call_id)
 
 
 async def end_without_answer(
@@ -138,9 +146,20 @@ async def _submit_answer(scope: Scope, call_id: str, answer: Answer) -> Outcome:
             return store_failure(error)
         if row is None:
             return await _audit_refusal(scope, str(call_id), answer, _unknown_call_failure(str(call_id)))
+        await _load_offered_tool(scope, row)
         if (outcome := await _answer_row(scope, row, answer)) is not None:
             return outcome
+        # Another answer was first. This one was given to the same question, and must not count for the next one.
+        if answer.round is None and row.open_round is not None and row.open_round.inner_call_id is None:
+            answer = replace(answer, round=row.open_round.round)
     return Failed("conflict", f"Call {call_id} is answered by others all the time.")
+
+
+async def _load_offered_tool(scope: Scope, row: PendingRow) -> None:
+    """Learn the tools that the session of a call offers in another process, if the call's tool is not known here."""
+    services = scope.services
+    if services.is_durable and row.call.session is not None and find_listing(services, row) is None:
+        await services.offered_tools.load_session(Principal(user=row.call.user_id, session=row.call.session))
 
 
 async def _answer_row(scope: Scope, row: PendingRow, answer: Answer) -> Outcome | None:
@@ -242,6 +261,8 @@ async def _audit_refusal(
     """Write a refused answer to the audit; returns the outcome of the answer."""
     if outcome is None and isinstance(call, PendingRow):
         outcome = _already_answered_failure(call)
+    if outcome is not None and outcome.origin is None and isinstance(call, PendingRow):
+        attach_origin(outcome, stored_call(call.call))
     store = scope.services.store
     refused_codes = ("conflict", "expired", "not_found")
     if not isinstance(outcome, Failed) or outcome.code not in refused_codes:

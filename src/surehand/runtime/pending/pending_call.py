@@ -38,6 +38,16 @@ class PendingCall:
         """The run of an agent that the call belongs to, which is its turn."""
         return self.turn
 
+    @property
+    def cursor(self) -> str:
+        """Continue the list after this call with `pending(after=cursor)`, also if the call was answered since."""
+        return f"{self.created_at!r}:{self.call_id}"
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the call repeats another one and ends with its outcome; `request["follows"]` is that call's id."""
+        return isinstance(self.request, Mapping) and "follows" in self.request
+
     def to_outcome(self) -> Pending:
         """The same as an outcome."""
         return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)

@@ -20,16 +20,30 @@ from surehand.runtime.durability.call_record import build_ledger_row, identity_o
 from surehand.runtime.durability.json_arguments import json_arguments, load_json_arguments
 from surehand.runtime.pending.answer import AnswerInProgress
 from surehand.runtime.pending.pending_call import PendingCall as PendingCall
+from surehand.runtime.pending.repeated_calls import is_following
 from surehand.runtime.pipeline.invocation import Invocation
-from surehand.store.database import StoreUnavailable, UnexpectedRowCount, UnstorableValue
+from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import dump_json
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.ledger import LedgerRow
-from surehand.store.tables.pending import UNCLAIMED_GRACE_SECONDS, PendingRound, PendingRow, open_round_statement
+from surehand.store.tables.pending import (
+    BEFORE_ALL,
+    UNCLAIMED_GRACE_SECONDS,
+    PendingPosition,
+    PendingRound,
+    PendingRow,
+    open_round_statement,
+)
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
+
+
+ROWS_PER_READ = 500
+"""Pending calls that are read at once: each holds its arguments and its question."""
+MAX_STORE_ATTEMPTS = 10
+"""How often a call is stored again because an equal one began or ended to wait at the same moment."""
 
 
 class TooManyPendingCalls(Exception):
@@ -84,19 +98,36 @@ class PendingCalls:
             return pending_call_from_row(row, open_round).to_outcome()
         return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
 
-    async def list_for(self, viewer: Principal, grace_seconds: float = UNCLAIMED_GRACE_SECONDS) -> list[PendingCall]:
+    async def list_for(
+        self,
+        viewer: Principal,
+        *,
+        limit: int | None = None,
+        after: str | None = None,
+        grace_seconds: float = UNCLAIMED_GRACE_SECONDS,
+    ) -> list[PendingCall]:
         """The viewer's pending calls, and answered calls that no runtime has resumed within the grace period."""
+        position = BEFORE_ALL if after is None else PendingPosition.from_cursor(after)
         if (store := self._services.store) is None:
             return []
+        found: list[PendingCall] = []
+        page_size = ROWS_PER_READ if limit is None else min(max(limit, 0), ROWS_PER_READ)
         try:
-            stored = await store.pending.list_open(viewer.user, viewer.session, grace_seconds=grace_seconds)
+            while limit is None or len(found) < limit:
+                rows = await store.pending.list_open(
+                    viewer.user, viewer.session, limit=page_size, after=position, grace_seconds=grace_seconds
+                )
+                found += [
+                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
+                    for row in rows
+                    if row.call.call_id not in self.answers_in_progress
+                ]
+                if len(rows) < page_size:
+                    break
+                position = PendingPosition(rows[-1].rounds[-1].created_at, rows[-1].call.call_id)
         except UnstorableValue:  # an id or user that cannot be stored was never stored
             return []
-        return [
-            pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
-            for row in stored
-            if row.call.call_id not in self.answers_in_progress
-        ]
+        return found[:limit]
 
     def find_listing(self, row: PendingRow) -> Listing | None:
         """The tool of a stored call: the one it was made with in this process, else the catalogue's."""
@@ -104,17 +135,43 @@ class PendingCalls:
         return self._services.catalogue.find(row.call.tool) if invocation is None else invocation.listing
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
-        """Store a pending call; returns it, or the outcome of the call if another invocation was first."""
+        """Store a pending call; returns it, or the outcome of the call if another invocation was first.
+
+        A call that repeats one of its session which waits is stored as one that follows it.
+        """
         if invocation.runs_elsewhere and pending.call_id == invocation.id:
             return pending  # only says that the same call is running; there is nothing to store
+        repeated_calls = self._services.repeated_calls
+        for _ in range(MAX_STORE_ATTEMPTS):
+            inner_call_id = await self._find_inner_call(pending.call_id, invocation)
+            # A call whose handler has run does not follow another one: its effect is its own.
+            can_follow = inner_call_id is None and not invocation.may_have_run
+            key = repeated_calls.key_of(invocation) if can_follow else None
+            guard = [] if key is None else repeated_calls.guard_statements(invocation, key, locks=True)
+            try:
+                return await self._store_round(invocation, pending, inner_call_id, guard)
+            except UnexpectedRowCount:
+                first = await repeated_calls.find_first(invocation) if guard else None
+                if not guard:
+                    return await self.current_outcome(invocation.id, Principal()) or pending
+                if first is not None:
+                    pending = first.to_pending(invocation.listing.name)
+        raise StoreUnavailable(f"Call {invocation.id} could not be stored, because equal calls changed all the time.")
+
+    async def _store_round(
+        self, invocation: Invocation, pending: Pending, inner_call_id: str | None, guard: list[Statement]
+    ) -> PendingCall:
+        """Store the question of a call in one transaction; raises `UnexpectedRowCount` if the guard objects."""
         store = await self._services.open_store()
         call_id = invocation.id
-        inner_call_id = await self._find_inner_call(pending.call_id, invocation)
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
         # A call that waits for another one has no expiry of its own: it ends with the other.
         expires_at = None if inner_call_id else pending.expires_at
-        timeout_seconds = None if inner_call_id else self._services.defaults.pending_ttl or None
+        timeout_seconds = None if inner_call_id else self._time_to_live(pending)
+        post_statements = await self._services.visible_calls.post_statements(invocation)
         call = self._build_ledger_row(invocation)
+        if is_following(pending):
+            call = call._replace(repeat_key=None)  # a further repetition follows the first call, not this one
         request = dump_json(pending.request)
         provider_state = dump_json(pending.state)
         size = len(call.arguments) + len(request) + len(provider_state)
@@ -130,23 +187,32 @@ class PendingCalls:
             timeout_seconds=timeout_seconds,
         )
         statements = [
+            *guard,
             ledger_table.wait_statement(call),
             open_round,
             *self._audit_statements(store, invocation, pending),
+            *post_statements,
             *self._services.visible_calls.amend_statements(invocation, pending),
         ]
         try:
             results = await store.write(statements)
         except UnexpectedRowCount:
-            return await self.current_outcome(call_id, Principal()) or pending
+            if post_statements:
+                invocation.message_id = None  # the message was not written either
+            raise
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # the handler has run: no other process knows that the call is pending
                 self._services.ledger.write_retry.retry_later(call_id, statements)
             raise
         if self.user_quota is not None:
             self.user_quota.acquire(call_id, call.user_id, size)
-        [opened] = results[1]
+        [opened] = results[len(guard) + 1]
         return self._register_pending(invocation, pending, message, **opened)
+
+    def _time_to_live(self, pending: Pending) -> float | None:
+        """Seconds after which an unanswered call expires; None if it never does."""
+        seconds = self._services.defaults.pending_ttl if pending.time_to_live is None else pending.time_to_live
+        return None if not seconds or seconds == inf else seconds
 
     def _check_quota(self, call: LedgerRow, size: int) -> None:
         quota = self.user_quota
@@ -200,6 +266,7 @@ class PendingCalls:
             round=round,
             **invocation.identity._asdict(),
         )
+        invocation.emit_deferred_start()
         self._emit_pending(pending_call, invocation.identity)
         if invocation.on_end is not None:  # the task that gave the last answer does not wait for the next one
             on_end, invocation.on_end = invocation.on_end, None
@@ -211,7 +278,9 @@ class PendingCalls:
         if not self._services.is_durable:
             return []
         name = invocation.listing.name
-        detail = {"waiting_for": pending.waiting_for}
+        detail: dict[str, str] = {"waiting_for": pending.waiting_for}
+        if pending.waiting_for == "approval" and invocation.asks_again_because:
+            detail["asks_again_because"] = invocation.asks_again_because
         return [
             store.audit.row_statement("wait", invocation.id, name, identity=invocation.identity, detail=detail),
             *self._services.journal_statements(invocation, "pending", pending.waiting_for),

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from surehand.catalogue.listing import Listing
+from surehand.core.approval_binding import describe_tool_change
 from surehand.core.define import tool
-from surehand.core.outcome import WaitingFor
+from surehand.core.outcome import Done, WaitingFor
 from surehand.runtime.pending.answer import Answer
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
     from surehand.runtime.services import RuntimeServices
 
-_CONTEXT_FIELDS = ("message", "task", "space", "turn", "memory_dir", "session_dir")
+_CONTEXT_FIELDS = ("message", "task", "space", "turn", "memory_dir", "session_dir", "allowed_paths")
 
 
 def find_listing(services: RuntimeServices, row: PendingRow) -> Listing | None:
@@ -41,13 +42,11 @@ def restore_scope(services: RuntimeServices, row: PendingRow) -> Scope:
     return services.root_scope.scope(**fields)
 
 
-def restore_invocation(services: RuntimeServices, row: PendingRow) -> tuple[Invocation, Proceed]:
-    """A new invocation of the call, with its stored arguments, and the stack to run it through."""
+def restore_invocation(services: RuntimeServices, row: PendingRow) -> Invocation:
+    """A new invocation of the call, with its stored arguments."""
     call = row.call
     context = json.loads(call.context)
-    original = services.pending_calls.invocations.get(call.call_id)
-    scope = restore_scope(services, row)
-    invocation = Invocation(scope, call.tool, deserialize_arguments(call.arguments))
+    invocation = Invocation(restore_scope(services, row), call.tool, deserialize_arguments(call.arguments))
     invocation.assigned_id = call.call_id
     invocation.has_given_id = bool(context.get("given"))
     invocation.is_resumed = True
@@ -56,13 +55,34 @@ def restore_invocation(services: RuntimeServices, row: PendingRow) -> tuple[Invo
     invocation.model_id = context.get("model_id")
     invocation.parent = context.get("parent")
     invocation.nesting_depth = int(context.get("depth", 0))
+    is_known_here = call.call_id in services.pending_calls.invocations
+    invocation.has_lost_scope = bool(context.get("own_scope")) and not is_known_here
     invocation.ledger_row = call
-    listing = scope.find(call.tool)
-    if listing is not None and listing.tool.definition_digest == call.definition:
-        return invocation, services.stack_for_call(invocation)
-    # A rejection or a result ends the call even if the tool has changed or is missing: use the tool it was made for.
-    listing = original.listing if original is not None else _absent_tool_listing(call.tool)
-    return invocation, services.stack_for_listing(listing, invocation)
+    return invocation
+
+
+def restore_resumed_call(
+    services: RuntimeServices, row: PendingRow, resumption: Resumption
+) -> tuple[Invocation, Proceed]:
+    """A new invocation of the call with the answer, and the stack to run it through.
+
+    If the tool has changed since a person approved the call, the approval does not count, and the stack asks again.
+    """
+    invocation = restore_invocation(services, row)
+    apply_resumption(invocation, row, resumption)
+    call = row.call
+    listing = invocation.scope.find(call.tool)
+    is_unchanged = listing is not None and listing.tool.is_bound_by(call.definition)
+    if listing is None or not (is_unchanged or resumption.continues):
+        # A rejection or a result ends the call even if its tool has changed or is missing: use the one it was made for.
+        original = services.pending_calls.invocations.get(call.call_id)
+        made_for = original.listing if original is not None else _absent_tool_listing(call.tool)
+        return invocation, services.stack_for_listing(made_for, invocation)
+    if not is_unchanged and invocation.approval is not None:
+        now = listing.tool.approval_binding
+        invocation.asks_again_because = describe_tool_change(call.tool, call.definition, now)
+        invocation.approval = None
+    return invocation, services.stack_for_call(invocation)
 
 
 def _absent_tool_listing(name: str) -> Listing:
@@ -80,6 +100,13 @@ class Resumption:
     fence: int | None = None
     on_settled: Callable[[Invocation], None] | None = None
 
+    @property
+    def continues(self) -> bool:
+        """Whether the answer lets the call go on, instead of ending it."""
+        approval = self.answer.approval
+        lets_continue = isinstance(self.answer.value, Done) if approval is None else approval.allow
+        return self.fence is not None and lets_continue
+
 
 def apply_resumption(invocation: Invocation, row: PendingRow, resumption: Resumption) -> None:
     """Set on an invocation the answer that it continues with."""
@@ -93,4 +120,5 @@ def apply_resumption(invocation: Invocation, row: PendingRow, resumption: Resump
         invocation.approval = answer.approval
         return
     invocation.answer_value = answer.value
+    invocation.is_following = last.first_call_id is not None
     invocation.waited_for = "result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for)

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from surehand.core.call import Call
 from surehand.core.errors import FailureCode
@@ -18,21 +18,22 @@ from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
 from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
-from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_invocation
+from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_resumed_call
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from surehand.catalogue.listing import Listing
-    from surehand.core.provider import Provider
     from surehand.runtime.pipeline.invocation import Invocation
     from surehand.runtime.scope import Scope
 
 T = TypeVar("T")
+ResumptionWork: TypeAlias = "Callable[[], Coroutine[object, object, Outcome]]"
+"""Starts the work of a resumption. Not a coroutine: a task that is cancelled before it starts would never await it."""
 log = logging.getLogger("surehand")
 ANNOUNCE_STATEMENT = Statement("{announce}")
 
@@ -40,7 +41,7 @@ ANNOUNCE_STATEMENT = Statement("{announce}")
 async def apply_answer(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome | None:
     """Apply an answer and return the call's outcome; None if another answer was stored first."""
     in_progress = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
-    work = _resume_or_end(scope, row, pending_round, answer)
+    work = partial(_resume_or_end, scope, row, pending_round, answer)
     return await wait_for_task(_start_resumption(scope, row, in_progress, work))
 
 
@@ -53,13 +54,11 @@ async def claim_ready_call(
         ending_answer: end the call with this answer instead, whether its tool is here or not.
     """
     services = scope.services
-    call = row.call
     last = row.rounds[-1]
     listing = find_listing(services, row)
-    has_tool = listing is not None and listing.tool.definition_digest == call.definition
-    resumes_here = has_tool and listing is not None and _can_resume_here(listing, row)
-    if ending_answer is None and not row.matches_binding:
-        ending_answer = _reject_altered_call(row, last)
+    resumes_here = listing is not None and _can_resume_here(listing, row)
+    if ending_answer is None and not row.matches_answer_binding:
+        ending_answer = _end_altered_call(row, last, Answer.from_round(last))
     if not services.is_open or not (resumes_here or ending_answer):
         return None
     answer = ending_answer or Answer.from_round(last)
@@ -68,7 +67,7 @@ async def claim_ready_call(
         return None
     resumption = Resumption(answer, fence=fence)
     in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-    return _start_resumption(scope, row, in_progress, _resume_from_store(scope, row, resumption))
+    return _start_resumption(scope, row, in_progress, partial(_resume_from_store, scope, row, resumption))
 
 
 async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) -> int | None:
@@ -94,10 +93,11 @@ async def _retry_unwritten(scope: Scope, call_id: str) -> None:
         await write_retry.retry_call(await scope.services.open_store(), call_id)
 
 
-def _reject_altered_call(row: PendingRow, pending_round: PendingRound, by: str | None = None) -> Answer:
+def _end_altered_call(row: PendingRow, pending_round: PendingRound, answer: Answer) -> Answer:
+    """The same answer with the effect that it ends the call: the audit says what the person has answered."""
     call = row.call
     problem = f"call {call.call_id} is not what was asked about any more. Call {call.tool} again, under a new id."
-    return Answer.refusal(pending_round, "reject", "conflict", problem, by)
+    return Answer.refusal(pending_round, answer.kind, "conflict", problem, answer.by)
 
 
 async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
@@ -111,21 +111,21 @@ async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
 
 
 def _start_resumption(
-    scope: Scope, row: PendingRow, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
+    scope: Scope, row: PendingRow, in_progress: AnswerInProgress, work: ResumptionWork
 ) -> asyncio.Task[Outcome | None]:
     """Run the resumption in a task of the runtime: it continues when the task that answered is cancelled."""
     scope.services.pending_calls.answers_in_progress[row.call.call_id] = in_progress
-    in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, coroutine))
+    in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, work))
     return in_progress.task
 
 
 async def _run_resumption(
-    scope: Scope, call_id: str, in_progress: AnswerInProgress, coroutine: Coroutine[object, object, Outcome]
+    scope: Scope, call_id: str, in_progress: AnswerInProgress, work: ResumptionWork
 ) -> Outcome | None:
     """Run a resumption to its end, then end the calls that wait for this one."""
     answers_in_progress = scope.services.pending_calls.answers_in_progress
     try:
-        outcome = await coroutine
+        outcome = await work()
     except UnexpectedRowCount:
         return None
     except StoreError as error:
@@ -143,14 +143,14 @@ async def _run_resumption(
 async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome:
     """Store the answer, and run the call to its end or to its next question."""
     listing = find_listing(scope.services, row)
-    answer, continues = _check_binding(row, pending_round, answer, listing)
+    answer, continues = _check_row(row, pending_round, answer, listing)
     edited = answer.apply_edited_arguments(row)
     round_answer = answer.to_round_answer(edited, pending_round, scope.principal)
     emit_settled = partial(_emit_settled, scope, row, pending_round, answer)
     if not continues:
         outcome = await _deliver_answer(scope, row, Resumption(answer, round_answer, on_settled=emit_settled))
-        if pending_round.waiting_for == "input" and listing is not None and listing.provider is not None:
-            await _cancel_input_request(listing.provider, Call(listing.tool.name, id=row.call.call_id), answer.kind)
+        if pending_round.waiting_for == "input" and listing is not None:
+            await _cancel_input_request(listing, row.call.call_id, answer.kind)
         return outcome
     resumes_here = listing is not None and _can_resume_here(listing, row)
     fence = await _commit_resumption(scope, edited, answer, round_answer, resumes_here=resumes_here)
@@ -161,12 +161,15 @@ async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRo
     return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
-async def _cancel_input_request(provider: Provider, call: Call, reason: str) -> None:
+async def _cancel_input_request(listing: Listing, call_id: str, reason: str) -> None:
     """Tell the provider that its request for input gets no answer."""
+    cancellable = listing.abilities.cancellable
+    if cancellable is None:
+        return
     try:
-        await provider.cancel(call, reason)
+        await cancellable.cancel(Call(listing.tool.provider_name, id=call_id), reason)
     except Exception:
-        log.exception("Provider %s raised when its request for input was cancelled", provider.namespace)
+        log.exception("Provider %s raised when its request for input was cancelled", listing.namespace)
 
 
 def _can_resume_here(listing: Listing, row: PendingRow) -> bool:
@@ -174,28 +177,25 @@ def _can_resume_here(listing: Listing, row: PendingRow) -> bool:
 
     A provider that lost its request can still report that failure, from any process.
     """
-    provider = listing.provider
+    connection_bound = listing.abilities.connection_bound
     last = row.rounds[-1]
-    if provider is None or last.waiting_for != "input" or last.inner_call_id is not None:
+    if connection_bound is None or last.waiting_for != "input" or last.inner_call_id is not None:
         return True
     state = row.provider_state
-    return provider.can_resume_here(state) or provider.resume_failure(state) is not None
+    return connection_bound.can_resume_here(state) or connection_bound.resume_failure(state) is not None
 
 
-def _check_binding(
+def _check_row(
     row: PendingRow, pending_round: PendingRound, answer: Answer, listing: Listing | None
 ) -> tuple[Answer, bool]:
-    """The answer to apply, and whether the call continues with it; a rejection if call or tool have changed."""
+    """The answer to apply, and whether the call continues with it; one that ends the call if its row was altered."""
     # A provider that asked for input continues with it; for any other question the answer is the outcome.
     is_input = pending_round.waiting_for == "input" and pending_round.inner_call_id is None
     resumes = is_input and isinstance(answer.value, Done) and (listing is None or listing.provider is not None)
     if answer.kind != "approve" and not resumes:
         return answer, False
-    if not row.matches_binding:
-        return _reject_altered_call(row, pending_round, answer.by), False
-    if answer.kind == "approve" and listing is not None and listing.tool.definition_digest != row.call.definition:
-        changed = f"{row.call.tool} has changed since it was asked about. Call it again, under a new id."
-        return Answer.refusal(pending_round, "reject", "conflict", changed, answer.by), False
+    if not row.matches_answer_binding:
+        return _end_altered_call(row, pending_round, answer), False
     return answer, True
 
 
@@ -212,7 +212,7 @@ async def _commit_resumption(
         ledger_table.resume_statement(call.call_id, services.owner_id if resumes_here else None, call.arguments),
     ]
     if services.is_durable:
-        detail = {"answer": answer.kind, "weight": round_answer.answer_digest}
+        detail = {"answer": answer.kind, "answer_digest": round_answer.answer_digest}
         whose = identity_of_stored_call(call, services.pending_calls.find_listing(row))
         statements += [
             store.audit.row_statement("answer", call.call_id, call.tool, identity=whose, by=answer.by, detail=detail),
@@ -268,8 +268,7 @@ def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 async def _resume_from_store(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
     """Run the call again, with its stored arguments and the answer."""
     services = scope.services
-    invocation, stack = restore_invocation(services, row)
-    apply_resumption(invocation, row, resumption)
+    invocation, stack = restore_resumed_call(services, row, resumption)
     if services.is_closed():  # during the awaits above; leaving the store returns the claim
         raise StoreUnavailable("The runtime is not running.")
     outcome = await stack(invocation)
@@ -277,6 +276,10 @@ async def _resume_from_store(scope: Scope, row: PendingRow, resumption: Resumpti
         raise UnexpectedRowCount("another answer was stored first")
     if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
         return outcome
+    if invocation.asks_again_because and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
+        # No question: an approval of these arguments could not work either.
+        problem = f"{invocation.asks_again_because} It does not take these arguments any more. Call it again."
+        outcome = Failed("conflict", problem, data=outcome.data)
     if resumption.fence is not None and services.is_closed() and not may_have_executed(outcome):
         return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
     return await services.ledger.record_outcome(invocation, outcome)
@@ -297,6 +300,22 @@ async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | Non
         if outer is None or outer.open_round is None or follower in services.pending_calls.answers_in_progress:
             continue
         await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=value))
+
+
+async def end_calls_that_follow_nothing(scope: Scope, call_id: str) -> None:
+    """End the calls that follow a call which has not happened and will not run: they may be made again."""
+    services = scope.services
+    store = await services.open_store()
+    for follower in await store.pending.find_followers(call_id):
+        outer = await store.pending.find(follower)
+        if outer is None or outer.open_round is None:
+            continue
+        problem = (
+            f"{outer.call.tool} has not happened: call {call_id}, which this one followed, did not run. Call it again."
+        )
+        await apply_answer(
+            services.root_scope, outer, outer.open_round, Answer("settle", value=Failed("interrupted", problem))
+        )
 
 
 def store_failure(error: StoreError) -> Failed:

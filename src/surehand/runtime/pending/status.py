@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surehand.core.call import Principal
-from surehand.core.outcome import Failed, Outcome
+from surehand.core.outcome import Failed, Outcome, attach_origin
+from surehand.runtime.durability.call_record import stored_call
 from surehand.runtime.durability.json_arguments import load_json_arguments
 from surehand.runtime.pending.pending_calls import pending_call_from_row
 from surehand.store.database import StoreError, UnexpectedRowCount, UnstorableValue
@@ -77,9 +78,11 @@ async def _status_of_waited_call(services: RuntimeServices, row: PendingRow, vie
     if open_question is None or status.outcome is not None:
         return status
     question = pending_call_from_row(open_question.row, open_question.pending_round)
+    outcome = question.to_outcome().evolve(call_id=status.call_id)
+    attach_origin(outcome, stored_call(row.call))
     return replace(
         status,
-        outcome=question.to_outcome().evolve(call_id=status.call_id),
+        outcome=outcome,
         round=open_question.round_number,
         partial_answer=open_question.pending_round.answer_value or "",
         question=question,

@@ -58,8 +58,12 @@ class Invocation:
     """Whether a person made the call with `dispatch`, not a model."""
     is_resumed: bool = False
     """Whether the call was pending and now continues after an answer."""
+    has_lost_scope: bool = False
+    """Whether the call was made in a scope with tools or values of its own, which this process does not have."""
     approval: Approval | None = None
     """Set only by the runtime: a caller cannot approve its own call."""
+    asks_again_because: str = ""
+    """Why an approval does not hold, so that a person is asked again; empty if it holds, or if none was given."""
     answer_value: Done | Failed | None = None
     """The answer to the pending call; it replaces running the handler."""
     waited_for: WaitingFor | None = None
@@ -75,6 +79,8 @@ class Invocation:
     """Number of the last question that this call asked; 0 if it never waited."""
     attempt: int = 1
     is_cached: bool = False
+    is_refused_by_queue: bool = False
+    """Whether the call was not let into its queue: `retry` does not try again, which would be waiting too."""
     may_have_run: bool = False
     """Whether the handler may have run; becomes `Failed.executed`."""
     cancelled: bool = False
@@ -85,6 +91,18 @@ class Invocation:
     queued_seconds: float = 0.0
     on_end: Callable[[Outcome], object] | None = None
     """Called with the outcome, for the task that answered a waiting caller."""
+    repeat_key: str | None = None
+    """What the call is recognised by if it is repeated, once that was computed."""
+    siblings: dict[str, list[str]] | None = None
+    """The ids of the calls that are made together with this one, by their keys: none of them follows another."""
+    nested_siblings: dict[str, list[str]] | None = None
+    """The same for the calls that its handler makes."""
+    is_following: bool = False
+    """Whether the call ends with the outcome of an equal call, and never ran itself."""
+    deferred_start: Callable[[], None] | None = None
+    """Emits `CallStarted`, for a call whose wait must be stored first."""
+    posts_when_stored: bool = False
+    """Whether the message of the call is written in the transaction that stores its wait."""
     on_settled: Callable[[Invocation], None] | None = None
     """Called once the answer that ends the call is committed."""
     fence: int | None = None
@@ -112,6 +130,8 @@ class Invocation:
     has_lost_race: bool = False
     """Whether another invocation or process wrote the outcome first."""
     is_journalled: bool = False
+    has_streamed_progress: bool = False
+    """Whether progress was added to the streams, which has to be written before the end of the call."""
     is_standalone = False
     assigned_id: str | None = None
     """The id, once it was given or generated; reading `id` generates one."""
@@ -120,6 +140,8 @@ class Invocation:
     _cancelling_before: int = 0
     _own_cancellations: int = 0
     _caller_timer: Timer | None = None
+    _caller_deadline: float | None = None
+    """When the caller's time limit is reached, on the runtime's clock."""
     _event_loop: asyncio.AbstractEventLoop | None = None
 
     def __init__(self, scope: Scope, requested_name: str, raw_arguments: Arguments) -> None:
@@ -204,12 +226,16 @@ class Invocation:
         inner.priority = self.priority
         inner.caller_timeout = timeout
         inner.nesting_depth = self.nesting_depth + 1
+        if self.principal.session is not None:
+            if self.nested_siblings is None:
+                self.nested_siblings = {}
+            inner.siblings = self.nested_siblings
         return await self.scope.run_invocation(inner)
 
     def find_tool(self, name: str) -> Listing | None:
-        """Find a tool that this call's scope may use."""
+        """Find a tool that this call's scope may use, or that people may use in it."""
         listing = self.scope.find(name)
-        return listing if listing is not None and self.scope.may_use(listing) else None
+        return listing if listing is not None and self.scope.may_use(listing, for_person=True) else None
 
     def list_tools(self) -> list[Listing]:
         """The tools that this call's scope may use."""
@@ -223,9 +249,15 @@ class Invocation:
         """Show the later visible calls of this agent and session in another space, or in none."""
         self.scope.services.visible_calls.set_active_space(self.scope, space)
 
+    def emit_deferred_start(self) -> None:
+        """Emit `CallStarted`, if that was put off."""
+        emit, self.deferred_start = self.deferred_start, None
+        if emit is not None:
+            emit()
+
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""
-        if not self.scope.services.listeners.callbacks:
+        if not self.scope.services.listeners.callbacks and not self._has_stream:
             return
         loop = self._event_loop
         if loop is not None and _is_other_thread(loop):
@@ -233,9 +265,21 @@ class Invocation:
         else:
             self._emit_progress(dict(update))
 
+    @property
+    def _has_stream(self) -> bool:
+        """Whether the call is in the stream of a run or of a space."""
+        is_streamed = self.principal.turn is not None or self.message_id is not None
+        return is_streamed and self.scope.services.journal_writer is not None
+
     def _emit_progress(self, update: dict[str, Any]) -> None:
+        services = self.scope.services
         named = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
-        at = self.scope.services.clock.time()
+        if services.journal_writer is not None and self._has_stream:
+            self.has_streamed_progress = True
+            services.journal_writer.add_progress(self, named, update)
+        if not services.listeners.callbacks:
+            return
+        at = services.clock.time()
         event = CallProgress(
             self.id,
             self.tool_name,
@@ -246,7 +290,7 @@ class Invocation:
             at,
             *self.identity,
         )
-        self.scope.services.listeners.emit(event)
+        services.listeners.emit(event)
 
     def make_interruptible(self) -> None:
         """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""
@@ -269,7 +313,15 @@ class Invocation:
         self.make_interruptible()
         message = f"{self.listing.name} timed out after {self.caller_timeout:g} s, waiting included."
         clock = self.scope.services.clock
-        self._caller_timer = clock.call_later(self.caller_timeout or 0.0, self.interrupt, "timed_out", message)
+        seconds = self.caller_timeout or 0.0
+        self._caller_deadline = clock.now() + seconds
+        self._caller_timer = clock.call_later(seconds, self.interrupt, "timed_out", message)
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the caller's own time limit; None if it set none."""
+        if self._caller_deadline is None:
+            return None
+        return self._caller_deadline - self.scope.services.clock.now()
 
     def take_back_cancellation(self) -> bool:
         """Undo the runtime's own cancellations; true if there was no other reason to cancel the caller's task.
@@ -299,7 +351,10 @@ class Invocation:
         if self._caller_timer is not None:
             self._caller_timer.cancel()
         self.task = None
-        self.scope.services.running_calls.discard(self)
+        services = self.scope.services
+        services.running_calls.discard(self)
+        if services.call_ends.waiters:
+            services.call_ends.notify(self.assigned_id, outcome)
         if self.on_end is not None:
             self.on_end(outcome)
 

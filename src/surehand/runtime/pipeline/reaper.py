@@ -19,10 +19,10 @@ class Reaper:
     def __init__(self) -> None:
         self.leftover_tasks: set[asyncio.Task[Any]] = set()
 
-    async def stop(self, task: asyncio.Task[Any]) -> None:
+    async def stop(self, task: asyncio.Task[Any], *, grace_seconds: float = CANCELLATION_GRACE_SECONDS) -> None:
         """Cancel a task and wait for the grace period; a task that still runs then is kept here."""
         task.cancel()
-        cancelled_again = await _wait_for_cancelled_task(task)
+        cancelled_again = await _wait_for_cancelled_task(task, grace_seconds)
         if not task.done():
             self.leftover_tasks.add(task)
             task.add_done_callback(self.leftover_tasks.discard)
@@ -48,11 +48,11 @@ class Reaper:
                 await asyncio.wait(unstoppable, timeout=CANCELLATION_GRACE_SECONDS)
 
 
-async def _wait_for_cancelled_task(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def _wait_for_cancelled_task(task: asyncio.Task[Any], grace_seconds: float) -> asyncio.CancelledError | None:
     """Wait for a cancelled task, even if the waiting task is cancelled meanwhile: the first still holds its slot."""
     clock = asyncio.get_running_loop().time
     cancelled_again = None
-    deadline = clock() + CANCELLATION_GRACE_SECONDS
+    deadline = clock() + grace_seconds
     while not task.done() and (left := deadline - clock()) > 0:
         try:
             await asyncio.wait({task}, timeout=left)

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from surehand.core.clock import Clock
 from surehand.core.outcome import Done
+from surehand.runtime.limits.deadlocks import Hold
 
 MAX_CACHED_RESULTS = 10_000
+
+
+class SharedFlight:
+    """A call that is computing a result, while equal calls wait for it."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def busy_holds(self) -> Collection[Hold] | None:
+        """What the computing call holds."""
+        return (self.hold,)
 
 
 class ResultCache:
@@ -16,8 +30,8 @@ class ResultCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[str, tuple[float, Done]] = {}
-        self.in_flight: dict[str, asyncio.Future[None]] = {}
-        """Keys that a call is computing now; equal calls await the future."""
+        self.in_flight: dict[str, SharedFlight] = {}
+        """The calls that are computing a result now, by key."""
 
     def get_fresh(self, key: str) -> Done | None:
         """A copy of the cached outcome, unless it has expired."""

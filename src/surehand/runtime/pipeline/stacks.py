@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
+from surehand.core.call import CURRENT_ALLOWED_PATHS
 from surehand.core.errors import Unavailable
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
@@ -119,6 +119,10 @@ class Stacks(dict[str, Proceed]):
         services = self._services
         name = invocation.requested_name
         provider_problem: str | None = None
+        if services.is_durable and invocation.scope.has_session and isinstance(name, str):
+            await services.offered_tools.load_session(invocation.principal)
+            if services.offered_tools.find(name, invocation.principal) is not None:
+                return await self.run_offered_tool(invocation)
         if services.active_providers and isinstance(name, str):
             try:
                 await services.provider_table.refresh_for_tool(name, invocation.principal)
@@ -128,16 +132,15 @@ class Stacks(dict[str, Proceed]):
                 if self._resolve_listing(name) is not None:
                     return await self[name](invocation)
         # Loaded by the first unknown name.
-        from surehand.runtime.pipeline.stages.middleware import OuterMiddleware
+        from surehand.runtime.pipeline.stages.middleware import OuterMiddleware, wrap_all
         from surehand.runtime.pipeline.unknown_tool import unknown_tool_failure
 
         async def proceed(invocation: Invocation) -> Outcome:
             return await unknown_tool_failure(services, invocation, provider_problem)
 
-        for wrapper in reversed(services.middleware):
-            if isinstance(wrapper, OuterMiddleware):
-                proceed = partial(wrapper, proceed=proceed)
-        return await proceed(invocation)
+        installed = [each.wrapper for each in services.middleware if each.applies_to([invocation.tool_name])]
+        wrappers = [wrapper for wrapper in installed if isinstance(wrapper, OuterMiddleware)]
+        return await wrap_all(wrappers, proceed, services)(invocation)
 
 
 class StackTable:
@@ -199,3 +202,28 @@ def _refuse_outside_toolset(toolsets: tuple[str, ...]) -> Stage:
         return refuse
 
     return stage
+
+
+class LimitedStacks:
+    """The stacks of a scope with `allowed_paths`: while one of them runs, workspaces show only these folders."""
+
+    def __init__(self, stacks: Stacks, allowed_paths: tuple[str, ...]) -> None:
+        self._stacks = stacks
+        self._allowed_paths = allowed_paths
+        self.refuse_unknown_tool: Proceed = stacks.refuse_unknown_tool
+
+    def __getitem__(self, name: str) -> Proceed:
+        return limit_to_paths(self._stacks[name], self._allowed_paths)
+
+
+def limit_to_paths(stack: Proceed, allowed_paths: tuple[str, ...]) -> Proceed:
+    """A stack that runs while workspaces show only these folders."""
+
+    async def run(invocation: Invocation) -> Outcome:
+        token = CURRENT_ALLOWED_PATHS.set(allowed_paths)
+        try:
+            return await stack(invocation)
+        finally:
+            CURRENT_ALLOWED_PATHS.reset(token)
+
+    return run

@@ -1,4 +1,4 @@
-"""Calls of tools that do not exist or may not be used here: why, and what the caller may use instead.
+"""Calls that no stack can run: the tool does not exist or may not be used here, or an option of the call is invalid.
 
 They are counted, journalled and reported like any other call.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 UNKNOWN_TOOL_NAME = "(unknown)"
 """Name under which all calls of unknown tools are counted: counting each name would grow without limit."""
 MAX_NAMESPACES_SHOWN = 10
+MAX_PROVIDER_PROBLEM_LENGTH = 500
 
 
 async def unknown_tool_failure(
@@ -33,8 +34,23 @@ async def unknown_tool_failure(
     reason = services.refusal_reason(name)
     if reason is not None:
         return await report_refusal(invocation, Failed("denied", f"{name} is not allowed here: {reason}."))
-    hint = _hint(invocation, name, provider_problem)
+    namespace, separator, _ = name.partition(NAMESPACE_SEPARATOR)
+    problem = (provider_problem or services.unavailable_providers.get(namespace)) if separator else None
+    if problem is not None:
+        cause = (services.redact(problem) if services.redact else problem)[:MAX_PROVIDER_PROBLEM_LENGTH]
+        return await report_refusal(invocation, Failed("unavailable", f"{name} is not available now: {cause}"))
+    hint = _hint(invocation, name)
     return await report_refusal(invocation, Failed("not_found", f"Unknown tool: {name!r}. {hint}"))
+
+
+async def refuse_invalid_option(invocation: Invocation, problem: str) -> Failed:
+    """The failure of a call with an invalid option, such as its timeout; a closed runtime reports nothing."""
+    failure = Failed("invalid_arguments", problem)
+    name: object = invocation.requested_name  # models send values of any type as a name
+    listing = invocation.scope.find(name) if isinstance(name, str) else None
+    if listing is not None:
+        invocation.listing = listing
+    return await report_refusal(invocation, failure) if invocation.scope.services.is_open else failure
 
 
 async def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
@@ -42,7 +58,7 @@ async def report_refusal(invocation: Invocation, outcome: Failed) -> Failed:
     services = invocation.scope.services
     name = invocation.tool_name
     invocation.started_perf_counter = perf_counter()
-    counter = services.tool_stats(UNKNOWN_TOOL_NAME)
+    counter = services.tool_stats(name if hasattr(invocation, "listing") else UNKNOWN_TOOL_NAME)
     counter.count += 1
     counter.failures += 1
     attach_origin(outcome, invocation)
@@ -70,15 +86,12 @@ def _emit_events(invocation: Invocation, name: str, outcome: Failed) -> None:
         services.listeners.emit(CallEnded(invocation.id, name, outcome, at, *identity))
 
 
-def _hint(invocation: Invocation, name: str, provider_problem: str | None) -> str:
-    """Why the provider is unavailable, whether the namespace exists, and the nearest tools that the caller may use."""
-    services = invocation.scope.services
+def _hint(invocation: Invocation, name: str) -> str:
+    """Whether the namespace exists, and the nearest tools that the caller may use."""
     namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
-    if separator and (reason := provider_problem or services.unavailable_providers.get(namespace)) is not None:
-        return f"{namespace} could not be started: {(services.redact(reason) if services.redact else reason)[:500]}"
     usable = invocation.scope.usable_listings(for_person=invocation.is_dispatched)
     names = [each for listing in usable for each in (listing.name, *listing.tool.aliases)]
-    suggestions = nearest_names(name, names)
+    suggestions = nearest_names(name, dict.fromkeys(names))  # two tools may have the same alias
     advice = (
         f"Did you mean {' or '.join(suggestions)}?"
         if suggestions

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from surehand.store.database import StoreUnavailable, validate_owner
+from surehand.store.postgres.connection import connect, cut_connection, run_request
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -24,17 +25,11 @@ LOCK_TIMEOUT_SECONDS = 10.0
 """How long to wait for a lock; when closing, a tenth of it."""
 LOCK_RETRY_SECONDS = 1.0
 """Pause before a lock is tried again: the server may not have noticed yet that an earlier session of ours is gone."""
-# TCP keepalive: a server that vanished without closing the connection is noticed within half a minute.
-_KEEPALIVE_OPTIONS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-}
 
 
 def lock_key(owner: str) -> int:
     """Return the key of an owner's advisory lock."""
+    # PostgreSQL identifies an advisory lock by a signed integer of 64 bits.
     return int.from_bytes(hashlib.sha256(validate_owner(owner).encode()).digest()[:8], "big", signed=True)
 
 
@@ -49,6 +44,7 @@ class PostgresSession:
         self._work_available = asyncio.Event()
         self._locks_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
+        self._connection: AsyncConnection[Any] | None = None
         self._is_connected = False
         self._is_lost = False
         """Whether the connection was lost and is not back yet."""
@@ -100,6 +96,8 @@ class PostgresSession:
         self._wanted_owners.clear()
         with suppress(StoreUnavailable):
             await self._wait_until(lambda: not self._locked_owners, LOCK_TIMEOUT_SECONDS / 10)
+        if self._connection is not None:
+            cut_connection(self._connection)  # else a server that does not reply would keep the task
         self._task.cancel()
         await asyncio.wait([self._task])
         self._task = None
@@ -115,23 +113,25 @@ class PostgresSession:
             ) from None
 
     async def _run(self) -> None:
-        from psycopg import AsyncConnection, Error
+        from psycopg import Error
 
         pause = MIN_RECONNECT_SECONDS
         while True:
-            with suppress(Error, OSError):
-                connection = await AsyncConnection.connect(self._url, autocommit=True, **_KEEPALIVE_OPTIONS)
+            with suppress(Error, OSError, StoreUnavailable):
+                connection = self._connection = await connect(self._url)
                 pause = MIN_RECONNECT_SECONDS
                 try:
                     await self._serve_connection(connection)
                 finally:
+                    self._connection = None
                     await connection.close()
             await self._mark_disconnected()
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RECONNECT_SECONDS)
 
     async def _serve_connection(self, connection: AsyncConnection[Any]) -> None:
-        await connection.execute("LISTEN surehand")
+        # Before the locks and the callbacks: a notification between them and LISTEN would be lost.
+        await _execute(connection, "LISTEN surehand")
         self._mark_connected()
         while True:
             self._work_available.clear()
@@ -147,11 +147,12 @@ class PostgresSession:
 
     async def _update_locks(self, connection: AsyncConnection[Any]) -> None:
         for owner in self._wanted_owners - self._locked_owners:
-            cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", [lock_key(owner)])
-            if (await cursor.fetchall())[0][0]:
+            # `try`, because a wait for the lock would keep the connection from everything else.
+            [(is_locked,)] = await _execute(connection, "SELECT pg_try_advisory_lock(%s)", [lock_key(owner)])
+            if is_locked:
                 self._locked_owners.add(owner)
         for owner in self._locked_owners - self._wanted_owners:
-            await connection.execute("SELECT pg_advisory_unlock(%s)", [lock_key(owner)])
+            await _execute(connection, "SELECT pg_advisory_unlock(%s)", [lock_key(owner)])
             self._locked_owners.discard(owner)
         async with self._locks_changed:
             self._locks_changed.notify_all()
@@ -184,3 +185,13 @@ class PostgresSession:
         self._locked_owners.clear()
         async with self._locks_changed:
             self._locks_changed.notify_all()
+
+
+async def _execute(connection: AsyncConnection[Any], sql: str, params: list[Any] | None = None) -> list[Any]:
+    """Execute one statement; raises if the server does not reply in time."""
+    return await run_request(connection, _fetch_rows(connection, sql, params), limit_seconds=LOCK_TIMEOUT_SECONDS)
+
+
+async def _fetch_rows(connection: AsyncConnection[Any], sql: str, params: list[Any] | None) -> list[Any]:
+    cursor = await connection.execute(sql, params)
+    return await cursor.fetchall() if cursor.description else []

@@ -1,7 +1,9 @@
 -- The tables of the store, in one dialect for SQLite and PostgreSQL. Words in braces are replaced by each database's own
 -- SQL: {serial} a growing number, {blob} bytes, {real} a floating-point number, {tx} the number of the transaction that
 -- writes the row, {if_unordered} a line only for databases that may commit rows in another order than their ids. JSON is
--- stored as text; times are seconds since the epoch, by the database's own clock.
+-- stored as text; times are seconds since the epoch, by the database's own clock. This is version 1 and never changes: the
+-- files in `migrations/` add columns and rename some (`pending`: weight is now answer_digest, value answer_value, note
+-- provider_state; `queues`: turns is now lock_count).
 
 -- Active runtimes. Each also holds a lock while its process runs: a dead one is recognised at once by its free lock, a
 -- paused one by its expired lease.
@@ -23,7 +25,8 @@ CREATE TABLE IF NOT EXISTS ledger (
     session     TEXT,
     agent       TEXT,
     context     TEXT NOT NULL,            -- JSON: the remaining fields of the call (space, turn, parent ...)
-    state       TEXT NOT NULL,            -- idle      the id is known, and no runtime runs it
+    state       TEXT NOT NULL,            -- idle      the id is known, and no runtime runs it; `owner` may have a
+                                          --           call with it that waits for its slot
                                           -- waiting   waits for an answer, see `pending`
                                           -- ready     answered; any runtime with the tool may resume it
                                           -- taken     its owner resumes it; no effect has happened yet
@@ -225,8 +228,8 @@ CREATE TABLE IF NOT EXISTS events (
     stream      TEXT NOT NULL,
     number      BIGINT NOT NULL,
     at          {real} NOT NULL,
-    kind        TEXT NOT NULL,            -- message | message.amended | tool-call.start | tool-call.complete |
-                                          -- tool-call.error | call.pending | call.settled | call.ended
+    kind        TEXT NOT NULL,            -- message | message.amended | tool-call.start | tool-result | tool-call.complete |
+                                          -- tool-call.error | call.progress | call.pending | call.settled | call.ended
     data        TEXT NOT NULL,            -- JSON
     PRIMARY KEY (stream, number)
 );

@@ -15,14 +15,24 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from functools import partial
 from typing import Any
 
-from surehand.store.database import Row, SqlValue, Statement, StoreError, StoreUnavailable, validate_params
+from surehand.core.private_paths import PRIVATE_PATHS
+from surehand.store.database import (
+    Row,
+    SqlValue,
+    Statement,
+    StoreError,
+    StoreUnavailable,
+    read_only_error,
+    validate_params,
+)
 from surehand.store.sqlite.dialect import BUSY_TIMEOUT_SECONDS, CLOCK_FUNCTION, execute_statement, fetch_rows
 from surehand.store.sqlite.executors import InlineExecutor, ThreadedExecutor
 from surehand.store.sqlite.group_commit import WriteJob
 from surehand.store.sqlite.owner_locks import FileOwnerLocks, InMemoryOwnerLocks
+from surehand.store.sqlite.read_only_address import ReadOnlyAddress
 
 log = logging.getLogger("surehand")
-IN_MEMORY = ":memory:"
+IN_MEMORY_ADDRESS = ":memory:"
 CACHED_STATEMENTS = 512
 """Prepared statements that a connection caches."""
 POLL_SECONDS = 0.02
@@ -78,22 +88,38 @@ class ChangePoller:
 class SqliteDatabase:
     """A file, or `:memory:`. Writes of concurrent callers share a commit, but succeed or fail each by itself."""
 
-    def __init__(self, path: str, *, synchronous: str = "FULL", now: Callable[[], float] = time.time) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: str,
+        *,
+        synchronous: str = "FULL",
+        now: Callable[[], float] = time.time,
+        read_only: bool = False,
+    ) -> None:
+        # Absolute: readers connect later, and the program may change its working directory.
+        self._path = path = path if path == IN_MEMORY_ADDRESS else os.path.abspath(path)
+        self._now = now
+        self.is_read_only = read_only
+        self._read_only_address: ReadOnlyAddress | None = None
+        PRIVATE_PATHS.add_store(path)
         self._connect = partial(_connect, path, synchronous, now)
         self._executor: InlineExecutor | ThreadedExecutor | None = None
         self._change_poller: ChangePoller | None = None
         self._owner_locks: FileOwnerLocks | InMemoryOwnerLocks = (
-            InMemoryOwnerLocks() if path == IN_MEMORY else FileOwnerLocks(path)
+            InMemoryOwnerLocks() if path == IN_MEMORY_ADDRESS else FileOwnerLocks(path)
         )
 
     async def open(self) -> SqliteDatabase:
         """Open the connections; raises `StoreUnavailable` if the file cannot be opened."""
-        if self._path == IN_MEMORY:
+        if self._path == IN_MEMORY_ADDRESS:
             self._executor = InlineExecutor(self._connect)
             return self
-        _create_private_file(self._path)
-        threads = ThreadedExecutor(self._connect)
+        if self.is_read_only:
+            self._read_only_address = await asyncio.to_thread(ReadOnlyAddress, self._path)
+            self._connect = partial(_connect_read_only, self._path, self._read_only_address, self._now)
+        else:
+            _create_private_file(self._path)
+        threads = ThreadedExecutor(self._connect, self._path, self._now)
         await threads.open()
         self._executor = threads
         return self
@@ -105,10 +131,19 @@ class SqliteDatabase:
 
     # Not `async def`: it awaits nothing itself, and every durable call writes twice. This saves a coroutine each time.
     def write(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
+        if self.is_read_only:
+            raise read_only_error()
         size = 0
         for _, params, _, validated_size in statements:
             size += validate_params(params) if validated_size is None else validated_size
         return (self._executor or self._require_open()).write(WriteJob(statements, size))
+
+    def write_without_limit(self, statements: Sequence[Statement]) -> Coroutine[Any, Any, list[list[Row]]]:
+        return self.write(statements)
+
+    @property
+    def is_stalled(self) -> bool:
+        return False
 
     async def read(self, sql: str, params: Mapping[str, SqlValue] | None = None) -> list[Row]:
         values = params or {}
@@ -144,6 +179,7 @@ class SqliteDatabase:
         return self._change_poller.add_callback(callback)
 
     async def _data_version(self) -> int:
+        # `PRAGMA data_version` changes when another connection has committed, in this process or in another one.
         return await self._require_open().data_version()
 
     async def vacuum(self) -> None:
@@ -157,10 +193,12 @@ class SqliteDatabase:
     async def close(self) -> None:
         if self._change_poller is not None:
             await self._change_poller.close()
-        engine, self._executor = self._executor, None
-        if engine is not None:
-            await engine.close()
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await executor.close()
         self._owner_locks.close()
+        if self._read_only_address is not None:
+            self._read_only_address.close()
 
     def _require_open(self) -> InlineExecutor | ThreadedExecutor:
         if self._executor is None:
@@ -185,6 +223,11 @@ def _create_private_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         _check_access(path)
+    except FileNotFoundError as error:
+        folder = os.path.dirname(path)
+        raise StoreUnavailable(
+            f"{path} cannot be opened: there is no folder {folder}. Create it, or name another file."
+        ) from error
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be opened: {error.strerror}.") from error
 
@@ -201,17 +244,30 @@ def _connect(path: str, synchronous: str, now: Callable[[], float]) -> sqlite3.C
     try:
         connection = sqlite3.connect(
             path,
-            isolation_level=None,
+            isolation_level=None,  # else Python's `sqlite3` begins transactions by itself
             timeout=BUSY_TIMEOUT_SECONDS,
-            check_same_thread=False,
+            check_same_thread=False,  # the writer's connection is used by two threads, one at a time
             cached_statements=CACHED_STATEMENTS,
         )
         connection.create_function(CLOCK_FUNCTION, 0, now)
         # Takes effect only before the first write to a new file, and setting the journal mode is a write.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         _enable_wal(connection)
+        # FULL: with a write-ahead log, NORMAL would lose the last commits in a power failure.
         for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"{path} cannot be opened: {error}.") from error
+    return connection
+
+
+def _connect_read_only(path: str, address: ReadOnlyAddress, now: Callable[[], float]) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            address.uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_SECONDS, check_same_thread=False
+        )
+        connection.create_function(CLOCK_FUNCTION, 0, now)
+        connection.execute("PRAGMA query_only=ON")
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{path} cannot be opened: {error}.") from error
     return connection

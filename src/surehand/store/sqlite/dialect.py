@@ -33,8 +33,9 @@ _PLACEHOLDERS = {
     "{after}": "id > :id",
     "{order}": "id",
     "{order_down}": "id DESC",
-    "{if_unordered}": "--",
+    "{if_unordered}": "--",  # a comment: the rest of the line is for PostgreSQL, where ids are not in commit order
     "{announce}": "SELECT 1 WHERE 1 = 0",  # other processes poll
+    "{lock}": "SELECT 1 WHERE 1 = 0",  # one writer at a time
 }
 
 
@@ -119,3 +120,18 @@ def can_run_in_bulk(sql_texts: tuple[str, ...]) -> bool:
     return all(
         _SINGLE_ROW_CHANGE.match(sql) and "RETURNING" not in sql and "ON CONFLICT" not in sql for sql in sql_texts
     )
+
+
+@lru_cache(maxsize=1024)
+def returns_no_rows(sql_texts: tuple[str, ...]) -> bool:
+    """Whether the statements only change rows: none of them selects or returns any."""
+    return all(
+        sql == "{announce}" or (sql.startswith(("INSERT", "UPDATE", "DELETE")) and "RETURNING" not in sql)
+        for sql in sql_texts
+    )
+
+
+@lru_cache(maxsize=1024)
+def changes_tables(sql_texts: tuple[str, ...]) -> bool:
+    """Whether a statement creates, changes or drops a table, as a migration does."""
+    return any(sql.lstrip().startswith(("CREATE", "ALTER", "DROP")) for sql in sql_texts)

@@ -20,6 +20,7 @@ from surehand.store.sqlite.dialect import (
     execute_many,
     execute_statement,
     fetch_rows,
+    returns_no_rows,
     touches_few_rows,
 )
 
@@ -39,6 +40,10 @@ class SqliteJob(ABC):
     """Whether the caller has been given the result."""
     is_small = False
     """Whether it is a write of few rows and bytes, which takes microseconds."""
+    fits_in_single_step = False
+    """Whether it is a small write of which no rows are read."""
+    is_cancelled = False
+    """Whether the caller was cancelled: the write is withdrawn if it has to wait for another process."""
     future: asyncio.Future[None] | None = None
 
     @abstractmethod
@@ -88,6 +93,7 @@ class WriteJob(SqliteJob):
         self.statements = statements
         self.sql_texts = tuple([statement.sql for statement in statements])
         self.is_small = size <= MAX_SMALL_WRITE_SIZE and touches_few_rows(self.sql_texts)
+        self.fits_in_single_step = size <= MAX_SMALL_WRITE_SIZE and returns_no_rows(self.sql_texts)
 
     def execute(self, connection: sqlite3.Connection) -> list[list[Row]]:
         results: list[list[Row]] = []
@@ -120,16 +126,26 @@ class WriteJob(SqliteJob):
 
 
 def execute_and_commit(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> None:
-    """Execute and commit writes in one transaction; one that fails does not affect the others."""
+    """Execute and commit writes in one transaction; one that fails does not affect the others.
+
+    Raises only if another process holds the write lock; then nothing was executed.
+    """
     try:
-        _begin_transaction(connection)
+        # IMMEDIATE takes the write lock now: a deferred transaction takes it at its first write, within a group.
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        if is_locked_error(error):
+            raise
+        fail_writes(connection, writes, error)
+        return
+    try:
         if not execute_without_savepoints(connection, writes):
             connection.execute("ROLLBACK")
-            _begin_transaction(connection)
+            _begin_again(connection)
             _execute_with_savepoints(connection, writes)
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - a dead writer thread would leave every caller waiting
-        _roll_back(connection, writes, error)
+        fail_writes(connection, writes, error)
 
 
 def commit_executed(connection: sqlite3.Connection, writes: Sequence[WriteJob]) -> None:
@@ -137,25 +153,32 @@ def commit_executed(connection: sqlite3.Connection, writes: Sequence[WriteJob]) 
     try:
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - as above
-        _roll_back(connection, writes, error)
+        fail_writes(connection, writes, error)
 
 
-def _roll_back(connection: sqlite3.Connection, writes: Sequence[WriteJob], error: Exception) -> None:
+def fail_writes(connection: sqlite3.Connection, writes: Sequence[WriteJob], error: Exception) -> None:
+    """Roll back, and give the error to every write that has none of its own."""
     with suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
     for write in writes:
         write.error = write.error or StoreUnavailable(f"The write was not stored: {str(error).rstrip('.')}.")
 
 
-def _begin_transaction(connection: sqlite3.Connection) -> None:
-    """Begin a write transaction, and wait here for other processes that write: this is the writer thread."""
+def is_locked_error(error: Exception) -> bool:
+    """Whether another process holds the lock that a statement needs."""
+    # By its text ("database is locked"): our own StoreUnavailable carries no code of SQLite.
+    return "locked" in str(error)
+
+
+def _begin_again(connection: sqlite3.Connection) -> None:
+    """Begin a transaction after a rollback: another process may have taken the lock in between."""
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if not is_locked_error(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.002)
 

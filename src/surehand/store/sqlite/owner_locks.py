@@ -1,4 +1,8 @@
-"""Owner locks of SQLite: a runtime holds one while it runs, so that others see at once when its process has died."""
+"""Owner locks of SQLite: a runtime holds one while it runs, so that others see at once when its process has died.
+
+The lock files are in a folder of their own beside the database, `calls.db-owners`, which a sandbox can mask as a whole.
+The folder stays there: if it were deleted, the masks of running commands would go with it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from glob import escape, glob
 
+from surehand.core.private_paths import OWNERS_FOLDER_SUFFIX
 from surehand.store.database import StoreUnavailable, validate_owner
 
 if sys.platform != "win32":
@@ -35,10 +40,10 @@ class InMemoryOwnerLocks:
 
 
 class FileOwnerLocks:
-    """A locked file beside the database for each owner. The kernel releases the lock however the process ends."""
+    """A locked file for each owner. The kernel releases the lock however the process ends."""
 
     def __init__(self, path: str) -> None:
-        self._database_path = os.path.realpath(path)
+        self._folder = os.path.realpath(path) + OWNERS_FOLDER_SUFFIX
         self._descriptors: dict[str, int] = {}
         self._is_registered_at_fork = False
 
@@ -47,6 +52,7 @@ class FileOwnerLocks:
             return
         self._register_at_fork()
         try:
+            os.makedirs(self._folder, 0o700, exist_ok=True)
             self._remove_stale_files()
             self._descriptors[owner] = _create_locked_file(self._lock_path(owner))
         except OSError as error:
@@ -75,12 +81,12 @@ class FileOwnerLocks:
 
     def _remove_stale_files(self) -> None:
         """Remove lock files of owners that died before they had a row in the database."""
-        for file in glob(f"{escape(self._database_path)}-owner-*[0-9a-f]"):
+        for file in glob(f"{escape(self._folder)}/*[0-9a-f]"):
             with suppress(FileNotFoundError):  # another process removed it first
                 _is_locked(file)
 
     def _lock_path(self, owner: str) -> str:
-        return f"{self._database_path}-owner-{owner}"
+        return os.path.join(self._folder, owner)
 
     def _register_at_fork(self) -> None:
         """Close the locks in forked children: a child shares the `flock`, and would keep the lock of a dead parent."""

@@ -94,7 +94,7 @@ class ArtifactTable:
         Args:
             before: `created_at` and `handle` of the last artifact of the previous page.
         """
-        params: dict[str, SqlValue] = {"user": user, "session": session, "most": limit}
+        params: dict[str, SqlValue] = {"user": user, "session": session, "limit": limit}
         if before is None:
             rows = await self._database.read(_SQL["list_newest_artifacts"], params)
         else:

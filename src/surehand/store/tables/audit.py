@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from surehand.core.call import CallIdentity
-from surehand.store.database import INT64_LIMIT, Database, Row, SqlValue, Statement, to_storable_name
-from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
+from surehand.store.database import (
+    INT64_LIMIT,
+    Database,
+    Row,
+    SqlValue,
+    Statement,
+    UnexpectedRowCount,
+    to_storable_name,
+)
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, flush_no_buffers
 from surehand.store.queries import load_queries
 from surehand.store.serialization import dump_json
 from surehand.store.stored_identity import dump_identity, load_identity
@@ -108,7 +116,7 @@ class _Seal:
 class AuditTable:
     """Writes audit rows, seals them and verifies the chain."""
 
-    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = flush_no_buffers) -> None:
         self._database = database
         self._flush_buffers = flush_buffers
 
@@ -146,8 +154,9 @@ class AuditTable:
         while rows := await self._read_unsealed(last.end_position):
             [(now,)] = await self._database.quick_read(_SQL["read_clock"])
             last = _build_next_seal(last, rows, float(now))
-            [added] = await self._database.write([Statement(_SQL["insert_seal"], asdict(last))])
-            if not added:
+            try:
+                await self._database.write([Statement(_SQL["insert_seal"], asdict(last), expect=1)])
+            except UnexpectedRowCount:
                 break
             sealed += len(rows)
             if len(rows) < MAX_ROWS_PER_SEAL:  # rows written meanwhile wait for the next time, or sealing never ends
@@ -238,6 +247,7 @@ class _ChainVerifier:
         """Count and hash the rows up to the end of a seal."""
         hashing = seal.start_hash()
         count = 0
+        # The same bytes as `_encode_rows` gives: a JSON list without its closing bracket.
         while (row := await self._peek_row()) and (row["tx"], row["id"]) <= seal.end_position:
             hashing.update(b"," if count else b"[")
             hashing.update(_encode_row(_sealed_values([*self._page.popleft().values()])))
@@ -256,7 +266,7 @@ class _ChainVerifier:
 
 
 def _after_params(position: AuditPosition, limit: int) -> Mapping[str, SqlValue]:
-    return {"tx": position[0], "id": position[1], "most": limit}
+    return {"tx": position[0], "id": position[1], "limit": limit}
 
 
 def _build_next_seal(last: _Seal, rows: Sequence[tuple[Any, ...]], sealed_at: float) -> _Seal:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from surehand.core.call import CallIdentity
 from surehand.store.database import Database, Row, SqlValue, Statement, to_storable_name
-from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, no_buffers
+from surehand.store.history_filter import DEFAULT_LIMIT, FlushBuffers, HistoryFilter, Moment, flush_no_buffers
 from surehand.store.queries import load_queries
 from surehand.store.stored_identity import dump_identity, load_identity
 
@@ -46,7 +46,7 @@ class JournalRow:
 class JournalTable:
     """Entries in the order of their transactions; an entry is visible only when all earlier ones are."""
 
-    def __init__(self, database: Database, flush_buffers: FlushBuffers = no_buffers) -> None:
+    def __init__(self, database: Database, flush_buffers: FlushBuffers = flush_no_buffers) -> None:
         self._database = database
         self._flush_buffers = flush_buffers
 

@@ -109,6 +109,17 @@ def amend_statements(
     return [Statement(_SQL["amend_message"], params), *_event_statements(space_id, kind, event_data)]
 
 
+def progress_statements(
+    space_id: str, message_id: str, call_id: str, tool: str, progress: Mapping[str, Any]
+) -> list[Statement]:
+    """Add the progress of a visible call to the stream of its space; the message itself stays as it is."""
+    output = {**progress.get("data", {}), **{name: value for name, value in progress.items() if name != "data"}}
+    if "message" in output:
+        output["text"] = output.pop("message")
+    call = {"toolCallId": call_id, "toolName": tool, "preliminary": True, "output": output}
+    return _event_statements(space_id, "tool-result", {"messageId": message_id, "spaceId": space_id, **call})
+
+
 def _event_statements(space_id: str, kind: StreamEventKind, event_data: Mapping[str, Any]) -> list[Statement]:
     rest = dump_json(event_data)[1:]  # without the opening brace: the query puts the number in front
     params: dict[str, SqlValue] = {"stream": space_stream(space_id), "message_id": event_data["messageId"]}

@@ -25,6 +25,7 @@ class OwnerTable:
 
     async def join(self, owner: str) -> None:
         """Take the owner's lock and its first lease."""
+        # The lock first: others take an owner with a row and without a lock for dead.
         await self._database.acquire_owner_lock(owner)
         await self.renew(owner)
 
@@ -40,7 +41,7 @@ class OwnerTable:
     async def leave(self, owner: str) -> None:
         """Release the owner's lock, and let others resume the calls that it has taken but not run."""
         await self._release_owner(owner, is_dead=True)
-        await self._database.release_owner_lock(owner)
+        await self._database.release_owner_lock(owner)  # last, for the same reason
 
     async def release_dead_owners(self, current_owner: str) -> list[LedgerRow]:
         """Release the calls of owners that are gone; returns those whose effect is now unknown."""
@@ -61,7 +62,7 @@ class OwnerTable:
         # by this process's monotonic clock.
         owner = row["owner"]
         now = time.monotonic()
-        if not row["late"]:
+        if not row["is_late"]:
             self._late_leases.pop(owner, None)
             return False
         lease, seen_at = self._late_leases.setdefault(owner, (row["lease_until"], now))

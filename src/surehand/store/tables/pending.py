@@ -18,6 +18,26 @@ UNCLAIMED_GRACE_SECONDS = 30.0
 _SQL = load_queries("pending")
 
 
+class PendingPosition(NamedTuple):
+    """A place in the list of pending calls: after the round that was opened then, of this call."""
+
+    created_at: float
+    call_id: str
+
+    @classmethod
+    def from_cursor(cls, cursor: str) -> PendingPosition:
+        """Read a position from the `cursor` of a `PendingCall`."""
+        created_at, separator, call_id = cursor.partition(":")
+        try:
+            return cls(float(created_at if separator else ""), call_id)
+        except ValueError:
+            raise ValueError(f"{cursor[:80]!r} is not a cursor. Pass the `cursor` of a pending call.") from None
+
+
+BEFORE_ALL = PendingPosition(-1.0, "")
+"""The position before the first pending call."""
+
+
 class PendingRound(NamedTuple):
     """One question of a call, open or answered."""
 
@@ -38,6 +58,14 @@ class PendingRound(NamedTuple):
     binding: str | None = None
     answered_at: float | None = None
     answered_by: str | None = None
+
+    @property
+    def first_call_id(self) -> str | None:
+        """The call that this one repeats and follows, if any."""
+        if self.inner_call_id is None:
+            return None
+        request = json.loads(self.request)
+        return request.get("follows") if isinstance(request, dict) else None
 
     @property
     def answer_expires_at(self) -> float | None:
@@ -69,13 +97,13 @@ class PendingRow(NamedTuple):
         return self.call.state == "ready" and bool(self.rounds)
 
     @property
-    def matches_binding(self) -> bool:
+    def matches_answer_binding(self) -> bool:
         """Whether the call is still the one that the last question, or its answer, was about."""
-        return self.rounds[-1].binding == compute_binding(self.call)
+        return self.rounds[-1].binding == compute_answer_binding(self.call)
 
 
-def compute_binding(call: LedgerRow) -> str:
-    """Compute the digest an answer is bound to: the call, tool definition, arguments, user and session."""
+def compute_answer_binding(call: LedgerRow) -> str:
+    """The answer binding: a digest of call, tool definition, arguments, user and session that a question is about."""
     bound = (call.call_id, call.tool, call.definition, call.arguments, call.user_id, call.session)
     return sha256(json.dumps(bound).encode()).hexdigest()
 
@@ -97,18 +125,23 @@ def open_round_statement(
         "waiting_for": waiting_for,
         "message": message,
         "request": request,
-        "note": provider_state,
+        "provider_state": provider_state,
         "inner_call": inner_call_id,
-        "binding": compute_binding(call),
+        "binding": compute_answer_binding(call),
         "expires_at": expires_at,
-        "patience": timeout_seconds,
+        "timeout_seconds": timeout_seconds,
     }
     return Statement(_SQL["open_round"], params, expect=1)
 
 
 def save_partial_answer_statement(call_id: str, round: int, value: str, *, previous_value: str) -> Statement:
     """Store an incomplete answer in place of the previous one; undoes the transaction if that has changed."""
-    params: dict[str, SqlValue] = {"call_id": call_id, "round": round, "value": value, "before": previous_value}
+    params: dict[str, SqlValue] = {
+        "call_id": call_id,
+        "round": round,
+        "answer_value": value,
+        "previous_value": previous_value,
+    }
     return Statement(_SQL["save_partial_answer"], params, expect=1)
 
 
@@ -132,8 +165,8 @@ class RoundAnswer:
             "call_id": self.call_id,
             "round": self.round,
             "answer": self.answer,
-            "weight": self.answer_digest,
-            "value": self.answer_value,
+            "answer_digest": self.answer_digest,
+            "answer_value": self.answer_value,
             "by_whom": self.answered_by,
             "user_id": self.user,
             "session": self.session,
@@ -159,16 +192,24 @@ class PendingTable:
         session: str | None = None,
         *,
         limit: int = 1 << 31,
+        after: PendingPosition = BEFORE_ALL,
         grace_seconds: float = UNCLAIMED_GRACE_SECONDS,
     ) -> list[PendingRow]:
         """List open rounds of this user and session, and answered calls that no runtime resumed; oldest first."""
-        params = {"user_id": user, "session": session, "most": limit, "grace": grace_seconds}
+        params: dict[str, SqlValue] = {
+            "user_id": user,
+            "session": session,
+            "limit": max(limit, 0),
+            "after_time": after.created_at,
+            "after_call_id": after.call_id,
+            "grace": grace_seconds,
+        }
         rows = await self._database.read(_SQL["list_open_rounds"], params)
         return [PendingRow(LedgerRow.from_row(row), (_round_from_row(row),)) for row in rows]
 
     async def find_expired(self, limit: int = 100) -> Sequence[str]:
         """Find calls whose open round, or whose answer, has expired."""
-        return _call_ids(await self._database.read(_SQL["list_expired"], {"most": limit}))
+        return _call_ids(await self._database.read(_SQL["list_expired"], {"limit": limit}))
 
     async def next_expiry(self) -> float | None:
         """Return when the next open round or answer expires."""
@@ -186,7 +227,7 @@ class PendingTable:
 
     async def find_ended_inner_calls(self, limit: int = 100) -> Sequence[str]:
         """Find calls that have ended while other calls still wait for them."""
-        return _call_ids(await self._database.read(_SQL["list_ended_inner_calls"], {"most": limit}))
+        return _call_ids(await self._database.read(_SQL["list_ended_inner_calls"], {"limit": limit}))
 
 
 def _call_ids(rows: list[Row]) -> Sequence[str]:
@@ -195,7 +236,7 @@ def _call_ids(rows: list[Row]) -> Sequence[str]:
 
 def _round_from_row(row: Row) -> PendingRound:
     return PendingRound(
-        row["round"], row["waiting_for"], row["message"], row["request"], row["note"], row["inner_call"],
-        bool(row["is_open"]), row["answer"], row["weight"], row["value"], row["asked_at"], row["expires_at"],
-        bool(row["late"]), row["binding"], row["answered_at"], row["answered_by"],
+        row["round"], row["waiting_for"], row["message"], row["request"], row["provider_state"], row["inner_call"],
+        bool(row["is_open"]), row["answer"], row["answer_digest"], row["answer_value"], row["asked_at"],
+        row["expires_at"], bool(row["is_expired"]), row["binding"], row["answered_at"], row["answered_by"],
     )  # fmt: skip

@@ -71,9 +71,15 @@ class SlotTable:
         wants_reservation: bool = False,
     ) -> SlotAllocation:
         """Return slots, start calls that need none, and take a slot for each new id, as far as the limits allow."""
+        # First: it changes the row of the queue, which stays locked until the transaction ends.
         lock = Statement(
             _SQL["lock_queue"],
-            {"queue": limit.queue, "owner": owner, "patience": RESERVATION_SECONDS, "wants": int(wants_reservation)},
+            {
+                "queue": limit.queue,
+                "owner": owner,
+                "reservation_seconds": RESERVATION_SECONDS,
+                "wants": int(wants_reservation),
+            },
         )
         returns = [Statement(_SQL["return_slot"], {"slot_id": slot_id}) for slot_id in returned_slot_ids]
         takes = _take_statements(limit, owner, new_slot_ids, start_count)
@@ -86,7 +92,7 @@ class SlotTable:
     async def snapshot(self, limit: SharedQueueLimit, owner: str) -> SharedQueueSnapshot:
         """Read the state of a queue without locking it, to see whether `allocate` is worth a try."""
         query = "read_unrated_queue"
-        params: dict[str, Any] = {"queue": limit.queue, "owner": owner, "patience": RESERVATION_SECONDS}
+        params: dict[str, Any] = {"queue": limit.queue, "owner": owner, "reservation_seconds": RESERVATION_SECONDS}
         if limit.max_starts:
             query = "read_rated_queue"
             params |= {"period": limit.period_seconds, "nth": limit.max_starts - 1}
@@ -136,8 +142,8 @@ def _slot_params(limit: SharedQueueLimit, owner: str) -> dict[str, Any]:
         "queue": limit.queue,
         "owner": owner,
         "lease": owners.LEASE_SECONDS,
-        "most": limit.max_slots or UNLIMITED_SLOTS,
-        "patience": RESERVATION_SECONDS,
+        "max_slots": limit.max_slots or UNLIMITED_SLOTS,
+        "reservation_seconds": RESERVATION_SECONDS,
     }
 
 

@@ -14,8 +14,8 @@ from surehand.store.serialization import dump_json
 from surehand.store.stream_tail import StreamTail
 
 StreamEventKind: TypeAlias = Literal[
-    "message", "message.amended", "tool-call.start", "tool-call.complete", "tool-call.error",
-    "call.pending", "call.settled", "call.ended",
+    "message", "message.amended", "tool-call.start", "tool-result", "tool-call.complete", "tool-call.error",
+    "call.progress", "call.pending", "call.settled", "call.ended",
 ]  # fmt: skip
 PAGE_EVENTS = 500
 
@@ -73,6 +73,11 @@ class StreamTable:
         data = {"callId": call_id, "tool": tool, "status": status, "latencyMs": latency_ms}
         return event_statements(run_stream(to_storable_name(run) or ""), cast(StreamEventKind, f"call.{kind}"), data)
 
+    def progress_statements(self, run: str, call_id: str, tool: str, progress: Any) -> list[Statement]:
+        """Build the statements that add the progress of a call to the stream of its run."""
+        data = {"callId": call_id, "tool": tool, **progress}
+        return event_statements(run_stream(to_storable_name(run) or ""), "call.progress", data)
+
     def notify_written(self) -> None:
         """Wake the readers in this process after a write, without waiting for the database to notify them."""
         self._tail.notify_written()
@@ -104,6 +109,7 @@ class StreamTable:
                 for event in events:
                     after = event.number
                     yield event
+                # Only if there was nothing: events that arrived while these were handled are already in memory.
                 if not events:
                     await followed.wait_for_event_after(after)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from surehand.catalogue.wrap import WrappedProvider
-from surehand.core.call import Principal
+from surehand.core.call import Call, Principal
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
+from surehand.core.provider_abilities import ProviderAbilities
 from surehand.core.tool import Tool
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed
@@ -32,13 +33,21 @@ class CassetteProvider(WrappedProvider):
 
     cassette: Cassette
 
+    def abilities(self) -> ProviderAbilities:
+        """What the provider supports; a replay leaves it alone."""
+        return replace(super().abilities(), startable=self, stoppable=self, instructive=self)
+
     async def start(self) -> None:
-        if self.cassette.recording:
-            await self.inner.start()
+        if self.cassette.recording and (startable := self.inner_abilities.startable) is not None:
+            await startable.start()
 
     async def stop(self) -> None:
+        if self.cassette.recording and (stoppable := self.inner_abilities.stoppable) is not None:
+            await stoppable.stop()
+
+    async def check_call(self, call: Call) -> None:
         if self.cassette.recording:
-            await self.inner.stop()
+            await super().check_call(call)
 
     async def tools(self) -> list[Tool[..., Any]]:
         """Return the tools of the provider, or the recorded ones."""
@@ -48,7 +57,7 @@ class CassetteProvider(WrappedProvider):
                 for definition in self.cassette.recorded_provider(self.namespace)["tools"]
             ]
         tools = list(await self.inner.tools())
-        text = self.inner.instructions()
+        text = self._inner_instructions(Principal())
         instructions = {"instructions": text} if text else {}
         self.cassette.providers[self.namespace] = {
             **instructions,
@@ -56,13 +65,14 @@ class CassetteProvider(WrappedProvider):
         }
         return tools
 
-    def instructions(self) -> str:
+    def instructions(self, principal: Principal) -> str:
         if self.cassette.recording:
-            return self.inner.instructions()
+            return self._inner_instructions(principal)
         return str(self.cassette.recorded_provider(self.namespace).get("instructions", ""))
 
-    def instructions_for(self, principal: Principal) -> str:
-        return super().instructions_for(principal) if self.cassette.recording else self.instructions()
+    def _inner_instructions(self, principal: Principal) -> str:
+        instructive = self.inner_abilities.instructive
+        return "" if instructive is None else instructive.instructions(principal)
 
 
 CassetteMode: TypeAlias = Literal["auto", "record", "replay"]
@@ -76,8 +86,10 @@ class Cassette(UnscriptedGuard):
         super().__init__()
         if mode not in ("auto", "record", "replay"):
             raise ValueError(f"`mode` must be auto, record or replay, got {mode!r}.")
-        self.path, self.mode = Path(path), mode
-        self._tool_glob, self._to_json = tools, json_converter(redact)
+        self.path = Path(path)
+        self.mode = mode
+        self._tool_glob = tools
+        self._to_json = json_converter(redact)
         self._recorder_or_player: CassetteRecorder | CassettePlayer | None = None
         self.providers: dict[str, dict[str, JSON]] = {}
         """The recorded tools and instructions of providers, by namespace."""
@@ -120,11 +132,12 @@ class Cassette(UnscriptedGuard):
 
     async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
         """Record or replay one call."""
-        reel = self._require_open()
+        recorder_or_player = self._require_open()
         # Calls made by a recorded call are part of its work, and not recorded by themselves.
-        if invocation.parent in reel.open_calls or not fnmatchcase(invocation.listing.name, self._tool_glob):
+        is_nested = invocation.parent in recorder_or_player.open_calls
+        if is_nested or not fnmatchcase(invocation.listing.name, self._tool_glob):
             return await proceed(invocation)
-        return await reel(invocation, proceed)
+        return await recorder_or_player(invocation, proceed)
 
     def _require_open(self) -> CassetteRecorder | CassettePlayer:
         if self._recorder_or_player is None:
@@ -157,7 +170,7 @@ class Cassette(UnscriptedGuard):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         draft.write_bytes(_encode_json({"cassette": CASSETTE_VERSION, **providers, "calls": calls}))
-        draft.replace(self.path)
+        draft.replace(self.path)  # in one step: a test that is interrupted leaves the old file or the new one
 
 
 def cassette(

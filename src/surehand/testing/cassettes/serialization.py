@@ -7,13 +7,12 @@ from dataclasses import MISSING, fields
 from math import isfinite
 from typing import Any, TypeAlias
 
-from surehand.core.content import BLOCK_TYPES, Block
+from surehand.core.content import Block, OtherBlock, block_from_fields
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.runtime.redaction import build_redactor
+from surehand.core.redaction import build_redactor
 
 JSON: TypeAlias = Any
 ToJSON: TypeAlias = Callable[[Any], JSON]
-_BLOCK_TYPES: Mapping[str, Callable[..., Block]] = {block.type: block for block in BLOCK_TYPES}
 
 
 def json_converter(secrets: Iterable[str] = ()) -> ToJSON:
@@ -59,7 +58,7 @@ def outcome_to_json(outcome: Outcome, to_json: ToJSON) -> dict[str, JSON]:
 
 def _done_to_json(outcome: Done, to_json: ToJSON) -> dict[str, JSON]:
     data = to_json(outcome.data)
-    content = [_block_to_json(block, to_json) for block in outcome.content]
+    content = [_block_to_json(block, to_json) for block in outcome.content_without_attachments]
     # Content that follows from the data is left out, unless the data changes when it is converted to JSON.
     is_derived = not outcome.has_own_content and content == [
         _block_to_json(block, to_json) for block in Done(data).content
@@ -83,11 +82,13 @@ def outcome_from_json(stored: Mapping[str, JSON]) -> Outcome:
         return Pending(rest["pending"], message=rest["message"], request=rest.get("request"))
     data = "\n".join(rest.pop("lines")) if "lines" in rest else rest.pop("done")
     for name in rest.keys() & {"content", "attachments"}:
-        rest[name] = [_block_from_json(**block) for block in rest[name]]
+        rest[name] = [block_from_fields(block) for block in rest[name]]
     return Done(data, **rest)
 
 
 def _block_to_json(block: Block, to_json: ToJSON) -> dict[str, JSON]:
+    if isinstance(block, OtherBlock):
+        return {"type": block.type, **to_json(dict(block.fields))}
     values = {field: getattr(block, field.name) for field in fields(block)}
     non_default = {
         field.name: to_json(value)
@@ -95,10 +96,6 @@ def _block_to_json(block: Block, to_json: ToJSON) -> dict[str, JSON]:
         if field.default is MISSING or value != field.default
     }
     return {"type": block.type, **non_default}
-
-
-def _block_from_json(*, type: str, **rest: JSON) -> Block:
-    return _BLOCK_TYPES[type](**rest)
 
 
 def _without_nones(values: dict[str, JSON]) -> dict[str, JSON]:

@@ -20,7 +20,7 @@ from surehand.gateway.mcp.http import sessions
 from surehand.gateway.mcp.http.admission import Admission
 from surehand.gateway.mcp.http.connection import ClientConnection
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
-from surehand.gateway.mcp.http.server import bound
+from surehand.gateway.mcp.http.server import bind_sockets
 from tests.gateway.mcp.http_peer import (
     HANDSHAKE_VERSION,
     MODERN_VERSION,
@@ -454,6 +454,19 @@ async def test_the_number_of_sessions_is_limited_until_one_ends(monkeypatch):
         assert await site.session()
 
 
+async def test_an_anonymous_client_that_opens_ever_more_sessions_loses_its_own(monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS_PER_USER", 2)
+    async with http_site(add) as site:
+        first, second = await site.session(), await site.session()
+        assert (await site.calls(first, "add", a=1, b=1)).status == 200
+        third = await site.session()
+
+        # The second one was idle for longest.
+        assert (await site.calls(second, "add", a=1, b=1)).status == 404
+        assert (await site.calls(first, "add", a=1, b=1)).status == 200
+        assert (await site.calls(third, "add", a=1, b=1)).status == 200
+
+
 async def test_an_idle_session_is_ended(monkeypatch):
     monkeypatch.setattr(sessions, "SESSION_IDLE_TIMEOUT_SECONDS", 3)
     async with http_site(add) as site:
@@ -733,7 +746,7 @@ async def test_the_app_can_be_mounted_in_another_app():
 
 
 async def test_a_host_name_is_served_on_those_of_its_addresses_that_exist():
-    sockets = bound("localhost", 0)
+    sockets = bind_sockets("localhost", 0)
     ports = {each.getsockname()[1] for each in sockets}
     for each in sockets:
         each.close()

@@ -124,7 +124,7 @@ class Slow(Provider):
         await asyncio.sleep(0.1)
         return Pending("input", message="Who?", request={"type": "object", "properties": {"who": {"type": "string"}}})
 
-    async def resume(self, call: Any, state: Any, answer: Any) -> Any:
+    async def resume(self, call: Any, state: Any, answer: Any, context: Any) -> Any:
         return {"heard": answer}
 
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+import uvicorn
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -596,4 +597,28 @@ async def test_without_httptools_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("surehand.gateway.mcp.http.server.find_spec", lambda name: None)
 
     with pytest.raises(DefinitionError, match=r"\.\[mcp,server\]"):
-        await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bound("127.0.0.1", 0))
+        await gateway.mcp.listen(gateway.mcp.app(Runtime(add)), gateway.mcp.bind_sockets("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize("parser", ["h11", "httptools"])
+@pytest.mark.parametrize(
+    "data",
+    [CHUNKED + LENGTH + b"\r\n" + CHUNKS, HEAD + b"Transfer-Encoding: chunked\r\n" + CHUNKS],
+    ids=["length last", "length first"],
+)
+async def test_an_app_in_another_server_refuses_a_request_with_two_lengths_and_closes_the_connection(parser, data):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with Runtime(add) as runtime:
+            config = uvicorn.Config(gateway.mcp.app(runtime), http=parser, log_config=None)
+            server = uvicorn.Server(config)
+            serving = asyncio.create_task(server.serve([listener]))
+            reader, writer = await asyncio.open_connection(*listener.getsockname())  # served as soon as it is up
+            writer.write(data + CALL)
+            come = await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)
+            writer.close()
+            server.should_exit = True
+            await serving
+
+    assert come.startswith(b"HTTP/1.1 400")
+    assert come.lower().count(b"connection: close") == 1
+    assert come.count(b"HTTP/1.1 ") == 1

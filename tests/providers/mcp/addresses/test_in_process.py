@@ -7,9 +7,9 @@ from mcp import Client
 from mcp.server import MCPServer, Server
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.addresses.in_process import InProcessAddress
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 from tests.providers.mcp.peers import FOLDER
 
 

@@ -19,11 +19,11 @@ from mcp.shared.auth import OAuthClientInformationFull
 
 from surehand.core.errors import DefinitionError, Denied, TimedOut, Unavailable
 from surehand.http.connector import dial
-from surehand.http.settings import HttpSettings
+from surehand.http.settings import MAX_AUTH_STEPS, HttpSettings
 from surehand.http.transport import GuardedClient
-from surehand.providers.mcp.addresses.address import ConnectionOwner
-from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS, client_credentials, identity_assertion, oauth
-from surehand.providers.mcp.transports.connection_errors import NotSignedIn, innermost_error
+from surehand.providers.mcp.auth.oauth import client_credentials, identity_assertion, oauth
+from surehand.providers.mcp.connection_errors import NotSignedIn, innermost_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 from tests.http.server import Names, only_loopback, port_of_nobody
 from tests.providers.mcp.oauth_server import follow_redirects, read_token_files, run_oauth_server
 
@@ -499,10 +499,10 @@ async def test_two_processes_use_a_refresh_token_once(authority, person, headles
 _CHILD = """
 import asyncio, sys
 from surehand.http.connector import dial
-from surehand.http.settings import HttpSettings
+from surehand.http.settings import MAX_AUTH_STEPS, HttpSettings
 from surehand.http.transport import GuardedClient
 from surehand.providers.mcp.auth.oauth import oauth
-from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 folder, url = sys.argv[1:]
 auth = oauth(tokens=folder, interactive=False).auth_for(ConnectionOwner(), url)
 async def main():

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from surehand.core.errors import Denied, Unavailable
-from surehand.providers.mcp.auth.token_files import TokenFolder, canonical_url, state_folder
+from surehand.core.private_paths import state_folder
+from surehand.providers.mcp.auth.token_files import TokenFolder, canonical_url
 from surehand.providers.mcp.auth.token_store import MemoryTokenStore, TokenRecord
 
 URL = "https://notes.test/mcp"
@@ -99,7 +100,7 @@ def test_a_file_of_another_user_is_refused(tokens, caplog):
     store.write(RECORD)
     os.chown(store.path, 12345, 12345)
 
-    with pytest.raises(Denied, match="belongs to somebody else"):
+    with pytest.raises(Denied, match="belongs to another user"):
         store.read()
 
 

@@ -426,6 +426,7 @@ def test_servers_in_a_list_need_unique_names():
         ("mcpServers:\n  - name: a\n    comand: x\n", "c.yaml", "c.yaml, mcpServers.0.comand: Unknown key 'comand'"),
         ("[mcp_servers.a]\ncomand = 'x'\n", "c.toml", "c.toml, mcp_servers.a.comand: Unknown key 'comand'"),
         ("a: [", "c.yaml", "c.yaml: The file is not valid YAML"),
+        ("a: &a [*a]", "c.yaml", "c.yaml:1: The file cannot be read: an anchor contains itself"),
     ],
 )
 def test_errors_in_a_file_name_the_line(file, tmp_path, text, name, where):
@@ -529,7 +530,7 @@ async def test_secrets_reach_only_the_server(file, tmp_path):
     async with Runtime(*found) as runtime:
         outcome = await runtime.call("one__told", {"names": ["TOKEN", "FROM_FILE", "SAID"]})
 
-    assert outcome.data == {"result": ["hunter2", "hunter3", "yes", "hunter4"]}
+    assert outcome.data == {"result": ["[redacted]", "hunter3", "yes", "hunter4"]}
     assert "hunter" not in repr(found[0]) + found[0].address.identity
 
 

@@ -109,7 +109,7 @@ async def test_a_server_that_does_not_start_is_left_out_and_the_others_work(
         instructions = runtime.instructions()
         assert await runtime.call("steady__echo", {"text": "x"}) == Done("x")
 
-    assert failure(outcome).code == "not_found"
+    assert failure(outcome).code == "unavailable"
     assert "exit code 1" in outcome.message
     assert "## broken\nIts tools are not available now: The MCP server broken is not connected" in instructions
     assert "it is down today" in caplog.text  # what it printed is for the log
@@ -530,10 +530,10 @@ async def test_cancelling_by_call_id_cancels_the_call_at_the_server(steady: Stea
 
 
 async def test_each_user_has_a_separate_connection(server: SteadyServer) -> None:
-    provider = server.provider(env=lambda who: {"TOKEN": f"for {who.user}"})
+    provider = server.provider(env=lambda who: {"WORD": f"for {who.user}"})
     async with Runtime(provider) as runtime:
         asked = [
-            await runtime.scope(user=user).call("steady__environment", {"name": "TOKEN"}) for user in ("anna", "ben")
+            await runtime.scope(user=user).call("steady__environment", {"name": "WORD"}) for user in ("anna", "ben")
         ]
         assert [outcome.data for outcome in asked] == ["for anna", "for ben"]
         assert await pid(runtime, user="anna") == await pid(runtime, user="anna", session="other")
@@ -812,3 +812,25 @@ async def test_a_change_notified_to_one_users_connection_is_listed_anonymously(s
         offered = server.set_tools(tool_definition("change"), tool_definition("pid"), tool_definition("added"))
         await runtime.scope(user="anna").call("steady__change", {"text": offered})
         await wait_until(lambda: "steady__added" in runtime.catalogue)
+
+
+async def test_a_name_in_allow_that_the_server_does_not_have_is_a_warning_with_the_nearest_name(
+    server: SteadyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runtime(server.provider(allow=["ehco", "ECHO", "nothing*", "any"])) as runtime:
+        await runtime.refresh("steady")
+
+    warnings = [record.message for record in caplog.records if "tools_allowed" in record.message]
+    assert warnings == ["steady has no tool ehco, which `tools_allowed` names. Did you mean echo?"]
+
+
+async def test_a_command_that_ends_at_the_start_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    program = "import sys; print('no database\\nat all', file=sys.stderr); sys.exit(3)"
+
+    async with Runtime(mcp.stdio(sys.executable, "-c", program, namespace="broken", manifest=False)):
+        pass
+
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("Provider broken is unavailable: ")
+    assert "exit code 3" in warnings[0]

@@ -261,7 +261,7 @@ async def test_a_request_is_written_at_once_and_equals_that_of_the_session(serve
         return [re.sub(r'("(?:id|progressToken)"):\d+', r"\1:0", line) for line in lines]
 
     at_once = await written()
-    monkeypatch.setattr(StdioTransport, "post_call", lambda *call: False)
+    monkeypatch.setattr(StdioTransport, "try_send_call", lambda *call: False)
     in_turn = await written()
 
     assert at_once == in_turn

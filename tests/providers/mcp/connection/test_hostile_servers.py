@@ -401,7 +401,7 @@ async def test_a_server_that_repeats_an_impossible_question_fails_the_call(tmp_p
     ) as hostile_runtime:
         outcome = await hostile_runtime.misbehave(question("first", **address))
         assert outcome.code == "failed"
-        assert "asked 32 times for what nobody here can give" in outcome.message
+        assert "asked 32 times for input that this client cannot give" in outcome.message
         assert hostile_runtime.received_answers[0]["result"] == {"action": "decline"}
 
 

@@ -69,7 +69,7 @@ def provider(url, **options):
 
 
 async def test_a_result_does_not_wait_for_the_end_of_its_stream(monkeypatch):
-    monkeypatch.setattr(http_client, "DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr(http_client, "DRAIN_TIMEOUT_SECONDS", 0.05)
     web = Web(ends=False)
 
     async with serve_raw_http(web) as url, Runtime(provider(url)) as runtime:

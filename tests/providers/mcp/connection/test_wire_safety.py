@@ -16,18 +16,18 @@ from mcp import MCPError
 from mcp_types import HEADER_MISMATCH
 
 from surehand import Done, Failed, Runtime, mcp
-from surehand.cli.log_switch import log_on_stderr
+from surehand.cli.stderr_log import log_on_stderr
 from surehand.core.errors import ToolError
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
 from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
-from surehand.providers.mcp.tools.result import MAX_CONTENT_BLOCKS, done_from_result, is_heavy
-from surehand.providers.mcp.tools.schema import ServerSchema, pattern_budget
-from surehand.providers.mcp.transports.connection_errors import (
+from surehand.providers.mcp.connection_errors import (
     ConnectionFailure,
     RequestFailed,
     failure_from_error,
     failure_from_status,
 )
+from surehand.providers.mcp.tools.result import MAX_CONTENT_BLOCKS, done_from_result, is_heavy
+from surehand.providers.mcp.tools.schema import ServerSchema, pattern_budget
 from tests.providers.mcp.connection.test_hostile_servers import (
     VERSION,
     answer,
@@ -419,7 +419,7 @@ async def test_a_call_whose_long_response_is_malformed_fails(tmp_path: Path, ord
     async with speaking(tmp_path) as (_, bad):
         outcome = await bad('{"jsonrpc":"2.0",' + ",".join(parts) + "}\n")
     assert outcome.code == "unknown_effect"
-    assert "no message of the protocol" in outcome.message
+    assert "not a JSON-RPC message" in outcome.message
 
 
 def test_a_failure_is_retryable_only_if_nothing_was_sent_and_it_is_not_permanent() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from surehand import DefinitionError, Done, Failed, Provider, Runtime
 from surehand.core.errors import InvalidArguments
 from surehand.core.names import is_legal_name
-from surehand.core.sanitize import has_hidden
+from surehand.core.sanitize import has_hidden_characters
 from surehand.providers.mcp.tools.definition import (
     UnusableDefinition,
     assign_local_names,
@@ -264,7 +264,7 @@ def test_hidden_characters_are_removed_from_two_hundred_poisoned_descriptions():
         )
         shown = tool.schema["properties"]["a"]
         for seen in (tool.description, shown["description"], shown["title"]):
-            assert not has_hidden(seen.replace("\n", " "))
+            assert not has_hidden_characters(seen.replace("\n", " "))
             assert "   " * 20 not in seen
             assert "\n\n\n" not in seen
             seen.encode()

@@ -17,7 +17,7 @@ async def failure(*command: str, **options: object) -> str:
     provider = mcp.stdio(*command, namespace="broken", manifest=False, **options)  # type: ignore[arg-type]
     async with Runtime(provider) as runtime:
         outcome = await runtime.call("broken__anything")
-    assert outcome.code == "not_found"
+    assert outcome.code == "unavailable"
     return outcome.message
 
 

@@ -12,9 +12,10 @@ from mcp import Client, MCPError
 from surehand import Runtime, mcp
 from surehand.core.errors import DefinitionError, NotStarted
 from surehand.http.settings import HttpSettings
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.addresses.http import HttpAddress, SseAddress
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.peers import start_friendly_http
 from tests.providers.mcp.peers.raw_http_server import SERVERS_BY_URL, serve_raw_http
@@ -177,7 +178,7 @@ async def test_an_outage_is_logged_once_with_url_and_cause_and_without_secrets(c
             await stack.aclose()
             outcomes = [await runtime.call("back__echo") for _ in range(3)]
             with pytest.raises(NotStarted) as failed:
-                await back.refresh()  # it is tried at once, and in vain
+                await back.refresh(None)  # it is tried at once, and in vain
 
     why = "127.0.0.1 could not be reached (connection refused)."
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -456,7 +457,8 @@ async def _client(address):
     from surehand.http.transport import GuardedClient
     from surehand.providers.mcp.transports.http_client import build_client_options
 
-    async with GuardedClient(address.settings, **await build_client_options(address, ConnectionOwner())) as client:
+    options = await build_client_options(address, ConnectionOwner(), ConnectionSecrets())
+    async with GuardedClient(address.settings, **options) as client:
         yield client
 
 

@@ -18,10 +18,10 @@ from mcp import Client, MCPError
 
 from surehand import Runtime, mcp
 from surehand.core.errors import DefinitionError, NotStarted
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.addresses.stdio import StdioAddress
+from surehand.providers.mcp.connection_errors import failure_from_error, innermost_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 from surehand.providers.mcp.transports import stdio as stdio_transport
-from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
 from surehand.sandbox.sandbox import Sandbox, Unprotected
 from tests.providers.mcp.peers import FRIENDLY, PLAIN
 from tests.providers.mcp.steady_server import wait_until
@@ -83,7 +83,7 @@ async def test_a_request_whose_response_is_malformed_fails(result):
         number = 2  # the first was `initialize`
         answer = f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}\n'
 
-        with pytest.raises(MCPError, match="no message") as caught:
+        with pytest.raises(MCPError, match="not a JSON-RPC message") as caught:
             await called(client, "print", text=answer)
 
         assert (failure_from_error(caught.value).was_sent, failure_from_error(caught.value).is_connection_lost) == (
@@ -207,7 +207,7 @@ async def test_cancelling_a_write_to_a_server_that_never_reads_ends_at_once(tmp_
 
 
 async def test_a_server_that_exits_with_its_input_gets_no_signal(tmp_path, monkeypatch):
-    monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 20.0)
+    monkeypatch.setattr(stdio_transport, "EXIT_TIMEOUT_SECONDS", 20.0)
     program = "import sys; sys.stdin.read(); open({!r}, 'w').write('tidy')".format(str(tmp_path / "left"))
     (target,) = StdioAddress(sys.executable, "-S", "-c", program).create_transports(ConnectionOwner(), print)
 
@@ -225,7 +225,7 @@ async def test_all_processes_of_a_server_die_when_this_process_is_killed(tmp_pat
     script.write_text(
         textwrap.dedent(f"""
         import asyncio
-        from surehand.providers.mcp.addresses.address import ConnectionOwner
+        from surehand.providers.mcp.connection_owner import ConnectionOwner
         from surehand.providers.mcp.addresses.stdio import StdioAddress
         from surehand.sandbox.sandbox import Sandbox
         async def main():
@@ -384,7 +384,7 @@ async def test_stderr_is_logged_line_by_line_and_escaped(caplog):
 
 
 async def test_starting_a_server_does_not_block_others(monkeypatch):
-    monkeypatch.setattr(stdio_transport, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(stdio_transport, "EXIT_TIMEOUT_SECONDS", 0.01)
     (target,) = plain("deaf").create_transports(
         ConnectionOwner(), print
     )  # a call that waited for it would wait for a minute

@@ -245,13 +245,13 @@ OTHERS = {
 @pytest.fixture
 def direct(monkeypatch):
     """Whether each call was posted by us."""
-    posted, post_call = [], StreamableHttpTransport.post_call
+    posted, try_send_call = [], StreamableHttpTransport.try_send_call
 
     def noted(self, *call):
-        posted.append(post_call(self, *call))
+        posted.append(try_send_call(self, *call))
         return posted[-1]
 
-    monkeypatch.setattr(StreamableHttpTransport, "post_call", noted)
+    monkeypatch.setattr(StreamableHttpTransport, "try_send_call", noted)
     return posted
 
 
@@ -295,7 +295,7 @@ async def test_a_call_has_the_same_outcome_as_through_the_sdk(name, era, direct,
     session = "one" if era == "legacy" else None
     here = await outcomes_and_calls(call, era, session)
     assert direct[0] is True
-    monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
+    monkeypatch.setattr(StreamableHttpTransport, "try_send_call", lambda *call: False)
     there = await outcomes_and_calls(call, era, session)
 
     assert here == there
@@ -306,7 +306,7 @@ async def test_a_call_has_the_same_outcome_as_through_the_sdk(name, era, direct,
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_one_connection_is_reused_for_consecutive_calls(era, monkeypatch):
-    monkeypatch.setattr(http_client, "DRAIN_SECONDS", 60.0)  # however slow the machine
+    monkeypatch.setattr(http_client, "DRAIN_TIMEOUT_SECONDS", 60.0)  # however slow the machine
     calls = iter([result(SAID), chunked(event), chunked(progress, event), packed, refusal(400, -1), result(SAID)])
 
     async def call(asked):
@@ -529,14 +529,14 @@ async def test_a_notification_stream_is_not_reopened_without_a_pause():
         await web.has_opened_thrice.wait()
 
     first, second, third = web.opened_at[:3]
-    assert third - first >= 1.5 * http_client.MIN_RECONNECT_SECONDS
+    assert third - first >= 1.5 * http_client.MIN_RECONNECT_INTERVAL_SECONDS
     assert second > first
 
 
 @pytest.mark.parametrize("direct_path", [True, False])
 async def test_a_broken_stream_is_resumed(direct_path, monkeypatch):
     if not direct_path:
-        monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
+        monkeypatch.setattr(StreamableHttpTransport, "try_send_call", lambda *call: False)
     web = Resuming()
 
     async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:
@@ -548,7 +548,7 @@ async def test_a_broken_stream_is_resumed(direct_path, monkeypatch):
 @pytest.mark.parametrize("direct_path", [True, False])
 async def test_a_stream_that_cannot_be_resumed_leaves_the_effect_unknown(direct_path, monkeypatch):
     if not direct_path:
-        monkeypatch.setattr(StreamableHttpTransport, "post_call", lambda *call: False)
+        monkeypatch.setattr(StreamableHttpTransport, "try_send_call", lambda *call: False)
     web = Resuming(status=400)
 
     async with serve_raw_http(web) as url, Runtime(provider(url, "legacy")) as runtime:

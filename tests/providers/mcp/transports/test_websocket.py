@@ -13,9 +13,9 @@ from websockets.asyncio.server import serve
 
 from surehand.core.errors import DefinitionError, NotStarted, ToolError
 from surehand.http.settings import HttpSettings
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.addresses.websocket import WebSocketAddress
-from surehand.providers.mcp.transports.connection_errors import failure_from_error, innermost_error
+from surehand.providers.mcp.connection_errors import failure_from_error, innermost_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 from tests.http.server import port_of_nobody
 from tests.providers.mcp.addresses.test_in_process import friendly
 from tests.providers.mcp.peers.websocket_bridge import bridge_websocket

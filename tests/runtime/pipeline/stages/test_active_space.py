@@ -92,6 +92,15 @@ async def test_other_sessions_and_agents_stay_where_they_are(caplog):
         assert await shown(runtime, "office") == [("weather", "complete")]
 
 
+async def test_a_call_without_a_space_is_warned_about_once_though_it_waits(caplog):
+    async with office() as runtime:
+        with caplog.at_level(logging.WARNING, "surehand"):
+            waits = await runtime.scope(agent="ada", session="s1").call("pay", {"amount": 5})
+            await runtime.approve(waits.call_id)
+
+        assert caplog.text.count("no space is active") == 1
+
+
 async def test_a_space_that_was_left_shows_no_more_calls(caplog):
     async with office() as runtime:
         ada = runtime.scope(agent="ada", session="s1", space="office")

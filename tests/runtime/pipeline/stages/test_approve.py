@@ -598,10 +598,10 @@ async def test_a_rejection_counts_even_if_the_policy_no_longer_asks(verb: str) -
     assert ran == []
 
 
-async def test_a_definition_that_changed_after_the_question_is_a_conflict_and_does_not_run() -> None:
+async def test_a_definition_that_changed_after_the_question_is_asked_about_again_and_does_not_run() -> None:
     ran: list[int] = []
 
-    @tool
+    @tool(effects={"write"})
     async def transfer(amount: int = 0) -> None:
         """Transfer money, and the fee as well."""
         ran.append(amount)
@@ -609,14 +609,18 @@ async def test_a_definition_that_changed_after_the_question_is_a_conflict_and_do
     async with Runtime(asking()) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 5}))
         runtime.catalogue.add(transfer, on_conflict="replace")
-        outcome = failed(await runtime.approve(asked), "conflict")
+        again = await runtime.approve(asked)
+        ran_before_second_yes = list(ran)
+        await runtime.approve(asked)
 
-    assert "has changed" in outcome.message
-    assert not outcome.executed
-    assert ran == []
+    assert isinstance(again, Pending)
+    assert (again.waiting_for, again.call_id) == ("approval", asked)
+    assert again.message.startswith("transfer has changed since it was asked about: its effects are write instead")
+    assert again.message.endswith("Allow transfer to execute?")
+    assert (ran_before_second_yes, ran) == ([], [5])
 
 
-async def test_a_definition_that_no_longer_takes_the_stored_arguments_is_a_conflict_too() -> None:
+async def test_a_definition_that_no_longer_takes_the_stored_arguments_ends_the_call_as_a_conflict() -> None:
     @tool
     async def transfer(cents: int) -> int:
         """Transfer money."""
@@ -625,8 +629,11 @@ async def test_a_definition_that_no_longer_takes_the_stored_arguments_is_a_confl
     async with Runtime(asking()) as runtime:
         asked = id_of(await runtime.call("transfer", {"amount": 5}))
         runtime.catalogue.add(transfer, on_conflict="replace")
+        outcome = failed(await runtime.approve(asked), "conflict")
 
-        failed(await runtime.approve(asked), "conflict")
+    assert "its parameters are different" in outcome.message
+    assert "does not take these arguments any more" in outcome.message
+    assert not outcome.executed
 
 
 async def test_a_deny_rule_that_came_after_the_question_wins_over_the_yes() -> None:

@@ -191,3 +191,18 @@ async def test_a_call_that_waited_counts_once():
         assert isinstance(pending, Pending)
         assert (await turn.approve(pending.call_id)).data == "done"
         assert (await turn.call("say", {"text": "hi"})).code == "limit_exceeded"
+
+
+async def test_an_output_that_is_too_large_and_over_budget_is_kept_once_and_whole():
+    async with Runtime(say) as runtime:
+        turn = runtime.scope(max_tokens=100)
+        outcome = await turn.call("say", {"text": "line\n" * 100_000})
+        kept = outcome.data["tool_output"]
+        last = await turn.call("tool_output", {"handle": kept["handle"], "tail": 1})
+
+        assert runtime.stats().artifacts == 1
+
+    assert outcome.code == "over_budget"
+    assert (kept["bytes"], kept["lines"]) == (500_000, 100_000)
+    assert "500000 bytes" in outcome.message
+    assert last.text == "100000\tline"

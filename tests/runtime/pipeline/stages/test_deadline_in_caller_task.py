@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from surehand import Done, Provider, Runtime, tool
+from surehand import Done, Provider, Runtime, protocols, tool
 from surehand.testing import ManualClock, settle
 
 
@@ -12,7 +12,7 @@ class Remote(Provider):
     namespace, timeout = "remote", 5.0
 
     def __init__(self, lets_go: bool, **facets) -> None:
-        self.cancels_promptly, self._facets = lets_go, facets
+        self.traits, self._facets = protocols.ProviderTraits(cancels_promptly=lets_go), facets
         self.entered, self.answer = asyncio.Event(), asyncio.Event()
         self.at_end = lambda: None
         self.told: list[str] = []
@@ -48,7 +48,7 @@ async def test_a_provider_runs_in_its_callers_task_only_if_it_cancels_promptly(r
         outcome = await runtime.call("remote__work")
 
     assert outcome == Done("done")
-    assert (remote.tasks == [asyncio.current_task()]) is remote.cancels_promptly
+    assert (remote.tasks == [asyncio.current_task()]) is remote.traits.cancels_promptly
 
 
 async def test_after_a_timeout_the_caller_gets_an_outcome_and_continues(remote):

@@ -266,21 +266,23 @@ async def test_a_call_that_was_cancelled_while_it_ran_does_not_run_again() -> No
 
 async def test_the_outcome_of_an_id_never_changes_even_for_a_repeatable_tool() -> None:
     ran: list[int] = []
-    gates, both_run = [asyncio.Event(), asyncio.Event()], asyncio.Event()
+    gates = [asyncio.Event(), asyncio.Event()]
+    running = [asyncio.Event(), asyncio.Event()]
 
     @tool(effects={"read"})
     async def measure() -> int:
         """Measure something that changes."""
         ran.append(1)
         number = len(ran)
-        if number == 2:
-            both_run.set()
+        running[number - 1].set()
         await gates[number - 1].wait()
         return number
 
     async with Runtime(measure) as runtime:
-        both = [asyncio.create_task(runtime.call("measure", call_id="c1")) for _ in range(2)]
-        await both_run.wait()
+        both = []
+        for each in running:
+            both.append(asyncio.create_task(runtime.call("measure", call_id="c1")))
+            await each.wait()
         gates[1].set()
         second = await both[1]
         gates[0].set()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
 from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
 
-MAX_COUNT = 20
+MAX_RESULTS_PER_REQUEST = 20
 """Largest number of results that the API returns."""
 _FRESHNESS_BY_TIME_RANGE = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
@@ -26,7 +26,7 @@ class Brave:
         """Search without text decorations, which are HTML tags."""
         parameters: QueryParameters = {
             "q": search_query.text_with_sites(),
-            "count": min(search_query.limit, MAX_COUNT),
+            "count": min(search_query.limit, MAX_RESULTS_PER_REQUEST),
             "text_decorations": "false",
             "result_filter": "web",
             "freshness": _FRESHNESS_BY_TIME_RANGE.get(search_query.time_range or ""),

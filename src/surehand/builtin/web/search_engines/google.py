@@ -8,7 +8,7 @@ from typing import ClassVar
 from surehand.builtin.web.search_engines.engine import SearchQuery, SearchResult, parse_results
 from surehand.builtin.web.search_engines.service import ApiKey, QueryParameters, SearchService
 
-PAGE_SIZE = 10
+RESULTS_PER_PAGE = 10
 _DATE_RESTRICT_BY_TIME_RANGE = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
 
 
@@ -28,7 +28,7 @@ class Google:
         while len(results) < search_query.limit:
             page = await self._fetch_page(search_query, len(results))
             results += page
-            if len(page) < PAGE_SIZE:
+            if len(page) < RESULTS_PER_PAGE:
                 break
         return results[: search_query.limit]
 
@@ -37,7 +37,7 @@ class Google:
             "key": self.key.read(),
             "cx": self.cx.read(),
             "q": search_query.text_with_sites(),
-            "num": min(PAGE_SIZE, search_query.limit - start),
+            "num": min(RESULTS_PER_PAGE, search_query.limit - start),
             "start": start + 1,
             "dateRestrict": _DATE_RESTRICT_BY_TIME_RANGE.get(search_query.time_range or ""),
         }

@@ -68,7 +68,7 @@ class SearchService:
             allow_private=[target.host] if self.allow_private else False,
             allow_hosts=[target.host],
             ports=[target.port],
-            max_redirects=0,
+            max_redirects=0,  # a redirect would carry the API key to another host
             max_bytes=MAX_RESPONSE_BYTES,
             timeout=REQUEST_TIMEOUT_SECONDS,
         )

@@ -20,6 +20,7 @@ from surehand.gateway.mcp.http.authentication import BearerAuthentication, Token
 from surehand.gateway.mcp.http.direct_http_calls import DirectHttpCalls
 from surehand.gateway.mcp.http.endpoint import McpEndpoint
 from surehand.gateway.mcp.http.host_check import HostCheck
+from surehand.gateway.mcp.http.request_monitor import FramingCheck
 from surehand.gateway.mcp.http.running_requests import RunningRequests
 from surehand.gateway.mcp.http.sessions import MAX_SESSIONS, SessionTable
 from surehand.gateway.mcp.runtime_server import server
@@ -88,7 +89,7 @@ def app(
                 deadlines.close()
 
     router = _PathRouter(_validate_path(path), authenticated)
-    return _DirectStarlette(HostCheck(router, hosts, origins, _HTTP_METHODS), lifespan)
+    return _DirectStarlette(FramingCheck(HostCheck(router, hosts, origins, _HTTP_METHODS)), lifespan)
 
 
 class _DirectStarlette(Starlette):

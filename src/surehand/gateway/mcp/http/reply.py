@@ -75,6 +75,7 @@ class HttpReply:
         finally:
             self._task = None
             if self._final_message is not None:
+                # Our own cancellation is over. Left in the count, it would look like one from outside.
                 task.uncancel()
             deadline.cancel()
             if self._watchers:
@@ -123,5 +124,6 @@ class HttpReply:
         self._has_started = True
         self._is_stream = True
         while True:
+            # A line that begins with a colon is a comment of an event stream. It keeps proxies from closing the stream.
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
             await asyncio.sleep(PING_INTERVAL_SECONDS)

@@ -1,11 +1,14 @@
 """The outermost ASGI app, between uvicorn and the MCP app: refuses ambiguous requests, and reports their progress.
 
+`FramingCheck` is what is left of it for an app that is mounted in another server.
+
 `connection.ClientConnection` sets its deadlines by these reports.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +45,31 @@ class RequestMonitor:
             await asyncio.get_running_loop().create_task(running, context=copy_connection_context(connection))
         else:
             await exchange.run(self._app, scope)
+
+
+class FramingCheck:
+    """Refuses a request that has two lengths, where the app runs in another server than ours.
+
+    A request with `Content-Length` and `Transfer-Encoding` may be an attempt to smuggle a second one past a proxy that
+    believes in the other header (RFC 9112, 6.1). h11, unlike httptools, lets it through and keeps the connection.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 400 and close its connection."""
+        # Our own server has a `RequestMonitor`, which checks this and more before the app is called.
+        if scope["type"] != "http" or current_connection() is not None or not _has_two_lengths(scope["headers"]):
+            await self._app(scope, receive, send)
+            return
+        problem = "A request must not have both a content-length and a transfer-encoding."
+        await PlainTextResponse(problem, 400, headers={"connection": "close"})(scope, receive, send)
+
+
+def _has_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    names = {name for name, _ in headers}
+    return b"content-length" in names and b"transfer-encoding" in names
 
 
 class HttpExchange:

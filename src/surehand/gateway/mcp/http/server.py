@@ -32,7 +32,7 @@ LAST_WRITES_TIMEOUT_SECONDS = 2.0
 """Time for responses that the app has ended to be written, and for cancelled requests to end."""
 
 
-def bound(host: str, port: int) -> list[socket.socket]:
+def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """Bind sockets to a port on each address of a host; raises `OSError` if no address can be used."""
     addresses = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     sockets: list[socket.socket] = []
@@ -80,7 +80,7 @@ async def listen(
     """Serve an app on sockets until SIGTERM or SIGINT arrives, or the task is cancelled.
 
     Args:
-        sockets: as `bound` returns them; they are closed afterwards.
+        sockets: as `bind_sockets` returns them; they are closed afterwards.
         ready: called once the app has started and is served.
     """
     deadlines = Deadlines(Clock())

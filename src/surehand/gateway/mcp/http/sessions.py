@@ -22,6 +22,7 @@ from surehand.core.clock import Deadline, Deadlines
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.gateway.mcp.caller import scope_user
 from surehand.gateway.mcp.cancellation import cancel_and_wait
+from surehand.gateway.mcp.http.connection import current_connection
 from surehand.jsonrpc.codec import encode_error
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 1_000
 """Sessions of all users at the same time."""
 MAX_SESSIONS_PER_USER = 100
+"""Sessions of one user, or of all anonymous clients at one network address."""
 SESSION_IDLE_TIMEOUT_SECONDS = 30 * 60.0
 """A session is ended after this time without requests."""
 _SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
@@ -39,9 +41,10 @@ _SESSION_ID_HEADER = MCP_SESSION_ID_HEADER.encode()
 class HttpSession:
     """One session of the handshake protocol."""
 
-    def __init__(self, asgi_user: Any) -> None:
+    def __init__(self, asgi_user: Any, quota_owner: str) -> None:
         self.id = ""
         """Known once the request that opens it is answered."""
+        self.quota_owner = quota_owner
         self.asgi_user = asgi_user
         """The `user` of the ASGI scope that opened it."""
         self.owner = _session_owner(asgi_user)
@@ -49,6 +52,8 @@ class HttpSession:
         """Known once the client has sent `notifications/initialized`."""
         self.is_ending = False
         self.requests_in_flight = 0
+        self.idle_since = 0.0
+        """When its last request ended, on the clock of the event loop."""
         self.idle_deadline: Deadline | None = None
 
 
@@ -66,6 +71,7 @@ class SessionTable:
 
     def find(self, session_id: str, scope: Scope) -> HttpSession | None:
         """The session, if it has not ended and belongs to the user of the request."""
+        # Other users are answered 404, as for a session that does not exist: the id alone must not be of use.
         session = self._sessions.get(session_id)
         if session is None or session.is_ending or session.owner != _session_owner(scope.get("user")):
             return None
@@ -78,14 +84,16 @@ class SessionTable:
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request without a session on, which opens one if it is `initialize`."""
-        user = scope_user(scope)
-        if not self._quota.has_room(user):
+        quota_owner = _quota_owner(scope)
+        if not self._quota.has_room(quota_owner) and scope_user(scope) is None:
+            self._end_longest_idle(quota_owner)
+        if not self._quota.has_room(quota_owner):
             error = ErrorData(code=INTERNAL_ERROR, message="Too many open sessions")
             refusal = Response(encode_error(None, error), 503, media_type="application/json")
             await refusal(scope, receive, send)
             return
-        session = HttpSession(scope.get("user"))
-        self._quota.acquire(session, user)
+        session = HttpSession(scope.get("user"), quota_owner)
+        self._quota.acquire(session, quota_owner)
 
         async def send_and_register(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < 400:
@@ -100,6 +108,21 @@ class SessionTable:
             raise
         if not session.id:
             self._forget(session)
+
+    def _end_longest_idle(self, quota_owner: str) -> None:
+        """Make room for an anonymous client: one that opens ever more sessions then loses its own, and no other's.
+
+        A client whose session has ended is answered 404, and opens a new one.
+        """
+        idle = [
+            session
+            for session in self._sessions.values()
+            if session.quota_owner == quota_owner and not session.requests_in_flight and not session.is_ending
+        ]
+        if idle:
+            session = min(idle, key=lambda each: each.idle_since)
+            self._quota.release(session)
+            self._expire(session)
 
     def _register(self, session: HttpSession, response_start: Message) -> None:
         for name, value in response_start["headers"]:
@@ -132,6 +155,7 @@ class SessionTable:
             yield
         finally:
             session.requests_in_flight -= 1
+            session.idle_since = asyncio.get_running_loop().time()
             if not session.requests_in_flight and session.id in self._sessions:
                 expire = partial(self._expire, session)
                 session.idle_deadline = self._deadlines.start(SESSION_IDLE_TIMEOUT_SECONDS, expire)
@@ -183,6 +207,18 @@ class SessionTable:
 
 def _session_owner(asgi_user: Any) -> AuthorizationContext | None:
     return authorization_context(asgi_user) if isinstance(asgi_user, AuthenticatedUser) else None
+
+
+def _quota_owner(scope: Scope) -> str:
+    """The user, or the network address of an anonymous client; a NUL tells it from the names of users."""
+    user = scope_user(scope)
+    if user is not None:
+        return user
+    connection = current_connection()
+    if connection is not None:
+        return f"\0{connection.client_address}"
+    client = scope.get("client")
+    return f"\0{client[0]}" if client else "\0"
 
 
 def _delete_request_scope(session: HttpSession) -> Scope:

@@ -41,7 +41,8 @@ class DescriptorReader:
             return
         try:
             self._loop.add_reader(self._descriptor, self._read_available)
-        except (PermissionError, NotImplementedError):  # a regular file; or a loop that can only wait for sockets
+        except (PermissionError, NotImplementedError):
+            # epoll refuses regular files with EPERM, and the loop of Windows can only wait for sockets.
             self._thread = threading.Thread(target=self._read_in_thread, name="stdin", daemon=True)
             self._thread.start()
 
@@ -82,6 +83,7 @@ class DescriptorReader:
                 chunk = os.read(self._descriptor, CHUNK_BYTES)
             except OSError:
                 chunk = b""
+            # The next chunk is read when the loop has taken this one, so that a client cannot fill the memory.
             was_handled = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._pass_on_from_thread, chunk, was_handled)
@@ -178,6 +180,7 @@ class DescriptorWriter:
         if not self._partly_written:
             self._partly_written = memoryview(self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer))
             self._buffer = []
+        # A pipe in non-blocking mode takes a part of a large write, or raises EAGAIN if it is full.
         try:
             written = os.write(self._descriptor, self._partly_written)
         except (BlockingIOError, InterruptedError):

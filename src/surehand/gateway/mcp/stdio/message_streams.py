@@ -181,6 +181,7 @@ class ClientMessages(MessageReadStream):
         self._shutdown_timer = self._clock.call_later(self._shutdown_due - now, self._end_shutdown)
 
     def _end_shutdown(self) -> None:
+        # After SIGSTOP and SIGCONT, or a closed lid, all timers are due at once, and no request had its time.
         if self._shutdown_due + _SUSPENDED_AFTER_SECONDS < self._clock.now() < self._shutdown_limit:
             self._restart_shutdown_timer()
         else:

@@ -33,7 +33,7 @@ async def message_streams(
         descriptors: where to read and where to write, in place of this process's stdin and stdout.
     """
     opened = nullcontext(descriptors) if descriptors else reserved_standard_streams()
-    with opened as (input_descriptor, output_descriptor), _nonblocking(input_descriptor, output_descriptor):
+    with opened as (input_descriptor, output_descriptor), _in_nonblocking_mode(input_descriptor, output_descriptor):
         incoming = ClientMessages(input_descriptor, output_descriptor, limits)
         try:
             yield incoming, ServerMessages(incoming)
@@ -46,8 +46,9 @@ async def message_streams(
 
 
 @contextmanager
-def _nonblocking(*descriptors: int) -> Iterator[None]:
+def _in_nonblocking_mode(*descriptors: int) -> Iterator[None]:
     """Put pipes and sockets into non-blocking mode. Not terminals: other processes share that mode with us."""
+    # O_NONBLOCK belongs to the open file description, which the shell that started us may hold as well. So it is reset.
     changed = [each for each in descriptors if _is_pipe_or_socket(each) and os.get_blocking(each)]
     for descriptor in changed:
         os.set_blocking(descriptor, False)

@@ -256,7 +256,7 @@ class TaskHandlers:
         if status.state == "unknown" and self._may_be_verified(status):
             outcome = None
         if await self.is_lost(status):
-            outcome = Failed("interrupted", f"{status.tool} was interrupted: whoever ran it is gone.")
+            outcome = Failed("interrupted", f"{status.tool} was interrupted: the process that ran it has ended.")
             # Stored, so that the task stays failed.
             await record_failed_call(self._served_runtime.runtime.services, status.call_id, outcome)
         return render_task(

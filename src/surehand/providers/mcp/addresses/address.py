@@ -1,45 +1,23 @@
 """The base class of server addresses: how a developer configures where a server is and how it is reached.
 
-An address creates the transports of a connection and resolves the headers or variables of its owner. It never loads
-the MCP SDK.
+An address creates the transports of a connection. It never loads the MCP SDK.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from surehand.core.errors import DefinitionError, ToolError
-from surehand.providers.mcp.transports.connection_errors import UserRequired, describe_error, failure_from_error
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.transports.transport import Transport
+from surehand.providers.mcp.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 
 DEFAULT_MAX_FRAME_BYTES = 4 << 20
 """Largest message of a server in bytes, unless the developer sets another limit."""
-
-
-class ConnectionOwner(NamedTuple):
-    """The user, and with `per="session"` the session, that a connection belongs to."""
-
-    user: str | None = None
-    session: str | None = None
-
-
-ANONYMOUS = ConnectionOwner()
-"""Owner of the connection that belongs to no user: it lists tools, and serves anonymous or shared calls."""
-
 InProcessServer: TypeAlias = Any
 """A `Server` or `MCPServer` object of the MCP SDK, which `mcp.Client` accepts in place of a transport."""
-OnConnectionEnd: TypeAlias = Callable[[str], None]
-"""Called once with the reason when the server ends a connection."""
-HeadersOrEnv: TypeAlias = (
-    Mapping[str, Any] | Callable[[ConnectionOwner], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
-)
-"""Headers or environment variables: a mapping, whose values may be functions of the `ConnectionOwner`, or a function of
-the `ConnectionOwner` that returns a mapping. The functions may be async."""
 
 
 class ServerAddress:
@@ -59,22 +37,22 @@ class ServerAddress:
         """The logger of messages about and from the server."""
         return logging.getLogger(f"surehand.mcp.{self.log_name or self.namespace}")
 
+    check_variables: Callable[[], object] | None = None
+    """Raises `DefinitionError` if a variable that its configuration names is not set; None if it names none."""
+
     connection_timeout_seconds: float = 120.0
     """Time for starting the server, the handshake and the first list: some servers are downloaded first."""
 
     def create_transports(
-        self, owner: ConnectionOwner, on_end: OnConnectionEnd
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
     ) -> Sequence[Transport | InProcessServer]:
         """Create unopened transports, in the order in which to try them; or return a server object of this process.
 
         Args:
             on_end: called once, with the reason, when the server closes the connection.
+            secrets: takes the secrets that the transports send to the server, and masks them in their logs.
         """
         raise NotImplementedError
-
-    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
-        """Values of headers and environment variables, which must not be logged with the messages."""
-        return []
 
     def exit_report(self) -> str:
         """How the last process of the server ended, for a person; empty if it is not a process."""
@@ -87,46 +65,3 @@ class ServerAddress:
     def should_try_next_transport(self, error: BaseException) -> bool:
         """Whether this error of the first request means that the server may support the next transport."""
         return False
-
-
-async def resolve_headers_or_env(source: HeadersOrEnv, owner: ConnectionOwner) -> dict[str, str]:
-    """Call the functions of a source for one owner.
-
-    Raises `UserRequired` if a function fails for an anonymous connection: with a user it may work.
-    """
-    try:
-        values: Any = source(owner) if callable(source) else source
-        if isawaitable(values):
-            values = await values
-        return {name: await _resolve_value(name, value, owner) for name, value in (values or {}).items()}
-    except (ToolError, DefinitionError):
-        raise
-    except Exception as error:
-        if owner != ANONYMOUS:
-            raise
-        raise UserRequired(
-            f"The headers or variables function failed for an anonymous call ({describe_error(error)})."
-        ) from error
-
-
-MIN_SECRET_LENGTH = 6
-"""Characters from which on a header or variable is masked: a shorter value would hide parts of other texts."""
-
-
-async def resolve_secrets(source: HeadersOrEnv, owner: ConnectionOwner) -> list[str]:
-    """The values of headers or variables, and the token of each `Bearer` header, the longest first."""
-    values = (await resolve_headers_or_env(source, owner)).values()
-    words = {word for value in values for word in (value, value.rpartition(" ")[2])}
-    return sorted((word for word in words if len(word) >= MIN_SECRET_LENGTH), key=len, reverse=True)
-
-
-async def _resolve_value(name: str, value: Any, owner: ConnectionOwner) -> str:
-    if callable(value):
-        value = value(owner)
-    if isawaitable(value):
-        value = await value
-    if not isinstance(value, str):
-        raise DefinitionError(
-            f"The value of {name!r} is not a string.", fix="give a string, or a function of the owner that returns one."
-        )
-    return value

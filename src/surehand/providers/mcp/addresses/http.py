@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from surehand.core.durations import parse_size
@@ -17,19 +17,12 @@ from surehand.http.connector import connect_with_keepalive
 from surehand.http.guard import DEFAULT_PORTS, PrivateAccess
 from surehand.http.settings import HttpSettings
 from surehand.http.target import HttpTarget, parse_target
-from surehand.providers.mcp.addresses.address import (
-    DEFAULT_MAX_FRAME_BYTES,
-    ConnectionOwner,
-    HeadersOrEnv,
-    OnConnectionEnd,
-    ServerAddress,
-    resolve_secrets,
-)
-from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.transports.transport import Transport
+from surehand.providers.mcp.addresses.address import DEFAULT_MAX_FRAME_BYTES, ServerAddress
+from surehand.providers.mcp.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner, HeadersOrEnv
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.labels import namespace_from_url, url_without_secrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 
 SIGN_IN_TIMEOUT_SECONDS = 330.0
 """Connection timeout of a server with `auth`: a person may have to sign in first."""
@@ -92,11 +85,9 @@ class HttpAddress(ServerAddress):
         if not sse_fallback:
             self.transport_kinds = self.transport_kinds[:1]
 
-    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
-        """The values of the headers."""
-        return await resolve_secrets(self.headers, owner)
-
-    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
+    def create_transports(
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
+    ) -> Sequence[Transport]:
         """Create a streamable HTTP transport, then an SSE transport."""
         # These load the MCP SDK.
         from surehand.providers.mcp.transports.sse import SseTransport
@@ -106,7 +97,7 @@ class HttpAddress(ServerAddress):
             "streamable": StreamableHttpTransport,
             "sse": SseTransport,
         }
-        return [transports[kind](self, owner, on_end) for kind in self.transport_kinds]
+        return [transports[kind](self, owner, on_end, secrets) for kind in self.transport_kinds]
 
     def should_try_next_transport(self, error: BaseException) -> bool:
         """Whether the server may support SSE after this error of the first request."""

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import ConnectionOwner, InProcessServer, OnConnectionEnd, ServerAddress
-from surehand.providers.mcp.addresses.labels import to_namespace
+from surehand.providers.mcp.addresses.address import InProcessServer, ServerAddress
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.labels import to_namespace
+from surehand.providers.mcp.transports.transport import OnConnectionEnd
 
 
 class InProcessAddress(ServerAddress):
@@ -24,7 +27,9 @@ class InProcessAddress(ServerAddress):
         self.identity = f"memory:{name}"
         self.namespace = to_namespace(name)
 
-    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[InProcessServer]:
+    def create_transports(
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
+    ) -> Sequence[InProcessServer]:
         """The object itself, which `mcp.Client` calls directly. It never ends the connection."""
         return [self._server]
 

@@ -8,25 +8,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surehand.core.durations import parse_size
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import (
-    DEFAULT_MAX_FRAME_BYTES,
-    ConnectionOwner,
-    HeadersOrEnv,
-    OnConnectionEnd,
-    ServerAddress,
-    resolve_headers_or_env,
-    resolve_secrets,
-)
-from surehand.providers.mcp.addresses.labels import namespace_from_command, render_command_line
-from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError
+from surehand.providers.mcp.addresses.address import DEFAULT_MAX_FRAME_BYTES, ServerAddress
+from surehand.providers.mcp.connection_errors import PermanentConnectionError
+from surehand.providers.mcp.connection_owner import ConnectionOwner, HeadersOrEnv, resolve_headers_or_env
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.labels import namespace_from_command, render_command_line
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 from surehand.sandbox.sandbox import Sandbox, Unprotected
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.transports.transport import Transport
+from surehand.workspace.started_programs import (
+    make_paths_absolute,
+    needs_own_folder,
+    python_variables,
+    register_program,
+    safe_start_folder,
+)
 
 INHERITED_VARIABLES = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
@@ -46,7 +45,8 @@ class StdioAddress(ServerAddress):
     Args:
         command: the program to start; its arguments follow.
         env: variables in addition to `INHERITED_VARIABLES`; or a function of the owner that returns them.
-        cwd: its working directory; by default that of this process.
+        cwd: its working directory; by default that of this process, or the home folder if tools may write there.
+        is_cwd_default: whether nobody asked for `cwd`, so that it may start in another folder.
         sandbox: a `Sandbox` to start it in. The limits apply while the server runs.
         max_frame: largest message in bytes.
     """
@@ -57,11 +57,15 @@ class StdioAddress(ServerAddress):
         *args: str,
         env: HeadersOrEnv = None,
         cwd: str | PathLike[str] | None = None,
+        is_cwd_default: bool = False,
         sandbox: Sandbox | Unprotected | None = None,
         max_frame: int | str = DEFAULT_MAX_FRAME_BYTES,
     ) -> None:
         self.argv = _validate_command_words([command, *args])
         self.cwd = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
+        self._is_cwd_default = is_cwd_default or cwd is None
+        register_program(self.argv, self._configured_folder)
+        self._needs_own_folder = needs_own_folder(self.argv, self._configured_folder)
         self._env = env
         self._sandbox = sandbox
         self.max_frame = int(parse_size(max_frame))
@@ -70,25 +74,41 @@ class StdioAddress(ServerAddress):
         self.namespace = namespace_from_command(self.argv)
         self._last_transport: Transport | None = None
 
-    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
+    @property
+    def _configured_folder(self) -> str:
+        return self.cwd or os.getcwd()
+
+    def start_command(self, folder: str) -> list[str]:
+        """The command line for starting the server in a folder that `validate_start` returned."""
+        if folder == self._configured_folder or not self._is_cwd_default:
+            return self.argv
+        return make_paths_absolute(self.argv, self._configured_folder)
+
+    def create_transports(
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
+    ) -> Sequence[Transport]:
         """Create the one transport, which starts the process when it is opened."""
         from surehand.providers.mcp.transports.stdio import StdioTransport  # loads the MCP SDK
 
-        self._last_transport = StdioTransport(self, owner, on_end)
+        self._last_transport = StdioTransport(self, owner, on_end, secrets)
         return [self._last_transport]
-
-    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
-        """The values of the variables that the developer gives it."""
-        return await resolve_secrets(self._env, owner)
 
     def exit_report(self) -> str:
         """How the last process ended, and the last lines of its stderr."""
         return "" if self._last_transport is None else self._last_transport.exit_report()
 
-    async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
+    async def sandbox_for(
+        self, owner: ConnectionOwner, secrets: ConnectionSecrets | None = None
+    ) -> Sandbox | Unprotected:
         """The sandbox of the process, with the environment variables for one owner."""
-        env = await resolve_headers_or_env(self._env, owner)
+        given = await resolve_headers_or_env(self._env, owner, secrets)
+        variables = python_variables(self.argv, self._configured_folder, needs_folder=self._needs_own_folder)
+        env = {**variables, **given}
+        if secrets is not None:
+            secrets.add_command(self.argv)
         if self._sandbox is not None:
+            if secrets is not None:
+                secrets.add(self._sandbox.env)
             return replace(self._sandbox, env={**self._sandbox.env, **env})
         # A value that starts with "()" is a function exported by bash, which a child's shell would evaluate.
         inherited = {
@@ -100,12 +120,14 @@ class StdioAddress(ServerAddress):
     def validate_start(self, sandbox: Sandbox | Unprotected) -> str:
         """Return the working directory. Raises `PermanentConnectionError` if it, or the command, does not exist."""
         folder = self.cwd or ("/tmp" if isinstance(sandbox, Sandbox) else os.getcwd())
+        if self._is_cwd_default and not isinstance(sandbox, Sandbox) and os.path.isdir(folder):
+            folder = safe_start_folder(folder)
         if not os.path.isdir(folder):
             raise PermanentConnectionError(
                 f"{self.label} cannot be started: there is no folder {folder}. Fix: change `cwd`."
             )
         if not isinstance(sandbox, Sandbox):
-            self._check_command(sandbox.environment["PATH"], folder)
+            self._check_command(sandbox.environment["PATH"], self._configured_folder)
         return folder
 
     def _check_command(self, search_path: str, directory: str) -> None:

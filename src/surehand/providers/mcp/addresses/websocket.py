@@ -7,24 +7,16 @@ frame per message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
 from surehand.http.settings import HttpSettings
-from surehand.providers.mcp.addresses.address import (
-    DEFAULT_MAX_FRAME_BYTES,
-    ConnectionOwner,
-    HeadersOrEnv,
-    OnConnectionEnd,
-    ServerAddress,
-    resolve_secrets,
-)
+from surehand.providers.mcp.addresses.address import DEFAULT_MAX_FRAME_BYTES, ServerAddress
 from surehand.providers.mcp.addresses.http import parse_server_url, query_digest, settings_for_target
-from surehand.providers.mcp.addresses.labels import namespace_from_url, url_without_secrets
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.transports.transport import Transport
+from surehand.providers.mcp.connection_owner import ConnectionOwner, HeadersOrEnv
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.labels import namespace_from_url, url_without_secrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 
 
 class WebSocketAddress(ServerAddress):
@@ -60,12 +52,10 @@ class WebSocketAddress(ServerAddress):
         self.identity = f"websocket:{self.label}{query_digest(url)}"
         self.namespace = namespace_from_url(url)
 
-    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
-        """The values of the headers."""
-        return await resolve_secrets(self.headers, owner)
-
-    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Transport]:
+    def create_transports(
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
+    ) -> Sequence[Transport]:
         """Create the one transport."""
         from surehand.providers.mcp.transports.websocket import WebSocketTransport  # loads the MCP SDK
 
-        return [WebSocketTransport(self, owner, on_end)]
+        return [WebSocketTransport(self, owner, on_end, secrets)]

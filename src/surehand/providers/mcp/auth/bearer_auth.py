@@ -24,7 +24,6 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 
 from surehand.core.errors import Denied, Unavailable
 from surehand.http.errors import mark_unsent
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.auth.grants import (
     OAuthGrant,
     SdkAuthProvider,
@@ -34,7 +33,8 @@ from surehand.providers.mcp.auth.grants import (
 )
 from surehand.providers.mcp.auth.token_files import canonical_url
 from surehand.providers.mcp.auth.token_store import TokenRecord, TokenStore
-from surehand.providers.mcp.transports.connection_errors import NotSignedIn
+from surehand.providers.mcp.connection_errors import NotSignedIn
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 
 OutgoingRequests: TypeAlias = AsyncGenerator[httpx2.Request, None]
 """Requests to an authorization server; the response to each is put into the `_Exchange`."""

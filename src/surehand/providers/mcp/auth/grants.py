@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp.client.auth import OAuthClientProvider
@@ -36,12 +36,14 @@ from pydantic import AnyUrl, ValidationError
 
 from surehand.core.errors import Denied, TimedOut
 from surehand.http.errors import mark_unsent
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.auth.callback import CallbackServer
+from surehand.providers.mcp.auth.grant_settings import (
+    AuthorizationCodeSettings,
+    ClientCredentialsSettings,
+    IdentityAssertionSettings,
+)
 from surehand.providers.mcp.auth.token_store import TokenRecord, TokenStore
-
-if TYPE_CHECKING:
-    from surehand.providers.mcp.auth.oauth import ClientCredentials, IdentityAssertion, OAuth
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 
 SdkAuthProvider: TypeAlias = OAuthClientProvider | IdentityAssertionOAuthProvider
 AUTHORIZATION_LOCK_TIMEOUT_SECONDS = 60.0
@@ -131,7 +133,7 @@ class AuthorizationCodeGrant(OAuthGrant):
 
     is_interactive = True
 
-    def __init__(self, settings: OAuth, callback: CallbackServer | None = None) -> None:
+    def __init__(self, settings: AuthorizationCodeSettings, callback: CallbackServer | None = None) -> None:
         self._settings = settings
         self._callback = callback
         self.scopes = settings.scopes
@@ -192,7 +194,7 @@ class AuthorizationCodeGrant(OAuthGrant):
         return AuthorizationCodeResult(code=response.code, state=response.state, iss=response.issuer)
 
 
-def _registered_client(settings: OAuth, client_id: str) -> OAuthClientInformationFull:
+def _registered_client(settings: AuthorizationCodeSettings, client_id: str) -> OAuthClientInformationFull:
     return OAuthClientInformationFull(
         client_id=client_id,
         client_secret=settings.client_secret,
@@ -218,7 +220,7 @@ class ClientCredentialsGrant(OAuthGrant):
 
     sends_secret = True
 
-    def __init__(self, settings: ClientCredentials) -> None:
+    def __init__(self, settings: ClientCredentialsSettings) -> None:
         self._settings = settings
         self.scopes = settings.scopes
         self.issuer = settings.issuer
@@ -252,7 +254,7 @@ class IdentityAssertionGrant(OAuthGrant):
 
     sends_secret = True
 
-    def __init__(self, settings: IdentityAssertion) -> None:
+    def __init__(self, settings: IdentityAssertionSettings) -> None:
         self._settings = settings
         self.scopes = settings.scopes
         self.issuer = settings.issuer

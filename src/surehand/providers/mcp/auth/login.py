@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from surehand.core.errors import Denied, NotFound, ToolError
-from surehand.providers.mcp.addresses.address import ConnectionOwner, resolve_headers_or_env
-from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS, OAuth
+from surehand.http.settings import MAX_AUTH_STEPS
+from surehand.providers.mcp.auth.oauth import OAuth
 from surehand.providers.mcp.auth.token_store import TokenRecord
+from surehand.providers.mcp.connection_owner import ConnectionOwner, resolve_headers_or_env
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.addresses.http import HttpAddress
@@ -24,7 +25,7 @@ _INITIALIZE_REQUEST = {
     },
 }
 _ACCEPT_HEADERS = {"Accept": "application/json, text/event-stream"}
-_SESSION_HEADER = "Mcp-Session-Id"
+_SESSION_ID_HEADER = "Mcp-Session-Id"
 
 
 async def log_in(auth: OAuth, server: HttpAddress, user: str | None) -> TokenRecord:
@@ -59,7 +60,7 @@ async def _request_challenge(auth: OAuth, server: HttpAddress, owner: Connection
         for method, body in (("POST", _INITIALIZE_REQUEST), ("GET", None)):
             session_id = await _send_probe(client, method, server.url, body)
             if session_id is not None:
-                await client.delete(server.url, headers={_SESSION_HEADER: session_id})
+                await client.delete(server.url, headers={_SESSION_ID_HEADER: session_id})
             if store.read().access_token is not None:
                 return
 
@@ -68,6 +69,6 @@ async def _send_probe(client: Any, method: str, url: str, body: Any) -> str | No
     """Send one request and return the id of the session it opened, if any; the rest of the response is ignored."""
     async with client.stream(method, url, json=body) as response:
         if response.status_code == 403:
-            raise Denied(f"{response.request.url.host} does not let us in (403), whoever signs in.")
-        session_id: str | None = response.headers.get(_SESSION_HEADER)
+            raise Denied(f"{response.request.url.host} refuses every user (403).")
+        session_id: str | None = response.headers.get(_SESSION_ID_HEADER)
         return session_id

@@ -1,59 +1,48 @@
 """The `auth=` of `mcp.http` and `mcp.sse`: `oauth`, `client_credentials` and `identity_assertion`.
 
-Each is a frozen value of settings with one method, `auth_for`, which gives the `httpx2.Auth` for a user and a server.
+Each is a frozen value of settings (`grant_settings.py`) with one more method, `auth_for`, which gives the `httpx2.Auth`
+for a user and a server.
 The modules that load the MCP SDK are imported there, when the first connection is opened.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from surehand.core.errors import DefinitionError
-from surehand.providers.mcp.addresses.address import ConnectionOwner
+from surehand.providers.mcp.auth.grant_settings import (
+    AuthorizationCodeSettings,
+    ClientAssertionFunction,
+    ClientCredentialsSettings,
+    IdentityAssertionFunction,
+    IdentityAssertionSettings,
+    TokenEndpointAuthMethod,
+    UrlOpener,
+)
 from surehand.providers.mcp.auth.token_files import TokenFolder
 from surehand.providers.mcp.auth.token_store import MemoryTokenStore
+from surehand.providers.mcp.connection_owner import ConnectionOwner
 
 if TYPE_CHECKING:
     import httpx2
 
-TokenEndpointAuthMethod: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
-UrlOpener: TypeAlias = Callable[[str], Any]
-"""Shows a URL to the person who signs in; sync or async."""
-ClientAssertionFunction: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns a signed JWT for an audience."""
-IdentityAssertionFunction: TypeAlias = Callable[[str, str], Awaitable[str]]
-"""Returns the identity provider's assertion for an audience and a server's URL."""
 AuthByUrlAndUser: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
 """The `BearerTokenAuth` of each URL and user, as long as a connection uses it."""
 
-MAX_AUTH_STEPS = 20
-"""`max_redirects` for an HTTP client with such an auth: `httpx2` counts each request of an auth flow as a redirect."""
 _SCOPE_PATTERN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OAuth:
-    """Settings of the authorization code grant; `oauth` documents them. Each user has tokens of their own."""
+class OAuth(AuthorizationCodeSettings):
+    """The authorization code grant; `oauth` documents its settings. Each user has tokens of their own."""
 
-    scopes: tuple[str, ...] = ()
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    client_name: str = "surehand"
-    client_metadata_url: str | None = None
-    issuer: str | None = None
-    method: TokenEndpointAuthMethod | None = None
-    redirect_port: int = 0
     tokens: TokenFolder = field(default_factory=TokenFolder)
-    open: UrlOpener | None = None
-    timeout: float = 300.0
-    interactive: bool | None = None
     _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
@@ -68,31 +57,15 @@ class OAuth:
             )
         return auth
 
-    def can_open_browser(self, owner: ConnectionOwner) -> bool:
-        """Whether a browser may be opened: as `interactive` says, else only on a terminal and for no named user."""
-        if self.interactive is not None:
-            return self.interactive
-        if owner.user is not None:  # the person at the terminal is not that user
-            return False
-        return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-
     def as_interactive(self, *, open: UrlOpener | None = None) -> OAuth:
         """A copy that may open a browser for any user."""
         return replace(self, interactive=True, open=open or self.open, _auth_cache=WeakValueDictionary())
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientCredentials:
-    """Settings of the client credentials grant, by which a program signs in as itself for all users."""
+class ClientCredentials(ClientCredentialsSettings):
+    """The client credentials grant, by which a program signs in as itself for all users."""
 
-    client_id: str
-    client_secret: str | None = field(default=None, repr=False)
-    scopes: tuple[str, ...] = ()
-    issuer: str | None = None
-    method: TokenEndpointAuthMethod | None = None
-    private_key: str | None = field(default=None, repr=False)
-    algorithm: str = "RS256"
-    assertion: ClientAssertionFunction | None = None
     _auth_cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:
@@ -109,15 +82,9 @@ class ClientCredentials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdentityAssertion:
-    """Settings of the identity assertion grant: an identity provider of the enterprise vouches for each user."""
+class IdentityAssertion(IdentityAssertionSettings):
+    """The identity assertion grant: an identity provider of the enterprise vouches for each user."""
 
-    client_id: str
-    client_secret: str = field(repr=False)
-    issuer: str
-    assertion: IdentityAssertionFunction
-    scopes: tuple[str, ...] = ()
-    method: TokenEndpointAuthMethod | None = None
     _auth_cache: AuthByUrlAndUser = field(default_factory=WeakValueDictionary, repr=False, compare=False)
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> httpx2.Auth:

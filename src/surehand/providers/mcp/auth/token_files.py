@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from surehand.core.errors import Denied, Unavailable
+from surehand.core.private_paths import PRIVATE_PATHS, state_folder
 from surehand.providers.mcp.auth.token_store import LOCK_POLL_SECONDS, LockPurpose, TokenRecord
 
 MAX_TOKEN_FILE_BYTES = 1 << 20
@@ -39,6 +40,7 @@ class TokenFolder:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(folder).expanduser() if folder is not None else state_folder() / "tokens"
+        PRIVATE_PATHS.add_folder(self.path)
 
     def file_for(self, server_url: str, user: str | None) -> TokenFile:
         """The token file of a user at a server; the user None is the person at this machine."""
@@ -46,15 +48,6 @@ class TokenFolder:
 
     def __repr__(self) -> str:
         return f"TokenFolder({str(self.path)!r})"
-
-
-def state_folder() -> Path:
-    """The folder for data that cannot be obtained again without a person: `SUREHAND_STATE`, or as XDG says."""
-    if configured := os.environ.get("SUREHAND_STATE"):
-        return Path(configured).expanduser()
-    xdg_state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(xdg_state) if os.path.isabs(xdg_state) else Path.home() / ".local" / "state"
-    return base / "surehand"
 
 
 def canonical_url(url: str) -> str:
@@ -208,10 +201,10 @@ class TokenFile:
     def _check_owner_and_mode(self, path: Path, status: os.stat_result, mode: str) -> None:
         if status.st_uid != os.geteuid():
             raise self._unsafe_file_error(
-                path, "it belongs to somebody else", f"remove it, or: chown {os.geteuid()} {path}"
+                path, "it belongs to another user", f"remove it, or: chown {os.geteuid()} {path}"
             )
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise self._unsafe_file_error(path, "it is no file")
+            raise self._unsafe_file_error(path, "it is not a file")
         if stat.S_IMODE(status.st_mode) & 0o077:
             raise self._unsafe_file_error(path, "others may read or change it", f"chmod {mode} {path}")
 
@@ -237,7 +230,7 @@ _SAFE_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 def _try_lock(lock: Any) -> bool:
     try:
         lock()
-    except BlockingIOError:
+    except BlockingIOError:  # EWOULDBLOCK, from LOCK_NB: another description of the file holds the lock
         return False
     return True
 

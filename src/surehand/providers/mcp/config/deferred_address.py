@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from surehand.core.errors import DefinitionError, ToolError
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, ServerAddress
+from surehand.providers.mcp.addresses.address import ServerAddress
 from surehand.providers.mcp.auth.oauth import OAuth, client_credentials, oauth
 from surehand.providers.mcp.config.server_entry import ServerEntry
 from surehand.providers.mcp.config.variables import Variables, has_references, read_env_file
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd
 
 _URL_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 _URL_QUERY = re.compile(r"[?#].*\Z", re.DOTALL)
@@ -31,6 +35,7 @@ class DeferredAddress(ServerAddress):
         self._entry = entry
         self._variables = variables
         self._location = location
+        self.check_variables = self._resolve_variables
         self._resolved: ServerAddress | None = None
         """The address of the last connection."""
         self.namespace = str(entry.options["namespace"])
@@ -38,25 +43,32 @@ class DeferredAddress(ServerAddress):
             self.label = _strip_credentials(entry.url)
             self.identity = f"{entry.transport_type}:{self.label}"
         else:
-            unresolved = self._build_address(_unchanged, with_auth=False)
+            unresolved = self._build_address(_keep_text, with_auth=False)
             self.label = unresolved.label
             self.identity = unresolved.identity
 
-    def create_transports(self, owner: ConnectionOwner, on_end: OnConnectionEnd) -> Sequence[Any]:
+    def create_transports(
+        self, owner: ConnectionOwner, on_end: OnConnectionEnd, secrets: ConnectionSecrets | None = None
+    ) -> Sequence[Any]:
         """Resolve the variables and create the transports of the resulting address."""
         self._resolved = self.resolve()
-        return self._resolved.create_transports(owner, on_end)
+        if secrets is not None:
+            secrets.add(self._variables.referenced_values(self._entry.texts_with_variables()))
+        return self._resolved.create_transports(owner, on_end, secrets)
 
     def resolve(self) -> ServerAddress:
         """The address with the current values of its variables; raises `DefinitionError` that names the file."""
         address = self._build_address(self.substitute)
+        address.check_variables = self._resolve_variables
         address.label = self.label
         address.identity = self.identity
         return address
 
-    async def connection_secrets(self, owner: ConnectionOwner) -> list[str]:
-        """The values of headers and environment variables of the resolved address."""
-        return [] if self._resolved is None else await self._resolved.connection_secrets(owner)
+    def _resolve_variables(self) -> ServerAddress:
+        """The resolved address. Raises `DefinitionError` also if a variable of environment or headers is not set."""
+        self._environment(ConnectionOwner())
+        self._request_headers(ConnectionOwner())
+        return self.resolve()
 
     def exit_report(self) -> str:
         """How the last process ended, for a person; empty if there is none."""
@@ -81,22 +93,22 @@ class DeferredAddress(ServerAddress):
         from surehand.providers.mcp.addresses.stdio import StdioAddress  # loads the process and sandbox modules
 
         try:
-            address = self.resolve()
-            self._environment(ConnectionOwner())
-            self._request_headers(ConnectionOwner())
+            address = self._resolve_variables()
             if isinstance(address, StdioAddress):
                 address.validate_start(await address.sandbox_for(ConnectionOwner()))
         except (DefinitionError, ToolError) as error:
             return str(error)
         return ""
 
-    def secret_values(self) -> list[str]:
-        """The values of environment and headers, which must be redacted wherever they could be shown."""
-        texts = [*self._entry.env.values(), *self._entry.headers.values()]
-        try:
-            return [*map(self.substitute, texts), *self._environment(ConnectionOwner()).values()]
-        except DefinitionError:
-            return texts
+    def configured_secrets(self) -> ConnectionSecrets:
+        """The secrets among the environment, the headers and the variables of the entry, as far as they are set."""
+        secrets = ConnectionSecrets()
+        secrets.add({**self._entry.env, **self._entry.headers})
+        secrets.add(self._variables.referenced_values(self._entry.texts_with_variables()))
+        with suppress(DefinitionError):
+            secrets.add(self._environment(ConnectionOwner()))
+            secrets.add(self._request_headers(ConnectionOwner()))
+        return secrets
 
     def is_signed_in(self) -> bool | None:
         """Whether the person at this machine has signed in; None if the server has no `auth: oauth`."""
@@ -116,7 +128,9 @@ class DeferredAddress(ServerAddress):
         cwd = self._working_directory(substitute)
         command = self._program_path(substitute(self._entry.command), cwd)
         args = map(substitute, self._entry.args)
-        return StdioAddress(command, *args, env=self._environment, cwd=cwd, **self._connection_options)
+        is_default = not self._entry.cwd
+        options = self._connection_options
+        return StdioAddress(command, *args, env=self._environment, cwd=cwd, is_cwd_default=is_default, **options)
 
     def _working_directory(self, substitute: Callable[[str], str]) -> Path | None:
         """The `cwd` of the entry, else the folder of the file; a sandboxed command gets no folder that is not named."""
@@ -203,7 +217,7 @@ def build_address(entry: ServerEntry, variables: Variables, location: str = "") 
     return deferred if any(map(has_references, texts)) else deferred.resolve()
 
 
-def _unchanged(text: str) -> str:
+def _keep_text(text: str) -> str:
     return text
 
 

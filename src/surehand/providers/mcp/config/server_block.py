@@ -17,13 +17,13 @@ from typing import Any
 from surehand.core.errors import DefinitionError
 from surehand.core.json_with_comments import JsonPath
 from surehand.core.names import NAMESPACE_SEPARATOR, is_legal_name, sanitize_name
-from surehand.providers.mcp.addresses.labels import to_namespace
 from surehand.providers.mcp.config.deferred_address import build_address
 from surehand.providers.mcp.config.keys import KEY_ALIASES
 from surehand.providers.mcp.config.server_entry import ServerEntry, parse_server_entry
 from surehand.providers.mcp.config.server_file import ServerFile, read_server_file
 from surehand.providers.mcp.config.values import FileNode, FileNodeError, read_scalar_text, read_text, to_snake_case
 from surehand.providers.mcp.config.variables import Variables
+from surehand.providers.mcp.labels import to_namespace
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.provider import Server
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surehand.core.bounded_yaml import YamlTooLarge, compose_yaml, construct_yaml
 from surehand.core.errors import DefinitionError
 from surehand.core.extras import install_command
 from surehand.core.json_with_comments import JsonPath, line_numbers, strip_comments
@@ -81,6 +82,8 @@ def _parse_yaml(path: Path, text: str) -> tuple[Any, dict[JsonPath, int]]:
     except ImportError:
         raise DefinitionError("YAML needs the package pyyaml.", fix=f"{install_command('cli')}.") from None
     try:
-        return yaml.safe_load(text), {}
+        return construct_yaml(compose_yaml(text)), {}
+    except YamlTooLarge as error:
+        raise DefinitionError(f"The file cannot be read: {error}.", where=f"{path}:{error.line}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise DefinitionError("The file is not valid YAML.", where=str(path)) from None

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from surehand.core.durations import parse_duration, parse_size
+from surehand.core.errors import with_fix
 from surehand.core.json_with_comments import JsonPath
 from surehand.core.names import nearest_names
 
@@ -25,7 +26,7 @@ class FileNodeError(Exception):
         self.key_path = key_path
         self.problem = problem
         self.fix = fix
-        super().__init__(f"{problem}{' Fix: ' + fix if fix else ''}")
+        super().__init__(with_fix(problem, fix))
 
 
 @dataclass(frozen=True, slots=True)

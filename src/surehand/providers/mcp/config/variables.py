@@ -12,6 +12,7 @@ from surehand.core.errors import DefinitionError
 
 # Editors write ${env:NAME}, ${input:name} and ${workspaceFolder}, shells ${NAME:-default}; we also take ${env.NAME}.
 _REFERENCE = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+)[:.](?!-))?(?P<name>[^${}:]+)(?::-(?P<otherwise>[^{}]*))?\}")
+_FOLDER_VARIABLES = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _EDITOR_FOLDERS = (".vscode", ".cursor", ".idea")
 _ENV_FILE_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(\"[^\"]*\"|'[^']*'|[^#\n]*?)\s*(?:#.*)?\Z")
@@ -38,6 +39,12 @@ class Variables:
         """The variables that texts refer to and that are not set, sorted."""
         names = [self._missing_variable(match) for text in texts for match in _REFERENCE.finditer(text)]
         return sorted({name for name in names if name})
+
+    def referenced_values(self, texts: Iterable[str]) -> dict[str, str]:
+        """The values of the environment variables and inputs that texts refer to, by name."""
+        references = [match for text in texts for match in _REFERENCE.finditer(text)]
+        values = {match["name"].strip(): self._lookup(match) for match in references}
+        return {name: value for name, value in values.items() if value and name not in _FOLDER_VARIABLES}
 
     def resolve_path(self, text: str) -> Path:
         """A path in the file, which is relative to the file's folder."""

@@ -9,17 +9,21 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from time import monotonic as _now
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from surehand.core.errors import NotStarted
-from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner, ServerAddress
-from surehand.providers.mcp.addresses.labels import mask_secrets
+from surehand.providers.mcp.addresses.address import ServerAddress
 from surehand.providers.mcp.connection.backoff import Backoff
 from surehand.providers.mcp.connection.request import CallRequest
 from surehand.providers.mcp.connection.session import McpClientSession
+from surehand.providers.mcp.connection_errors import ConnectionFailure, failure_from_error
+from surehand.providers.mcp.connection_owner import ANONYMOUS, ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets, RedactingLog
+from surehand.providers.mcp.labels import mask_secrets
 from surehand.providers.mcp.tools.manifest import Manifest
-from surehand.providers.mcp.transports.connection_errors import ConnectionFailure, failure_from_error
+from surehand.providers.mcp.transports.transport import is_being_cancelled
 
 if TYPE_CHECKING:
     from surehand.providers.mcp.options import ServerOptions
@@ -60,7 +64,9 @@ class Connection:
         self._address = address
         self._options = options
         self._on_manifest = on_manifest
-        self._log = logging.getLogger(f"surehand.mcp.{name}")
+        self.secrets = ConnectionSecrets()
+        """Added by its transports, and masked in what its server says."""
+        self._log = RedactingLog(logging.getLogger(f"surehand.mcp.{name}"), self.secrets)
         self._session: McpClientSession | None = None
         self._ended_sessions = 0
         """How many sessions have ended."""
@@ -88,7 +94,7 @@ class Connection:
     @property
     def exit_summary(self) -> str:
         """How the server ended, in sentences that a model may read."""
-        return " ".join(self._session.exit_summary()) if self._session is not None else ""
+        return self.secrets.redact(" ".join(self._session.exit_summary())) if self._session is not None else ""
 
     # For callers
 
@@ -172,6 +178,7 @@ class Connection:
             self._address,
             self._options,
             self._log,
+            self.secrets,
             on_manifest=self._receive_manifest,
             on_answer=self._backoff.reset,
         )
@@ -179,7 +186,7 @@ class Connection:
         try:
             reason = await session.run(self.owner, self._on_session_up)
         except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             self._record_failure(self._explain_failure(error, session))
             return False
@@ -212,9 +219,11 @@ class Connection:
         failure = failure_from_error(error)
         sentences = [text for text in session.exit_summary() if not _already_mentions(failure.message, text)]
         previous_report = self.exit_report
-        self.exit_report = session.exit_report()
+        self.exit_report = self.secrets.redact(session.exit_report())
         if "\n" in self.exit_report and self.exit_report != previous_report:  # a repeated report is logged once
-            self._log.warning("The MCP server %s: %s", self.name, self.exit_report)
+            # The runtime that starts the server warns of its failure.
+            level = logging.INFO if self.retries_forever and self.manifest is None else logging.WARNING
+            self._log.log(level, "The MCP server %s: %s", self.name, self.exit_report)
         return ConnectionFailure(
             was_sent=failure.was_sent,
             is_connection_lost=True,
@@ -224,6 +233,7 @@ class Connection:
         )
 
     def _record_failure(self, failure: ConnectionFailure) -> None:
+        failure = replace(failure, message=self.secrets.redact(failure.message))
         self._backoff.record_failure(0.0 if self._up_since is None else _now() - self._up_since)
         # If the server was never up, the task that waits for it reports the failure; a repeated failure is no warning.
         is_new = self.manifest is not None and self.failure is None
@@ -285,12 +295,6 @@ class Connection:
             self.state = state
             self._state_since = _now()
         self._state_changed.set()
-
-
-def _is_being_cancelled() -> bool:
-    """Whether the current task is cancelled from outside. A broken transport cancels it too, but uncancels it."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _already_mentions(message: str, sentence: str) -> bool:

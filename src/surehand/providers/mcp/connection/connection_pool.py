@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from surehand.core.call import Call, Principal
 from surehand.core.errors import NotStarted
-from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner, ServerAddress
+from surehand.providers.mcp.addresses.address import ServerAddress
+from surehand.providers.mcp.connection_owner import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.options import ServerOptions
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ MIN_REQUEST_ID = 1 << 30
 """Our ids are above those of the MCP SDK, which counts from one."""
 REQUEST_ID_SPREAD = 1 << 29
 """Ids start at a random number on each connection, so a late response to an earlier one never matches a request."""
-CANCEL_NOTIFICATION_SECONDS = 5.0
+CANCEL_NOTIFICATION_TIMEOUT_SECONDS = 5.0
 """Time for writing `notifications/cancelled` to a server that does not read its input."""
 _ENVELOPE_META_KEYS = (
     PROTOCOL_VERSION_META_KEY,
@@ -124,7 +124,7 @@ class DirectToolCalls:
         self._input_schemas = input_schemas
         self._header_maps = {}
 
-    def note_request(self, request: JSONRPCRequest) -> None:
+    def record_request(self, request: JSONRPCRequest) -> None:
         """Copy what the session writes into the `_meta` of its own requests, for ours."""
         meta = (request.params or {}).get("_meta")
         if isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta:
@@ -138,11 +138,12 @@ class DirectToolCalls:
         try:
             if self._is_closed:
                 raise _connection_closed_error()
+            # A progress notification names its token, not the id of its request: the same number serves for both.
             meta = {**self._envelope_meta, "progressToken": request_id}
             self._start_span(request_id, request.tool, meta)
             params = {**params, "_meta": meta}
             headers = self._headers(request.tool, request.arguments) if self._transport.uses_headers else {}
-            if self._transport.post_call(request_id, params, headers):
+            if self._transport.try_send_call(request_id, params, headers):
                 return
             message = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=TOOLS_CALL, params=to_jsonable_python(params))
         except Exception as error:  # noqa: BLE001 - the caller decides what it means
@@ -217,6 +218,7 @@ class DirectToolCalls:
         writing = self._write_tasks.get(request_id)
         if writing is not None:
             writing.cancel()
+        # Also for a request whose writing was cancelled: a part of it, or all, may have left already.
         if self._remove(request_id) is not None and not self._is_closed:
             params = {"requestId": request_id, "reason": "caller cancelled"}
             message = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
@@ -228,7 +230,7 @@ class DirectToolCalls:
 
     async def _notify(self, message: JSONRPCNotification) -> None:
         try:
-            async with asyncio.timeout(CANCEL_NOTIFICATION_SECONDS):
+            async with asyncio.timeout(CANCEL_NOTIFICATION_TIMEOUT_SECONDS):
                 await self._write.send(SessionMessage(message))
         except TimeoutError:
             log.warning("A server does not read its input, and was not notified that a call was cancelled.")
@@ -250,10 +252,15 @@ class DirectToolCalls:
         """Deliver a plain result. Returns False if it has to be read as an ordinary message."""
         if request_id not in self._in_flight or not is_plain_result(result, is_modern=self._is_modern):
             return False
+        # This runs in the read callback of the transport: nothing here may await or take long.
         request = self._remove(request_id)
         assert request is not None
         request.succeed(result, plain=True)
         return True
+
+    def is_in_flight(self, request_id: int | str | None) -> bool:
+        """Whether a response with this id is one to a call of the direct path."""
+        return _as_request_id(request_id) in self._in_flight
 
     def receive_response(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Deliver the response to a call in flight. Returns whether it was one."""

@@ -45,13 +45,13 @@ class ElicitationOrder:
         else:
             self._begin_alone(request)
 
-    def note_question(self, request: CallRequest) -> None:
+    def record_question(self, request: CallRequest) -> None:
         """The request has asked a question: the next of its tool may start."""
         self._silent_tools.discard(request.tool)
         self._asking_tools.add(request.tool)
         self._begin_next(request)
 
-    def note_end(self, request: CallRequest) -> None:
+    def record_end(self, request: CallRequest) -> None:
         """The request has ended. If its tool has never asked, its further calls start at once."""
         if request.is_answered and request.tool not in self._asking_tools:
             self._silent_tools.add(request.tool)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from math import inf
 from time import monotonic as _now
 from typing import TYPE_CHECKING, Protocol
 
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
 
     from surehand.providers.mcp.connection.request import CallRequest
+    from surehand.providers.mcp.connection_secrets import ServerLog
     from surehand.providers.mcp.options import ServerOptions
 
 PROBE_TIMEOUT_SECONDS = 3.0
@@ -39,22 +39,22 @@ class MonitoredSession(Protocol):
 class SessionHealth:
     """Knows when the server was last used, and when it last sent something."""
 
-    def __init__(self, options: ServerOptions, log: logging.Logger, session: MonitoredSession) -> None:
+    def __init__(self, options: ServerOptions, log: ServerLog, session: MonitoredSession) -> None:
         self._options = options
         self._log = log
         self._session = session
         self._last_used_at = _now()
         self._last_heard_at = _now()
 
-    def note_use(self) -> None:
+    def record_use(self) -> None:
         """A call started or ended."""
         self._last_used_at = _now()
 
-    def note_heard(self) -> None:
+    def record_message(self) -> None:
         """The server has sent a response."""
         self._last_heard_at = _now()
 
-    def note_answer(self) -> None:
+    def record_answer(self) -> None:
         """The server has answered a call."""
         self._last_used_at = self._last_heard_at = _now()
 
@@ -80,7 +80,7 @@ class SessionHealth:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
                 await self._send_probe(client)
-            self.note_heard()
+            self.record_message()
         except TimeoutError:
             self._session.end(f"It does not answer within {PROBE_TIMEOUT_SECONDS:g} s.")
         except Exception as error:  # noqa: BLE001 - any failure of the connection ends the session

@@ -6,7 +6,6 @@ The SDK makes a task of each message. Excess notifications are dropped; response
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -33,8 +32,9 @@ from surehand.jsonrpc.codec import JsonRpcMessage
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 from surehand.providers.mcp.connection.direct_call import DirectToolCalls
 from surehand.providers.mcp.connection.tools_list import MAX_LIST_ITEMS
+from surehand.providers.mcp.connection_errors import remember_failure, too_large_failure
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets, ServerLog
 from surehand.providers.mcp.tools.result import MAX_CONTENT_BLOCKS
-from surehand.providers.mcp.transports.connection_errors import remember_failure, too_large_failure
 from surehand.providers.mcp.transports.transport import Transport
 
 MAX_NOTIFICATIONS_PER_SECOND = 200
@@ -45,6 +45,8 @@ MAX_SERVER_REQUESTS = 64
 """Requests of a server that wait for an answer at a time. Further ones are dropped."""
 _PROGRESS_METHOD, _CANCELLED_METHOD = "notifications/progress", "notifications/cancelled"
 _LIST_CHANGED_METHODS = ("notifications/tools/list_changed", "notifications/prompts/list_changed")
+_OPAQUE_KEYS = frozenset({"nextCursor", "requestState"})
+"""Keys of values that are sent back to the server as they are, and never shown."""
 _RESULT_ENVELOPE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
@@ -52,10 +54,17 @@ class InboundFilter:
     """Wraps a transport. The MCP SDK's `Client` enters and leaves it in place of the transport."""
 
     def __init__(
-        self, transport: Transport, log: logging.Logger, on_list_changed: Callable[[], None], *, is_modern: bool
+        self,
+        transport: Transport,
+        log: ServerLog,
+        secrets: ConnectionSecrets,
+        *,
+        on_list_changed: Callable[[], None],
+        is_modern: bool,
     ) -> None:
         self._transport = transport
         self._log = log
+        self._secrets = secrets
         self._on_list_changed = on_list_changed
         self._version = "2026-07-28" if is_modern else "2025-11-25"
         self._server_requests: set[Any] = set()
@@ -81,15 +90,29 @@ class InboundFilter:
         if isinstance(item, Exception):
             return True
         message = item.message
+        self._redact(message)
         if isinstance(message, JSONRPCNotification):
             if self._is_within_rate(self._progress_request_id(message)):
                 return self._accepts_notification(message)
-            return self._note_change(message)
+            return self._record_change(message)
         if isinstance(message, JSONRPCRequest):
             return self._accepts_request(message)
         if isinstance(message, JSONRPCError):
             return not self._is_for_direct_call(message)
         return self._passes_response(item, message)
+
+    def _redact(self, message: JsonRpcMessage) -> None:
+        """Mask the secrets of the connection. Results of calls are masked by `ToolCaller`, large ones in a thread."""
+        redact = self._secrets.redact_message
+        if isinstance(message, JSONRPCNotification | JSONRPCRequest):
+            message.params = redact(message.params)
+        elif isinstance(message, JSONRPCError):
+            message.error.message = self._secrets.redact(message.error.message)
+            message.error.data = redact(message.error.data)
+        elif self.direct_calls is None or not self.direct_calls.is_in_flight(message.id):
+            message.result = {
+                key: value if key in _OPAQUE_KEYS else redact(value) for key, value in message.result.items()
+            }
 
     def _passes_response(self, item: SessionMessage, message: JSONRPCResponse) -> bool:
         if len(_list_field(message.result, "content")) > MAX_CONTENT_BLOCKS:
@@ -110,16 +133,16 @@ class InboundFilter:
             self.direct_calls.close()
         self._transport.stop_reading()
 
-    def note_outgoing(self, message: JsonRpcMessage) -> None:
+    def record_outgoing(self, message: JsonRpcMessage) -> None:
         """Note a message that the session is about to send."""
         if isinstance(message, JSONRPCRequest):
             self._session_requests.add(message.id)
             if self.direct_calls is not None:
-                self.direct_calls.note_request(message)
+                self.direct_calls.record_request(message)
         elif isinstance(message, JSONRPCNotification) and message.method == _CANCELLED_METHOD:
             self._session_requests.discard((message.params or {}).get("requestId"))
 
-    def note_sent(self, message: JsonRpcMessage) -> None:
+    def record_sent(self, message: JsonRpcMessage) -> None:
         """Note a message that the session has sent: it may answer a request of the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._server_requests.discard(message.id)
@@ -146,7 +169,7 @@ class InboundFilter:
         self._dropped += not is_within
         return is_within
 
-    def _note_change(self, message: JSONRPCNotification) -> bool:
+    def _record_change(self, message: JSONRPCNotification) -> bool:
         """Note a change of the lists although its notification is dropped. Returns False, for `passes`."""
         if message.method in _LIST_CHANGED_METHODS:
             self._on_list_changed()
@@ -177,11 +200,13 @@ class InboundFilter:
     def _accepts_request(self, message: JSONRPCRequest) -> bool:
         if not self._is_within_rate() or len(self._server_requests) >= MAX_SERVER_REQUESTS:
             return False
+        # The SDK runs each request of a server in a task of its own, which ends when the request is answered.
         self._server_requests.add(message.id)
         return True
 
     def _repair_lists(self, result: dict[str, Any]) -> None:
         """Cut lists that are too long, and remove malformed tools, so that the SDK accepts the others."""
+        # Only the result of `server/discover` has this field, and only servers of the modern protocol know the method.
         if isinstance(result.get("supportedVersions"), list):
             self._version = "2026-07-28"
         for kind in ("tools", "prompts"):
@@ -277,11 +302,11 @@ class _ObservedWriteStream(MessageWriteStream):
         self._filter = inbound_filter
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._filter.note_outgoing(item.message)
+        self._filter.record_outgoing(item.message)
         try:
             await self._stream.send(item)
         finally:
-            self._filter.note_sent(item.message)
+            self._filter.record_sent(item.message)
 
     async def aclose(self) -> None:
         self.is_closed = True

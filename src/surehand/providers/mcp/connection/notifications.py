@@ -16,10 +16,12 @@ import mcp_types as types
 from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
 from surehand.providers.mcp.connection.background_tasks import BackgroundTasks
 from surehand.providers.mcp.connection.backoff import BACKOFF_DELAYS_SECONDS
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
+from surehand.providers.mcp.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from surehand.providers.mcp.connection_secrets import ServerLog
 
 MIN_RELIST_INTERVAL_SECONDS = 1.0
 """Shortest time between two lists, however often the server notifies a change."""
@@ -32,7 +34,7 @@ class ServerNotifications:
     """Fetches the lists once for any number of notifications."""
 
     def __init__(
-        self, log: logging.Logger, background_tasks: BackgroundTasks, relist: Callable[[], Awaitable[object]]
+        self, log: ServerLog, background_tasks: BackgroundTasks, relist: Callable[[], Awaitable[object]]
     ) -> None:
         self._log = log
         self._background_tasks = background_tasks

@@ -9,6 +9,15 @@ import os
 from functools import cache
 from pathlib import Path
 
+# Keys of the state that is stored with a question of the handshake protocol, whose request stays open meanwhile. Other
+# versions of this package read them, so their names are fixed.
+REQUEST_ID_KEY = "request"
+"""The `resume_id` of the open request. Only state of the handshake protocol has it."""
+CALLER_ID_KEY = "talk"
+"""The id of the `ToolCaller` that holds the request open."""
+PROCESS_KEY = "process"
+"""The marker of the process that holds the request open."""
+
 
 def current_process_marker() -> str:
     """A marker of this process that no other process has, now or later."""

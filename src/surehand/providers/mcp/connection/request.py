@@ -201,6 +201,7 @@ class CallRequest:
 
     def deliver(self, event: Any) -> None:
         """Resolve `next_event`. If it is resolved already, start a new one, for the task that comes next."""
+        # An exception is delivered as a result, too: a future with an exception that no task awaits logs an error.
         if self._next_event.done():
             self._next_event = asyncio.get_running_loop().create_future()
         self._next_event.set_result(event)

@@ -23,16 +23,16 @@ from surehand.providers.mcp.connection.notifications import ServerNotifications
 from surehand.providers.mcp.connection.request import CallRequest, ConnectionLost
 from surehand.providers.mcp.connection.silence_timeout import SilenceTimeout
 from surehand.providers.mcp.connection.tools_list import fetch_manifest
+from surehand.providers.mcp.connection_errors import failure_from_error
 from surehand.providers.mcp.tools.manifest import Manifest
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
 from surehand.providers.mcp.transports.traced_transport import TracedTransport
 from surehand.providers.mcp.transports.transport import Transport
 from surehand.version import __version__
 
 if TYPE_CHECKING:
-    import logging
-
-    from surehand.providers.mcp.addresses.address import ConnectionOwner, InProcessServer, ServerAddress
+    from surehand.providers.mcp.addresses.address import InProcessServer, ServerAddress
+    from surehand.providers.mcp.connection_owner import ConnectionOwner
+    from surehand.providers.mcp.connection_secrets import ConnectionSecrets, ServerLog
     from surehand.providers.mcp.options import ServerOptions
 
 RELIST_TIMEOUT_SECONDS = 30.0
@@ -47,7 +47,8 @@ class McpClientSession:
         name: str,
         address: ServerAddress,
         options: ServerOptions,
-        log: logging.Logger,
+        log: ServerLog,
+        secrets: ConnectionSecrets,
         *,
         on_manifest: Callable[[Manifest], Awaitable[None]],
         on_answer: Callable[[], None],
@@ -56,6 +57,7 @@ class McpClientSession:
         self._address = address
         self._options = options
         self._log = log
+        self._secrets = secrets
         self._on_manifest = on_manifest
         self._on_answer = on_answer
         self.client: Client | None = None
@@ -125,7 +127,7 @@ class McpClientSession:
 
     def submit(self, request: CallRequest) -> None:
         """Send a request, or hold it until an earlier one of its tool has asked a question or ended."""
-        self._health.note_use()
+        self._health.record_use()
         if self._uses_handshake_protocol:
             self._elicitation_order.submit(request)
         else:
@@ -144,12 +146,12 @@ class McpClientSession:
     def _on_request_end(self, request: CallRequest) -> None:
         self.open_requests.pop(request, None)
         if self._uses_handshake_protocol:
-            self._elicitation_order.note_end(request)
+            self._elicitation_order.record_end(request)
         if request.is_answered:
-            self._health.note_answer()
+            self._health.record_answer()
             self._on_answer()
         else:
-            self._health.note_use()
+            self._health.record_use()
 
     def probe(self) -> None:
         """Check in the background whether the server answers. If not, the session ends."""
@@ -167,10 +169,9 @@ class McpClientSession:
         except TimeoutError:
             raise Unavailable(f"{self.name} does not say what it offers within {RELIST_TIMEOUT_SECONDS:g} s.") from None
         except Exception as error:
-            raise Unavailable(
-                f"{self.name} does not say what it offers: {failure_from_error(error).message}"
-            ) from error
-        self._health.note_heard()
+            message = self._secrets.redact(failure_from_error(error).message)
+            raise Unavailable(f"{self.name} does not say what it offers: {message}") from error
+        self._health.record_message()
         await self._on_manifest(manifest)
 
     async def _on_elicitation(
@@ -185,7 +186,7 @@ class McpClientSession:
             self._log.warning("Refused a question of %s: it may belong to any of %d calls.", self.name, len(candidates))
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not known which call this is about.")
         answer = request.ask_question(params.model_dump(mode="json", by_alias=True, exclude_none=True))
-        self._elicitation_order.note_question(request)
+        self._elicitation_order.record_question(request)
         return await answer
 
     # Connecting and shutting down
@@ -212,7 +213,7 @@ class McpClientSession:
         return self._inbound_filter.direct_calls if self._inbound_filter is not None else None
 
     async def _enter_client(self, stack: AsyncExitStack, owner: ConnectionOwner) -> Client:
-        *others, last = await self._create_transports(owner)
+        *others, last = self._create_transports(owner)
         for transport in others:
             try:
                 return await stack.enter_async_context(self._build_client(transport))
@@ -222,14 +223,15 @@ class McpClientSession:
                 self._log.info("%s Trying the next transport.", failure_from_error(error).message)
         return await stack.enter_async_context(self._build_client(last))
 
-    async def _create_transports(self, owner: ConnectionOwner) -> Sequence[Transport | InProcessServer]:
-        targets = self._address.create_transports(owner, self.end)
+    def _create_transports(self, owner: ConnectionOwner) -> Sequence[Transport | InProcessServer]:
+        targets = self._address.create_transports(owner, self.end, self._secrets)
         if not self._options.trace:
             return targets
-        secrets = await self._address.connection_secrets(owner)
         if not all(isinstance(each, Transport) for each in targets):
             self._log.info("%s is an object of this process: there are no messages to trace.", self.name)
-        return [TracedTransport(each, self._log, secrets) if isinstance(each, Transport) else each for each in targets]
+        return [
+            TracedTransport(each, self._log, self._secrets) if isinstance(each, Transport) else each for each in targets
+        ]
 
     def _build_client(self, target: Transport | InProcessServer) -> Client:
         is_modern = self._options.protocol not in ("auto", "legacy")
@@ -237,7 +239,11 @@ class McpClientSession:
         self._inbound_filter = None
         if self._transport is not None:
             self._inbound_filter = InboundFilter(
-                self._transport, self._log, self._notifications.on_list_changed, is_modern=is_modern
+                self._transport,
+                self._log,
+                self._secrets,
+                on_list_changed=self._notifications.on_list_changed,
+                is_modern=is_modern,
             )
         return Client(
             self._inbound_filter or target,

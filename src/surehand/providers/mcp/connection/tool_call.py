@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
 from typing import Any, TypeAlias
@@ -21,7 +21,6 @@ from surehand.core.call import Call
 from surehand.core.context import Context
 from surehand.core.errors import InvalidArguments, NotStarted, TimedOut, ToolError, Unavailable
 from surehand.core.outcome import Done, Outcome, Pending
-from surehand.providers.mcp.addresses.address import ConnectionOwner
 from surehand.providers.mcp.connection import process_marker
 from surehand.providers.mcp.connection.connection import Connection
 from surehand.providers.mcp.connection.connection_pool import ConnectionPool
@@ -33,9 +32,11 @@ from surehand.providers.mcp.connection.elicitation import (
     refusal_reason,
 )
 from surehand.providers.mcp.connection.request import CallRequest, ConnectionLost, InputNeeded
-from surehand.providers.mcp.tools.result import done_from_plain_result, done_from_result, is_heavy
+from surehand.providers.mcp.connection_errors import ConnectionFailure, failure_from_error
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.tools.result import OutputValidator, done_from_plain_result, done_from_result, is_heavy
 from surehand.providers.mcp.tools.server_tools import ServerTools
-from surehand.providers.mcp.transports.connection_errors import ConnectionFailure, failure_from_error
 
 ReportProgress: TypeAlias = Callable[..., None]
 """Called with progress, like `Context.report`."""
@@ -110,7 +111,7 @@ class ToolCaller:
             responses = build_input_responses(requests, answer)
         except InvalidArguments as error:
             return self._build_pending(requests, state, f"{error} ")
-        if "request" in state:
+        if process_marker.REQUEST_ID_KEY in state:
             return await self._answer_open_request(call, state, responses)
         exchange = _CallExchange(
             call, state["tool"], owner, report, None, responses, state.get("state"), int(state.get("round", 0))
@@ -140,10 +141,12 @@ class ToolCaller:
             if isinstance(event, InputNeeded):
                 return await self._handle_event(event, request, connection, exchange.call, get_call_id())
             if request.has_plain_result:
-                return done_from_plain_result(event, self._server_tools.output_validator(exchange.call.tool))
+                result = connection.secrets.redact_message(event)
+                return done_from_plain_result(result, self._server_tools.output_validator(exchange.call.tool))
             if event.get("resultType") != "input_required":
-                return await self._build_done(event, exchange.call.tool)
-            requests: InputRequests = event.get("inputRequests") or {}
+                return await self._build_done(event, exchange.call.tool, connection.secrets)
+            # The `requestState` goes back to the server as it is.
+            requests: InputRequests = connection.secrets.redact_message(event.get("inputRequests") or {})
             exchange.round += bool(requests)
             exchange.request_state = event.get("requestState")
             if exchange.round > MAX_QUESTION_ROUNDS:
@@ -152,7 +155,8 @@ class ToolCaller:
             if question is not None:
                 return question
             exchange.input_responses = build_input_responses(requests, None) if requests else None
-            if not requests:  # the server only needs more time, which the deadline of the call limits
+            # A result without requests says: ask again later. The deadline of the call limits how often.
+            if not requests:
                 exchange.polls += 1
                 await asyncio.sleep(min(POLL_STEP_SECONDS * exchange.polls, MAX_POLL_SECONDS))
 
@@ -200,11 +204,12 @@ class ToolCaller:
             question = _url_elicitations(error)
             if question is not None:
                 return question
-        raise self._error_for_model(error, request) from error
-
-    def _error_for_model(self, error: Exception, request: CallRequest) -> ToolError:
-        """The error that the model reads: whether the call was carried out, and whether a retry can help."""
         failure = _classify_error(error)
+        failure = replace(failure, message=connection.secrets.redact(failure.message))
+        raise self._error_for_model(failure, request) from error
+
+    def _error_for_model(self, failure: ConnectionFailure, request: CallRequest) -> ToolError:
+        """The error that the model reads: whether the call was carried out, and whether a retry can help."""
         if failure.has_stale_headers:
             return _SendAgain(f"{self._server_name} does not accept the call: {failure.message}", needs_relist=True)
         if failure.is_connection_lost:
@@ -230,11 +235,11 @@ class ToolCaller:
             code="unknown_effect",
         )
 
-    async def _build_done(self, result: Any, tool: str) -> Done:
+    async def _build_done(self, result: Any, tool: str, secrets: ConnectionSecrets) -> Done:
         validator = self._server_tools.output_validator(tool)
         if is_heavy(result):
-            return await asyncio.to_thread(done_from_result, result, validator)
-        return done_from_result(result, validator)
+            return await asyncio.to_thread(_done_without_secrets, result, validator, secrets)
+        return _done_without_secrets(result, validator, secrets)
 
     # Questions
 
@@ -242,7 +247,7 @@ class ToolCaller:
         """The question of a modern server. Its stored state is enough to resume the call from any process."""
         reason = refusal_reason(requests)
         if reason is not None:
-            raise ToolError(f"{self._server_name} asks for what nobody here can give: {reason}")
+            raise ToolError(f"{self._server_name} asks for input that this client cannot give: {reason}")
         state = {
             "requests": requests,
             "tool": exchange.wire_name,
@@ -262,13 +267,15 @@ class ToolCaller:
         """Turn an event of an open request into an outcome. Questions that cannot be shown to a person are declined."""
         for _ in range(MAX_QUESTION_ROUNDS):
             if not isinstance(event, InputNeeded):
-                return await self._build_done(event, call.tool)
+                return await self._build_done(event, call.tool, connection.secrets)
             if event.answer is None or refusal_reason(event.requests) is None:
                 return self._keep_question_open(event, request, connection, call_id)
             request.answer_question(types.ElicitResult(action="decline"))
             event = await self._wait_for_event(connection, request)
         request.cancel()
-        raise ToolError(f"{self._server_name} asked {MAX_QUESTION_ROUNDS} times for what nobody here can give.")
+        raise ToolError(
+            f"{self._server_name} asked {MAX_QUESTION_ROUNDS} times for input that this client cannot give."
+        )
 
     def _keep_question_open(
         self, question: InputNeeded, request: CallRequest, connection: Connection, call_id: str
@@ -278,20 +285,19 @@ class ToolCaller:
             return self._build_pending(requests, {"requests": requests, "tool": request.tool, "again": True})
         self._open_requests[request.resume_id] = request, connection
         self._resume_ids_by_call[call_id] = request.resume_id
-        # These keys are stored with the question, and read by other versions of this package.
         state = {
             "requests": requests,
             "tool": request.tool,
-            "request": request.resume_id,
+            process_marker.REQUEST_ID_KEY: request.resume_id,
             "call": call_id,
-            "process": process_marker.current_process_marker(),
-            "talk": self.id,
+            process_marker.PROCESS_KEY: process_marker.current_process_marker(),
+            process_marker.CALLER_ID_KEY: self.id,
         }
         return self._build_pending(requests, state)
 
     async def _answer_open_request(self, call: Call, state: Mapping[str, Any], responses: Mapping[str, Any]) -> Any:
         self._resume_ids_by_call.pop(state["call"], None)
-        request, connection = self._open_requests.pop(state["request"], (None, None))
+        request, connection = self._open_requests.pop(state[process_marker.REQUEST_ID_KEY], (None, None))
         if request is None or connection is None or request.is_lost:
             return self._server_tools.interrupted_outcome(state["tool"])
         # If the server has stopped waiting for the answer, this does nothing.
@@ -304,6 +310,10 @@ class ToolCaller:
         if question is None:
             return None
         return Pending("input", message=f"{mistake}{question.message}", request=question.request, state=dict(state))
+
+
+def _done_without_secrets(result: Any, validator: OutputValidator | None, secrets: ConnectionSecrets) -> Done:
+    return done_from_result(secrets.redact_message(result), validator)
 
 
 class _SendAgain(NotStarted):
@@ -320,7 +330,9 @@ def _classify_error(error: Exception) -> ConnectionFailure:
         return ConnectionFailure(was_sent=True, is_connection_lost=True, message=str(error))
     if isinstance(error, ValidationError) or str(error).startswith(_UNREADABLE_RESPONSE_PREFIXES):
         # Only this call fails; other calls of the connection continue.
-        return ConnectionFailure(was_sent=True, is_connection_lost=False, message="What came is no result of a tool.")
+        return ConnectionFailure(
+            was_sent=True, is_connection_lost=False, message="The server's answer is not the result of a tool."
+        )
     return failure_from_error(error)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import MCPError
 
+from surehand.providers.mcp.connection_errors import failure_from_error
 from surehand.providers.mcp.tools.manifest import Manifest
-from surehand.providers.mcp.transports.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from surehand.providers.mcp.connection_secrets import ServerLog
 
 MAX_LIST_PAGES = 100
 MAX_LIST_ITEMS = 10_000
@@ -26,7 +27,7 @@ PROMPTS_TIMEOUT_SECONDS = 10.0
 """Time for listing prompts. A server without its prompts is still usable."""
 
 
-async def fetch_manifest(client: Client, log: logging.Logger) -> Manifest:
+async def fetch_manifest(client: Client, log: ServerLog) -> Manifest:
     """List the tools and prompts of a server."""
     return Manifest(
         tools=tuple(await _fetch_tools(client, log)),
@@ -38,7 +39,7 @@ async def fetch_manifest(client: Client, log: logging.Logger) -> Manifest:
     )
 
 
-async def _fetch_tools(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
+async def _fetch_tools(client: Client, log: ServerLog) -> list[Mapping[str, Any]]:
     if client.server_capabilities.tools is None and client.protocol_version < "2026":
         return []
     try:
@@ -49,7 +50,7 @@ async def _fetch_tools(client: Client, log: logging.Logger) -> list[Mapping[str,
         return []
 
 
-async def _fetch_prompts(client: Client, log: logging.Logger) -> list[Mapping[str, Any]]:
+async def _fetch_prompts(client: Client, log: ServerLog) -> list[Mapping[str, Any]]:
     """The prompts, which models only read about. A failure is logged, and the tools are still used."""
     if client.server_capabilities.prompts is None:
         return []
@@ -65,7 +66,7 @@ async def _fetch_prompts(client: Client, log: logging.Logger) -> list[Mapping[st
 
 
 async def _fetch_pages(
-    field: str, request_page: Callable[..., Awaitable[Any]], log: logging.Logger
+    field: str, request_page: Callable[..., Awaitable[Any]], log: ServerLog
 ) -> list[Mapping[str, Any]]:
     """Fetch all pages of a list, up to the limits."""
     items: list[Mapping[str, Any]] = []

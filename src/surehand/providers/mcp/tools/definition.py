@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from surehand.core.define import tool
 from surehand.core.names import qualified_name
-from surehand.core.sanitize import clean_line, clean_text, has_hidden
+from surehand.core.sanitize import clean_line, clean_text, has_hidden_characters
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.providers.mcp.tools.schema import ServerSchema, UnusableDefinition, clean_schema, to_object_schema
@@ -182,6 +182,15 @@ def is_tool_allowed(
     return _matches_any(names, allow) and not _matches_any({*names, nearest_local_name(wire_name)}, deny)
 
 
+def find_unmatched_names(
+    allow: str | Iterable[str], wire_names: Iterable[str], local_names: Mapping[str, str]
+) -> list[str]:
+    """The entries of `allow` without wildcards that are the name of no tool."""
+    names = {name for each in wire_names for name in (each, local_names.get(each, each), earlier_local_name(each))}
+    entries = [allow] if isinstance(allow, str) else allow
+    return [each for each in entries if not any(sign in each for sign in "*?[") and not _matches_any(names, [each])]
+
+
 def _matches_any(names: Iterable[str], globs: Iterable[str]) -> bool:
     patterns = [glob.casefold() for glob in ([globs] if isinstance(globs, str) else globs)]
     return any(glob == "any" or fnmatchcase(name.casefold(), glob) for glob in patterns for name in names)
@@ -217,7 +226,7 @@ def _validate_wire_name(definition: Mapping[str, Any]) -> str:
         raise UnusableDefinition("Its name is one of ours.")
     if len(name) > MAX_WIRE_TOOL_NAME_LENGTH:
         raise UnusableDefinition(f"Its name has {len(name):,} characters, at most {MAX_WIRE_TOOL_NAME_LENGTH:,}.")
-    if has_hidden(name):
+    if has_hidden_characters(name):
         raise UnusableDefinition(f"Its name {name[:80]!a} has characters that cannot be seen.")
     return name
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from surehand.core.argument_errors import short_repr
-from surehand.core.content import Audio, Block, File, Image, Json, Resource, Text, block_text, to_text
+from surehand.core.content import Audio, Block, File, Image, Json, OtherBlock, Resource, Text, block_text, to_text
 from surehand.core.errors import ToolError
 from surehand.core.outcome import Done
 from surehand.core.sanitize import clean_line, strip_hidden
@@ -156,7 +156,9 @@ def _block_fields(block: Any) -> dict[str, Any]:
 
 def _validate_output(wire: WireObject, validator: OutputCheck) -> None:
     if "structuredContent" not in wire:
-        raise ToolError("The tool declares an output schema, but gave no structured content. Tell whoever runs it.")
+        raise ToolError(
+            "The tool declares an output schema, but gave no structured content. Report it to its operator."
+        )
     if problem := validator(wire["structuredContent"]):
         raise ToolError(f"The tool's result breaks its own output schema: {problem}. It may have done its work.")
 
@@ -198,7 +200,8 @@ def _summarize_block(sent: WireObject, block: Block) -> Any:
     """A short form of a block, without its payload."""
     if isinstance(block, Text | Json):
         return sent.get("text", block.text) if sent.get("type") == "text" else block.text
-    summary = {"type": block.type, "mime_type": block.mime_type, "text": block_text(block)}
+    mime_type = "" if isinstance(block, OtherBlock) else block.mime_type
+    summary = {"type": block.type, "mime_type": mime_type, "text": block_text(block)}
     return {**summary, "uri": block.uri} if isinstance(block, Resource) else summary
 
 

@@ -14,7 +14,14 @@ from typing import Any, Self
 from surehand.core.argument_errors import short_repr
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.raw_schema import RawParameters
-from surehand.core.sanitize import MAX_TEXT_CHARS, MAX_TITLE_CHARS, clean_line, clean_text, has_hidden, has_smuggled
+from surehand.core.sanitize import (
+    MAX_TEXT_CHARS,
+    MAX_TITLE_CHARS,
+    clean_line,
+    clean_text,
+    has_hidden_characters,
+    has_smuggling_characters,
+)
 from surehand.core.strict_json import validate_json_value
 from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.tools.schema_walk import (
@@ -286,7 +293,7 @@ def _clean_node(node: Any, *, is_name_map: bool = False) -> Any:
     if not isinstance(node, dict):
         return node
     for name in node:
-        if has_hidden(name):
+        if has_hidden_characters(name):
             raise UnusableDefinition(f"The name {name[:80]!a} in its schema has characters that cannot be seen.")
     return {key: _clean_value(key, value, is_name_map=is_name_map) for key, value in node.items()}
 
@@ -300,7 +307,7 @@ def _clean_value(key: str, value: Any, *, is_name_map: bool) -> Any:
         return clean_text(value, MAX_TEXT_CHARS)
     if key in _VERBATIM_KEYWORDS:
         for text in iter_strings(value):
-            if has_smuggled(text):
+            if has_smuggling_characters(text):
                 raise UnusableDefinition(f"A value under {key!r} in its schema hides something: {text[:80]!a}.")
         return value
     return _clean_node(value, is_name_map=key in NAME_MAP_KEYWORDS)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.errors import Denied, NotFound
 from surehand.core.facets import Cache
+from surehand.core.names import nearest_names
 from surehand.core.outcome import Failed
 from surehand.core.sanitize import clean_line, clean_text, escape_line
 from surehand.core.tool import Tool
-from surehand.providers.mcp.addresses.address import ANONYMOUS, ConnectionOwner
+from surehand.providers.mcp.connection_owner import ANONYMOUS, ConnectionOwner
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.manifest import Manifest, ManifestCache, identity_on_this_machine
 from surehand.providers.tool_names import earlier_local_name
@@ -71,6 +72,8 @@ class ServerTools:
         self._effects: dict[str, frozenset[str]] = {}
         """The effects of tools, by local name."""
         self._output_validators: dict[str, OutputValidator | None] = {}
+        self._reported_allow_names: set[str] = set()
+        """Names of `tools_allowed` without a tool that were logged; shared by the copies that updates build."""
         self._update_lock: asyncio.Lock | None = None
 
     async def load_cached(self) -> bool:
@@ -180,10 +183,24 @@ class ServerTools:
         with pattern_budget():
             for wire_name in allowed:
                 self._add_tool(definitions[wire_name], local_names.get(wire_name), machine_identity)
-        self._note_unused_cache_rules(allowed, local_names)
+        self._record_unused_cache_rules(allowed, local_names)
         self._log_unusable_tools()
         self._log_cache_problems()
+        self._log_unknown_allowed_names(definitions, local_names)
         return True
+
+    def _log_unknown_allowed_names(self, wire_names: Iterable[str], local_names: Mapping[str, str]) -> None:
+        """Warn once about each name of `tools_allowed` that no tool of the server has; a glob may match none."""
+        from surehand.providers.mcp.tools.definition import find_unmatched_names  # see compare_and_build
+
+        unknown = find_unmatched_names(self._options.allow, wire_names, local_names)
+        for name in unknown:
+            if name in self._reported_allow_names:
+                continue
+            self._reported_allow_names.add(name)
+            similar = nearest_names(name, wire_names, 1)
+            hint = f" Did you mean {escape_line(similar[0], 100)}?" if similar else ""
+            log.warning("%s has no tool %s, which `tools_allowed` names.%s", self._server_name, name, hint)
 
     def _log_cache_problems(self) -> None:
         if self.cache_problems:
@@ -269,7 +286,7 @@ class ServerTools:
             return tool
         return tool.evolve(limits=replace(tool.limits, cache=Cache(float(ttl or 0))))
 
-    def _note_unused_cache_rules(self, allowed: Iterable[str], local_names: Mapping[str, str]) -> None:
+    def _record_unused_cache_rules(self, allowed: Iterable[str], local_names: Mapping[str, str]) -> None:
         """Note the entries of `tools_cache` that match no tool."""
         names = [name for wire_name in allowed for name in (wire_name, local_names.get(wire_name, wire_name))]
         for glob in self._options.tools_cache or {}:

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import httpx2
 from mcp_types import HEADER_MISMATCH, ErrorData, JSONRPCError
 
 from surehand.core.sanitize import clean_line
+from surehand.http.settings import MAX_AUTH_STEPS
 from surehand.http.transport import GuardedClient
 from surehand.jsonrpc.codec import decode, encode_error
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS, EventStreamLimit, has_too_many_values
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, resolve_headers_or_env
-from surehand.providers.mcp.auth.oauth import MAX_AUTH_STEPS
-from surehand.providers.mcp.transports.connection_errors import (
+from surehand.providers.mcp.connection_errors import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -31,20 +30,23 @@ from surehand.providers.mcp.transports.connection_errors import (
     remember_failure,
     too_large_failure,
 )
+from surehand.providers.mcp.connection_owner import ConnectionOwner, resolve_headers_or_env
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, is_being_cancelled
 
 if TYPE_CHECKING:
     import logging
 
     from surehand.http.settings import HttpSettings
-    from surehand.providers.mcp.addresses.address import HeadersOrEnv
+    from surehand.providers.mcp.connection_owner import HeadersOrEnv
 
 SESSION_ID_HEADER = "mcp-session-id"
-END_SESSION_SECONDS = 2.0
+END_SESSION_TIMEOUT_SECONDS = 2.0
 """Time for a server to answer the DELETE that ends a session."""
-DRAIN_SECONDS = 1.0
+DRAIN_TIMEOUT_SECONDS = 1.0
 MAX_DRAIN_CHUNKS = 16
 """Time and chunks within which an event stream must end after its response; otherwise its connection is closed."""
-MIN_RECONNECT_SECONDS = 0.1
+MIN_RECONNECT_INTERVAL_SECONDS = 0.1
 """Shortest time between two attempts to open an event stream. A server may ask for a delay of zero."""
 _TOO_MANY_VALUES_PROBLEM = f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values"
 
@@ -68,20 +70,41 @@ class HttpEndpoint(Protocol):
         ...
 
 
-async def build_client_options(address: HttpEndpoint, owner: ConnectionOwner) -> dict[str, Any]:
+@runtime_checkable
+class SecretHolder(Protocol):
+    """An `auth` that can name its secrets, as those of `mcp.oauth` and the other sign-ins do."""
+
+    def secret_values(self) -> list[str]:
+        """The client's secret or private key."""
+        ...
+
+
+async def build_client_options(
+    address: HttpEndpoint, owner: ConnectionOwner, secrets: ConnectionSecrets
+) -> dict[str, Any]:
     """Options of a `GuardedClient`, with the headers and the sign-in of an owner."""
+    secrets.add_url(address.url)
+    if isinstance(address.auth, SecretHolder):
+        secrets.add_secrets(address.auth.secret_values())
     auth: Any = None if address.auth is None else address.auth.auth_for(owner, address.url)
     if isawaitable(auth):
         auth = await auth
     connect_timeout = address.settings.connect_timeout
     return {
-        "headers": await resolve_headers_or_env(address.headers, owner),
+        "headers": await resolve_headers_or_env(address.headers, owner, secrets),
         "auth": auth,
         "timeout": httpx2.Timeout(address.settings.read_timeout, connect=connect_timeout, pool=connect_timeout),
         "max_redirects": max(
             address.settings.max_redirects, MAX_AUTH_STEPS
         ),  # each step of a sign-in counts as a redirect
     }
+
+
+def record_sent_token(response: httpx2.Response, secrets: ConnectionSecrets) -> None:
+    """Add the token that a request was sent with: a sign-in obtains and refreshes tokens while the connection is up."""
+    authorization = response.request.headers.get("authorization")
+    if authorization is not None:
+        secrets.add({"authorization": authorization})
 
 
 async def send_within_origin(
@@ -120,20 +143,24 @@ class McpHttpClient(GuardedClient):
     server is gone or has forgotten the session.
     """
 
-    def __init__(self, address: HttpEndpoint, on_end: OnConnectionEnd, **options: Any) -> None:
+    def __init__(
+        self, address: HttpEndpoint, on_end: OnConnectionEnd, secrets: ConnectionSecrets, **options: Any
+    ) -> None:
         super().__init__(address.settings, **options)
+        self._secrets = secrets
+        self._has_auth = options.get("auth") is not None
         self.session_id: str | None = None
         """The session id of the last message of the MCP SDK, which negotiates it."""
         self._report_end = on_end
-        self._is_leaving = False
+        self._is_closing = False
         self._next_event_stream_at = 0.0
         self._background_tasks: set[asyncio.Task[None]] = set()
 
-    def mark_leaving(self) -> None:
+    def mark_closing(self) -> None:
         """Stop reporting the end of the connection: this side ends it."""
-        self._is_leaving = True
+        self._is_closing = True
 
-    async def stop_background(self) -> None:
+    async def stop_background_tasks(self) -> None:
         """Stop draining event streams."""
         for task in self._background_tasks:
             task.cancel()
@@ -155,7 +182,10 @@ class McpHttpClient(GuardedClient):
             _remove_read_timeout(request)
         self.session_id = request.headers.get(SESSION_ID_HEADER)
         try:
-            return await self._convert_response(request, await self._send_message(request, options))
+            response = await self._send_message(request, options)
+            if self._has_auth:
+                record_sent_token(response, self._secrets)
+            return await self._convert_response(request, response)
         except Exception as error:  # noqa: BLE001 - only this message fails, for example after a failed sign-in
             return _error_response(request, 503, CONNECTION_CLOSED, failure_from_error(error))
 
@@ -167,9 +197,10 @@ class McpHttpClient(GuardedClient):
     async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send DELETE. If the server cannot be reached, its session is gone, and the MCP SDK need not log an error."""
         try:
-            async with asyncio.timeout(END_SESSION_SECONDS):
+            async with asyncio.timeout(END_SESSION_TIMEOUT_SECONDS):
                 return await super().send(request, **options)
         except httpx2.TransportError as error:
+            # Ending a session is optional in MCP: the server forgets an idle one by itself.
             if failure_from_error(error).was_sent:
                 raise
             return httpx2.Response(204, request=request)
@@ -179,7 +210,7 @@ class McpHttpClient(GuardedClient):
         _remove_read_timeout(request)
         now = asyncio.get_running_loop().time()
         delay = self._next_event_stream_at - now
-        self._next_event_stream_at = max(now, self._next_event_stream_at) + MIN_RECONNECT_SECONDS
+        self._next_event_stream_at = max(now, self._next_event_stream_at) + MIN_RECONNECT_INTERVAL_SECONDS
         if delay > 0:
             await asyncio.sleep(delay)
         try:
@@ -187,6 +218,7 @@ class McpHttpClient(GuardedClient):
         except Exception as error:
             self._report_lost_connection(failure_from_error(error))
             raise
+        # A server without notifications answers 405, which does not end the connection.
         if response.status_code >= 400:
             has_session = SESSION_ID_HEADER in request.headers
             self._report_lost_connection(
@@ -195,8 +227,8 @@ class McpHttpClient(GuardedClient):
         return _with_stream(response, EventStream(response))
 
     def _report_lost_connection(self, failure: ConnectionFailure) -> None:
-        if failure.is_connection_lost and not self._is_leaving:
-            self._is_leaving = True
+        if failure.is_connection_lost and not self._is_closing:
+            self._is_closing = True
             self._report_end(failure.message)
 
     async def _convert_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
@@ -339,14 +371,14 @@ class EventStream(httpx2.AsyncByteStream):
         if self._is_closed:
             return
         self._is_closed = True
-        if self._is_finished or self._run_in_background is None or self._chunks is None or _is_being_cancelled():
+        if self._is_finished or self._run_in_background is None or self._chunks is None or is_being_cancelled():
             await self._close()
         else:
             self._run_in_background(self._drain())
 
     async def _drain(self) -> None:
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS):
                 for _ in range(MAX_DRAIN_CHUNKS):
                     if not await self._next_chunk():
                         break
@@ -359,8 +391,3 @@ class EventStream(httpx2.AsyncByteStream):
         if isinstance(self._chunks, AsyncGenerator):
             await self._chunks.aclose()
         await self._response.aclose()
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

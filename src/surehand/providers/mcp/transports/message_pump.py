@@ -21,8 +21,7 @@ from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
 from surehand.jsonrpc.codec import ID_SEARCH_BYTES, JsonRpcMessage, MalformedMessage, decode, encode, salvage_id
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import OnConnectionEnd
-from surehand.providers.mcp.transports.connection_errors import (
+from surehand.providers.mcp.connection_errors import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
     ConnectionFailure,
@@ -30,6 +29,8 @@ from surehand.providers.mcp.transports.connection_errors import (
     remember_failure,
     too_large_failure,
 )
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.transports.transport import OnConnectionEnd
 
 _MESSAGES_PER_TURN = 64
 """Messages that are handled before other tasks get a turn of the event loop."""
@@ -63,14 +64,18 @@ class FrameChannel(Protocol):
 class MessagePump:
     """Messages over a frame channel, and the requests that wait for a response."""
 
-    def __init__(self, channel: FrameChannel, *, log: logging.Logger, on_end: OnConnectionEnd) -> None:
+    def __init__(
+        self, channel: FrameChannel, *, log: logging.Logger, on_end: OnConnectionEnd, secrets: ConnectionSecrets
+    ) -> None:
         self._channel = channel
         self._log = log
+        self._secrets = secrets
+        self._redact_malformed = secrets.line_redactor()
         self._report_end = on_end
         self._pending: dict[str, RequestId] = {}
         """Ids of requests, by their text: servers echo numbers as text."""
         self._end_reason: str | None = None
-        self._is_leaving = False
+        self._is_closing = False
         self.is_open = True
         """Whether requests can be written."""
         self.has_ended = False
@@ -82,9 +87,9 @@ class MessagePump:
         """The streams that the MCP SDK's session reads from and writes to."""
         return _PumpReadStream(self), _PumpWriteStream(self)
 
-    def mark_leaving(self) -> None:
+    def mark_closing(self) -> None:
         """Stop reporting the end of the connection: this side ends it."""
-        self._is_leaving = True
+        self._is_closing = True
         self.is_open = False
 
     def add_pending(self, request_id: RequestId) -> None:
@@ -97,13 +102,13 @@ class MessagePump:
 
     async def send(self, message: JsonRpcMessage) -> None:
         """Write one message, after those before it."""
-        if self._end_reason is not None or self._is_leaving:
+        if self._end_reason is not None or self._is_closing:
             self._refuse(message)
-        self._note_outgoing(message)
+        self._record_outgoing(message)
         try:
             await self._channel.send(encode(message))
         except OSError:
-            self._end(await self._channel.closing_reason())
+            self._end(self._secrets.redact(await self._channel.closing_reason()))
             self._refuse(message)
         except RequestFailed:
             if not isinstance(message, JSONRPCRequest):  # the SDK expects its own error where no response is awaited
@@ -117,7 +122,7 @@ class MessagePump:
         self.remove_pending(message.id)
         raise NotStarted(self._end_reason or "The connection to the server is closed.")
 
-    def _note_outgoing(self, message: JsonRpcMessage) -> None:
+    def _record_outgoing(self, message: JsonRpcMessage) -> None:
         if isinstance(message, JSONRPCRequest):
             self.add_pending(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -154,10 +159,10 @@ class MessagePump:
             return
         self.malformed_count += 1
         if self.malformed_count <= _MAX_LOGGED_ONE_BY_ONE or self.malformed_count.bit_count() == 1:
+            start = frame[: 4 * (MAX_LOG_CHARS + 1 + self._secrets.max_form_chars)]
+            text = self._redact_malformed(start.rstrip().decode(errors="backslashreplace"))
             self._log.warning(
-                "Dropped a malformed message (%d so far): %s",
-                self.malformed_count,
-                escape_line(frame.rstrip(), MAX_LOG_CHARS),
+                "Dropped a malformed message (%d so far): %s", self.malformed_count, escape_line(text, MAX_LOG_CHARS)
             )
         request_id = self._pending.pop(_answered_id(frame, malformed), None)
         if request_id is not None:
@@ -167,10 +172,11 @@ class MessagePump:
         if self._end_reason is None:
             self._end_reason = reason
             self.is_open = False
-            if not self._is_leaving:
+            if not self._is_closing:
                 self._report_end(reason)
 
     def _fail_pending(self, reason: str) -> list[SessionMessage]:
+        reason = self._secrets.redact(reason)
         self._end(reason)
         self.has_ended = True
         pending = list(self._pending.values())
@@ -184,7 +190,7 @@ def malformed_failure(malformed: MalformedMessage) -> ConnectionFailure:
     if malformed.problem == "too_many_values":
         return too_large_failure(f"more than {SERVER_MESSAGE_LIMITS.max_values:,} values")
     return ConnectionFailure(
-        was_sent=True, is_connection_lost=False, message="The server's answer is no message of the protocol."
+        was_sent=True, is_connection_lost=False, message="The server's answer is not a JSON-RPC message."
     )
 
 

@@ -13,23 +13,36 @@ from surehand.core.errors import NotStarted
 from surehand.core.sanitize import clean_line
 from surehand.http.transport import GuardedClient
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
-from surehand.providers.mcp.transports.connection_errors import (
+from surehand.providers.mcp.connection_errors import (
     PermanentConnectionError,
     RequestFailed,
     failure_from_http_error,
     failure_from_status,
 )
-from surehand.providers.mcp.transports.http_client import HttpEndpoint, build_client_options, send_within_origin
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.transports.http_client import (
+    HttpEndpoint,
+    build_client_options,
+    record_sent_token,
+    send_within_origin,
+)
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
-from surehand.providers.mcp.transports.transport import Transport
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 
 
 class SseTransport(Transport):
     """An open event stream, and the URL that messages are posted to."""
 
-    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(
+        self,
+        address: HttpEndpoint,
+        owner: ConnectionOwner,
+        on_end: OnConnectionEnd,
+        secrets: ConnectionSecrets | None = None,
+    ) -> None:
         self._address = address
+        self._secrets = secrets or ConnectionSecrets()
         self._owner = owner
         self._report_end = on_end
         self._stack = AsyncExitStack()
@@ -37,23 +50,24 @@ class SseTransport(Transport):
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
         async with AsyncExitStack() as stack:
-            options = await build_client_options(address, self._owner)
+            options = await build_client_options(address, self._owner, self._secrets)
             client = await stack.enter_async_context(GuardedClient(address.settings, **options))
-            channel = _EventChannel(client, address.max_frame)
+            channel = _EventChannel(client, address.max_frame, self._secrets)
             stack.push_async_callback(channel.aclose)
             await channel.open(address.url, address.settings.connect_timeout)
-            self._pump = MessagePump(channel, log=address.log, on_end=self._report_end)
+            self._pump = MessagePump(channel, log=address.log, on_end=self._report_end, secrets=self._secrets)
             self._stack = stack.pop_all()
         return self._pump.streams()
 
     async def __aexit__(self, *error: Any) -> bool | None:
-        self._pump.mark_leaving()
+        self._pump.mark_closing()
         return await self._stack.__aexit__(*error)
 
 
 class _EventChannel:
-    def __init__(self, client: httpx2.AsyncClient, max_bytes: int) -> None:
+    def __init__(self, client: httpx2.AsyncClient, max_bytes: int, secrets: ConnectionSecrets) -> None:
         self._client = client
+        self._secrets = secrets
         self._max_bytes = max_bytes
         self._send_request = partial(client.send, stream=True, follow_redirects=False)
         self._response: httpx2.Response | None = None
@@ -67,6 +81,7 @@ class _EventChannel:
         request = self._client.build_request("GET", url, headers=headers, timeout=timeout)
         response = await send_within_origin(self._send_request, request, self._client.max_redirects)
         self._response = response
+        record_sent_token(response, self._secrets)
         if response.status_code != 200:
             response.raise_for_status()
             raise PermanentConnectionError(
@@ -80,6 +95,7 @@ class _EventChannel:
         async for event in self._events:
             if event.event == "endpoint":
                 endpoint = stream_url.join(event.data)
+                # Messages carry the headers and the sign-in of the user, so they go to no other server.
                 origin = (stream_url.scheme, stream_url.host, stream_url.port)
                 if (endpoint.scheme, endpoint.host, endpoint.port) != origin:
                     raise PermanentConnectionError(
@@ -98,7 +114,7 @@ class _EventChannel:
             async for event in self._events:
                 if event.event == "message" and event.data:
                     return [event.data.encode()]
-        except httpx2.SSEError as error:
+        except httpx2.SSEError as error:  # the event is larger than `max_event_size`
             raise FrameTooLong(self._max_bytes) from error
         except httpx2.RequestError as error:
             self._end_reason = failure_from_http_error(error).message
@@ -110,6 +126,7 @@ class _EventChannel:
         request = self._client.build_request("POST", self._endpoint, content=frame, headers=headers)
         try:
             response = await send_within_origin(self._send_request, request, self._client.max_redirects)
+            record_sent_token(response, self._secrets)
             try:
                 await response.aread()
             finally:

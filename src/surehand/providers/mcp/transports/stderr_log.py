@@ -1,4 +1,7 @@
-"""The stderr of a server: its lines go to the log, at a limited rate, and the last ones are kept for error reports."""
+"""The stderr of a server: its lines go to the log, at a limited rate, and the last ones are kept for error reports.
+
+The stdio transport uses it. Secrets of the connection are masked before a line is cut: half of one would not be found.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import logging
 from collections import deque
 
 from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
 
 MAX_KEPT_LINES = 20
 """Last lines that are kept for the exit report."""
@@ -21,9 +25,11 @@ _PAUSE_SECONDS = 0.01
 class StderrLog:
     """Reads stderr until it ends. A flood of lines costs little time."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, secrets: ConnectionSecrets | None = None) -> None:
         self.last_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self._log = log
+        self._secrets = secrets or ConnectionSecrets()
+        self._redact_line = self._secrets.line_redactor()
         self._partial_line = b""
         self._logged_this_second = 0
         self._skipped_count = 0
@@ -53,19 +59,29 @@ class StderrLog:
         *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
             self._log_line(line)
-        self._partial_line = self._partial_line[: 4 * MAX_LOG_CHARS + 1]
+        self._partial_line = self._partial_line[: self._max_line_bytes]
+
+    @property
+    def _max_line_bytes(self) -> int:
+        """Bytes of a line that are enough to cut it after masking: a character has at most four."""
+        return 4 * (MAX_LOG_CHARS + 1 + self._secrets.max_form_chars)
+
+    def _render(self, line: bytes) -> str:
+        text = line[: self._max_line_bytes].rstrip(b"\r\n").decode(errors="backslashreplace")
+        return escape_line(self._redact_line(text), MAX_LOG_CHARS)
 
     def _keep_tail(self, data: bytes) -> None:
         """Count the lines of a chunk, and keep only the last ones."""
         self._skipped_count += data.count(b"\n")
         *lines, partial_line = data[-_TAIL_BYTES:].split(b"\n")
-        self.last_lines.extend(escape_line(line.rstrip(b"\r"), MAX_LOG_CHARS) for line in lines[-MAX_KEPT_LINES:])
-        self._partial_line = partial_line[: 4 * MAX_LOG_CHARS + 1]
+        # Of the first line the beginning is missing: what is left of a secret in it would not be found.
+        self.last_lines.extend(self._render(line) for line in lines[1:][-MAX_KEPT_LINES:])
+        self._partial_line = partial_line[: self._max_line_bytes] if lines else b""
 
     def _log_line(self, line: bytes) -> None:
         if not line.strip():
             return
-        text = escape_line(line.rstrip(b"\r\n"), MAX_LOG_CHARS)
+        text = self._render(line)
         self.last_lines.append(text)
         if self._logged_this_second < _MAX_LINES_PER_SECOND:
             self._log.info("%s", text)

@@ -13,13 +13,14 @@ from surehand.jsonrpc.codec import MalformedMessage, OverlongFrame, encode_reque
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.line_splitter import LineSplitter
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
-from surehand.providers.mcp.addresses.labels import mask_secrets_in_line
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.labels import mask_secrets_in_line
 from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.exit_causes import describe_exit_cause
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
 from surehand.providers.mcp.transports.stderr_log import StderrLog
-from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
+from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, OnConnectionEnd, ResultReceiver, Transport
 from surehand.sandbox.child_process import ChildProcess
 from surehand.sandbox.sandbox import Sandbox
 
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from surehand.sandbox.sandbox import Unprotected
 
 CHUNK_BYTES = 1 << 16
-EXIT_SECONDS = 1.5
+EXIT_TIMEOUT_SECONDS = 1.5
 """Time for a server to exit after its input is closed."""
-TERMINATE_SECONDS = 0.5
+TERMINATE_TIMEOUT_SECONDS = 0.5
 """Time to exit after SIGTERM. Then the server and all processes that it started are killed."""
-_EXIT_CODE_SECONDS = 0.5
+_EXIT_CODE_TIMEOUT_SECONDS = 0.5
 """Time to wait for the exit code of a server that has closed its output."""
-_STDERR_SECONDS = 1.0
+_STDERR_TIMEOUT_SECONDS = 1.0
 """Time to read the rest of the stderr of a server that has exited."""
 _MAX_CHUNKS_AT_EXIT = 512
 """Chunks that are read from a server while it exits."""
@@ -44,7 +45,6 @@ _MAX_CHUNKS_AT_EXIT = 512
 class StdioEndpoint(Protocol):
     """The part of a stdio address that the transport uses."""
 
-    argv: list[str]
     cwd: str | None
     max_frame: int
 
@@ -53,7 +53,9 @@ class StdioEndpoint(Protocol):
         """The logger of the server."""
         ...
 
-    async def sandbox_for(self, owner: ConnectionOwner) -> Sandbox | Unprotected:
+    async def sandbox_for(
+        self, owner: ConnectionOwner, secrets: ConnectionSecrets | None = None
+    ) -> Sandbox | Unprotected:
         """The sandbox of the process, with the environment variables for one owner."""
         ...
 
@@ -61,36 +63,52 @@ class StdioEndpoint(Protocol):
         """Return the working directory, or raise if the server cannot be started."""
         ...
 
+    def start_command(self, folder: str) -> list[str]:
+        """The command line for starting the server in that directory."""
+        ...
+
 
 class StdioTransport(Transport):
     """The process of a server, and its standard streams."""
 
-    def __init__(self, address: StdioEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(
+        self,
+        address: StdioEndpoint,
+        owner: ConnectionOwner,
+        on_end: OnConnectionEnd,
+        secrets: ConnectionSecrets | None = None,
+    ) -> None:
         self._address = address
+        self._secrets = secrets or ConnectionSecrets()
         self._owner = owner
         self._report_end = on_end
         self._child: ChildProcess | None = None
-        self._stderr = StderrLog(address.log)
+        self._stderr = StderrLog(address.log, self._secrets)
         self._exit_code: int | None = None
         self._has_closed_output = False
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        surroundings = await address.sandbox_for(self._owner)
+        surroundings = await address.sandbox_for(self._owner, self._secrets)
         folder = address.validate_start(surroundings)
         readable = [folder] if isinstance(surroundings, Sandbox) and address.cwd else []
         self._child = await ChildProcess.start(
-            address.argv, cwd=folder, sandbox=surroundings, read=readable, stdin=True, limit=CHUNK_BYTES
+            address.start_command(folder),
+            cwd=folder,
+            sandbox=surroundings,
+            read=readable,
+            stdin=True,
+            limit=CHUNK_BYTES,
         )
         self._stderr_reader = asyncio.create_task(self._stderr.read(self._child.stderr), name="mcp: stderr")
         self._line_channel = LineChannel(self._child, address.max_frame, self.closing_reason)
-        self._pump = MessagePump(self._line_channel, log=address.log, on_end=self._report_end)
+        self._pump = MessagePump(self._line_channel, log=address.log, on_end=self._report_end, secrets=self._secrets)
         return self._pump.streams()
 
     async def __aexit__(self, *_: object) -> None:
         child = self._child
         assert child is not None
-        self._pump.mark_leaving()
+        self._pump.mark_closing()
         with CancelScope(shield=True):
             try:
                 await self._wait_for_exit(child)
@@ -99,9 +117,10 @@ class StdioTransport(Transport):
 
     async def _wait_for_exit(self, child: ChildProcess) -> None:
         """Close its input and read its output: a server blocked on a full pipe would not see the end of its input."""
+        # MCP has no message for shutting down: over stdio a client closes the input, then sends SIGTERM, then SIGKILL.
         child.stdin.close_when_drained()
         with suppress(TimeoutError, RuntimeError):  # another task is still reading
-            async with asyncio.timeout(EXIT_SECONDS):
+            async with asyncio.timeout(EXIT_TIMEOUT_SECONDS):
                 for _ in range(_MAX_CHUNKS_AT_EXIT):
                     if not await child.stdout.read(CHUNK_BYTES):
                         break
@@ -111,7 +130,7 @@ class StdioTransport(Transport):
 
     async def _stop(self, child: ChildProcess) -> None:
         try:
-            await child.stop(TERMINATE_SECONDS)
+            await child.stop(TERMINATE_TIMEOUT_SECONDS)
             await self._wait_for_exit_code(0.1)
             await self._read_rest_of_stderr()
         finally:
@@ -131,13 +150,13 @@ class StdioTransport(Transport):
         self._pump.remove_pending(response[0])
         return True
 
-    def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
+    def try_send_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
         """Write the call at once if no earlier line waits to be written."""
         if not self._pump.is_open:
             return False
         frame = encode_request(request_id, TOOLS_CALL, params)
         try:
-            is_written = self._line_channel.send_now(frame)
+            is_written = self._line_channel.try_send(frame)
         except OSError:  # sending it as an ordinary message will report the failure
             return False
         if is_written:
@@ -152,7 +171,8 @@ class StdioTransport(Transport):
     async def closing_reason(self) -> str:
         """Why the server has exited, with its exit code if that is known soon enough."""
         self._has_closed_output = True
-        await self._wait_for_exit_code(_EXIT_CODE_SECONDS)
+        # An exiting process closes its pipes before it can be waited for: the exit code comes a moment later.
+        await self._wait_for_exit_code(_EXIT_CODE_TIMEOUT_SECONDS)
         if self._exit_code is not None:
             await self._read_rest_of_stderr()
         event = "closed its output"
@@ -167,7 +187,7 @@ class StdioTransport(Transport):
                 self._exit_code = await self._child.wait()
 
     async def _read_rest_of_stderr(self) -> None:
-        await asyncio.wait({self._stderr_reader}, timeout=_STDERR_SECONDS)
+        await asyncio.wait({self._stderr_reader}, timeout=_STDERR_TIMEOUT_SECONDS)
 
     @property
     def _last_line(self) -> str:
@@ -195,6 +215,7 @@ class StdioTransport(Transport):
 
 
 def _describe_exit(code: int) -> str:
+    # As in a shell: a process that was killed by a signal has the exit code 128 and the number of the signal.
     return f"exit code {code}" if code <= 128 else f"signal {code - 128}"
 
 
@@ -229,6 +250,7 @@ class LineChannel:
         return chunk[start:]
 
     async def _read(self) -> bytes:
+        # While this task waits, the read callback may deliver lines itself: no earlier line can be overtaken.
         self._is_waiting = True
         try:
             return await self._child.stdout.read(CHUNK_BYTES)
@@ -251,7 +273,7 @@ class LineChannel:
             await asyncio.sleep(0)  # a million empty lines may arrive at once: let other tasks run
         return []
 
-    def send_now(self, frame: bytes) -> bool:
+    def try_send(self, frame: bytes) -> bool:
         """Write a line if none before it waits to be written."""
         return self._child.stdin.try_write(frame + b"\n")
 

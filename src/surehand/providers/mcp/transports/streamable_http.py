@@ -31,24 +31,25 @@ from surehand.jsonrpc.codec import (
 )
 from surehand.jsonrpc.limits import SERVER_MESSAGE_LIMITS
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd
-from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
-from surehand.providers.mcp.transports.connection_errors import (
+from surehand.providers.mcp.connection_errors import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
     PARSE_ERROR,
     failure_from_error,
     remember_failure,
 )
+from surehand.providers.mcp.connection_owner import ConnectionOwner
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
+from surehand.providers.mcp.tools.plain_result import MAX_DIRECT_BYTES
 from surehand.providers.mcp.transports.http_client import (
     SESSION_ID_HEADER,
     HttpEndpoint,
     McpHttpClient,
     build_client_options,
 )
-from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, ResultReceiver, Transport
+from surehand.providers.mcp.transports.transport import TOOLS_CALL, Headers, OnConnectionEnd, ResultReceiver, Transport
 
-RESUME_SECONDS = 1.0
+RESUME_DELAY_SECONDS = 1.0
 """Delay before a broken event stream is resumed, unless the server sets another."""
 MAX_RESUME_ATTEMPTS = 2
 """Failed attempts in a row to resume an event stream. Both are the values of the MCP SDK."""
@@ -60,8 +61,15 @@ class StreamableHttpTransport(Transport):
 
     uses_headers = True
 
-    def __init__(self, address: HttpEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(
+        self,
+        address: HttpEndpoint,
+        owner: ConnectionOwner,
+        on_end: OnConnectionEnd,
+        secrets: ConnectionSecrets | None = None,
+    ) -> None:
         self._address = address
+        self._secrets = secrets or ConnectionSecrets()
         self._url = httpx2.URL(address.url)
         self._owner = owner
         self._report_end = on_end
@@ -70,16 +78,18 @@ class StreamableHttpTransport(Transport):
         # number therefore go through the MCP SDK, and share the other half of the connections with all messages.
         self._max_calls = address.settings.max_connections // 2
         self._receive_result: ResultReceiver = _accept_no_result
-        self._is_leaving = False
+        self._is_closing = False
         self._is_reading = True
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        options = await build_client_options(address, self._owner)
+        options = await build_client_options(address, self._owner, self._secrets)
         async with AsyncExitStack() as stack:
-            self._client = await stack.enter_async_context(McpHttpClient(address, self._report_end, **options))
-            stack.push_async_callback(self._client.stop_background)
+            self._client = await stack.enter_async_context(
+                McpHttpClient(address, self._report_end, self._secrets, **options)
+            )
+            stack.push_async_callback(self._client.stop_background_tasks)
             self._request_template = self._client.build_request("POST", self._url, headers=_MESSAGE_HEADERS)
             sdk_transport = streamable_http_client(
                 address.url, http_client=self._client, max_sse_event_size=address.max_frame
@@ -96,8 +106,8 @@ class StreamableHttpTransport(Transport):
         return _ReadStream(receiver), _WriteStream(self, sdk_write)
 
     async def __aexit__(self, *error: Any) -> bool | None:
-        self._is_leaving = True
-        self._client.mark_leaving()
+        self._is_closing = True
+        self._client.mark_closing()
         return await self._stack.__aexit__(*error)
 
     async def _cancel_tasks(self) -> None:
@@ -129,9 +139,9 @@ class StreamableHttpTransport(Transport):
         """Give a plain result to the receiver if it is the first message of its response."""
         self._receive_result = receiver
 
-    def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
+    def try_send_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
         """Post a call in a task of its own, unless too many are in flight."""
-        if self._is_leaving or len(self._calls) >= self._max_calls:
+        if self._is_closing or len(self._calls) >= self._max_calls:
             return False
         call = _PostedCall(request_id, encode_request(request_id, TOOLS_CALL, params), headers)
         self._calls[request_id] = call
@@ -179,11 +189,12 @@ class StreamableHttpTransport(Transport):
 
     async def _read_response(self, call: _PostedCall, response: httpx2.Response) -> None:
         content_type = response.headers.get("content-type", "").lower()
+        # 202 acknowledges notifications and responses. A request has to be answered.
         if response.status_code == 202:
             await self._fail(call, INVALID_REQUEST, "server answered a request with 202 Accepted")
         elif content_type.startswith("application/json"):
             if not await self._deliver_message(call, await response.aread()):
-                await self._fail(call, PARSE_ERROR, "Failed to parse the response: it is no response.")
+                await self._fail(call, PARSE_ERROR, "Failed to parse the response: it is not a JSON-RPC response.")
         elif content_type.startswith("text/event-stream"):
             await self._read_events(call, response)
         else:
@@ -220,6 +231,7 @@ class StreamableHttpTransport(Transport):
 
     async def _resume_stream(self, call: _PostedCall) -> bool | None:
         """Whether the response arrived on a resumed stream; None if the stream cannot be resumed."""
+        # A GET with the id of the last event asks for the events after it, of the same stream.
         headers = {**_MESSAGE_HEADERS, "last-event-id": call.last_event_id, "cache-control": "no-store"}
         headers[MCP_PROTOCOL_VERSION_HEADER] = call.headers[MCP_PROTOCOL_VERSION_HEADER]
         if self._client.session_id:
@@ -281,7 +293,7 @@ class _PostedCall:
         self.is_modern = headers.get(MCP_PROTOCOL_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS
         self.has_other_messages = False
         self.last_event_id = ""
-        self.resume_seconds = RESUME_SECONDS
+        self.resume_seconds = RESUME_DELAY_SECONDS
 
 
 class _CallBody(httpx2.AsyncByteStream):

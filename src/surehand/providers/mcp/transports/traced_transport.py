@@ -6,7 +6,6 @@ A session uses it where `trace` is set. The direct path of calls is switched off
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from types import TracebackType
 
 from mcp.shared.message import SessionMessage
@@ -14,7 +13,8 @@ from pydantic_core import to_json
 
 from surehand.core.sanitize import escape_line
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.labels import mask_secrets_in_json
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets, ServerLog
+from surehand.providers.mcp.labels import mask_secrets_in_json
 from surehand.providers.mcp.transports.transport import Transport
 
 MAX_TRACED_CHARACTERS = 20_000
@@ -25,10 +25,10 @@ class TracedTransport(Transport):
     """Wraps a transport, and logs what it sends and receives at DEBUG, with secrets masked.
 
     Args:
-        secrets: values that are masked wherever they appear, in addition to what looks like a secret.
+        secrets: those of the connection, which are masked in addition to what looks like a secret.
     """
 
-    def __init__(self, transport: Transport, log: logging.Logger, secrets: Sequence[str]) -> None:
+    def __init__(self, transport: Transport, log: ServerLog, secrets: ConnectionSecrets) -> None:
         self._transport = transport
         self._log = log
         self._secrets = secrets
@@ -60,7 +60,7 @@ class TracedTransport(Transport):
         if isinstance(item, Exception) or not self._log.isEnabledFor(logging.DEBUG):
             return
         message = item.message.model_dump(mode="json", by_alias=True, exclude_none=True)
-        text = to_json(mask_secrets_in_json(message, self._secrets)).decode()
+        text = to_json(mask_secrets_in_json(self._secrets.redact_traced(message))).decode()
         self._log.debug("%s %s", direction, escape_line(text, MAX_TRACED_CHARACTERS))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -11,9 +12,18 @@ if TYPE_CHECKING:
     from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 
 Headers: TypeAlias = dict[str, str]
+OnConnectionEnd: TypeAlias = Callable[[str], None]
+"""Called once with the reason when the server ends a connection."""
 ResultReceiver: TypeAlias = Callable[[int, dict[str, Any]], bool]
 """Takes the id and the result of a response. Returns False if it has to be read as an ordinary message."""
 TOOLS_CALL = "tools/call"
+
+
+def is_being_cancelled() -> bool:
+    """Whether the current task is cancelled from outside. A broken transport cancels it too, but uncancels it."""
+    # anyio's cancel scopes call `Task.uncancel` when they are left, so the count is that of other cancellations.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Transport(ABC):
@@ -23,7 +33,7 @@ class Transport(ABC):
     """
 
     uses_headers = False
-    """Whether `post_call` uses the headers of a call, which only HTTP has."""
+    """Whether `try_send_call` uses the headers of a call, which only HTTP has."""
 
     @abstractmethod
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
@@ -38,7 +48,7 @@ class Transport(ABC):
     def deliver_results_to(self, receiver: ResultReceiver) -> None:  # noqa: B027 - by default it delivers none
         """Give results to the receiver as soon as they arrive, if that keeps the order of messages."""
 
-    def post_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
+    def try_send_call(self, request_id: int, params: dict[str, Any], headers: Headers) -> bool:
         """Send a `tools/call` at once. Returns False if it has to be sent as an ordinary message.
 
         Raises `ValueError` for arguments that JSON cannot carry.

@@ -16,10 +16,11 @@ from surehand.core.sanitize import clean_line
 from surehand.http.connector import Connector
 from surehand.http.errors import connect_failure_reason, mark_unsent
 from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
-from surehand.providers.mcp.addresses.address import ConnectionOwner, OnConnectionEnd, resolve_headers_or_env
-from surehand.providers.mcp.transports.connection_errors import PermanentConnectionError, failure_from_status
+from surehand.providers.mcp.connection_errors import PermanentConnectionError, failure_from_status
+from surehand.providers.mcp.connection_owner import ConnectionOwner, resolve_headers_or_env
+from surehand.providers.mcp.connection_secrets import ConnectionSecrets
 from surehand.providers.mcp.transports.message_pump import FrameTooLong, MessagePump
-from surehand.providers.mcp.transports.transport import Transport
+from surehand.providers.mcp.transports.transport import OnConnectionEnd, Transport
 
 try:
     from websockets.asyncio.client import ClientConnection, connect
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
     from surehand.http.settings import HttpSettings
     from surehand.http.target import HttpTarget
-    from surehand.providers.mcp.addresses.address import HeadersOrEnv
+    from surehand.providers.mcp.connection_owner import HeadersOrEnv
 
-CLOSE_SECONDS = 2.0
+CLOSE_TIMEOUT_SECONDS = 2.0
 """Time for the server to answer the closing handshake."""
 _TOO_LARGE_CLOSE_CODE = 1009
 
@@ -59,20 +60,29 @@ class WebSocketEndpoint(Protocol):
 class WebSocketTransport(Transport):
     """An open WebSocket; each message is one text frame."""
 
-    def __init__(self, address: WebSocketEndpoint, owner: ConnectionOwner, on_end: OnConnectionEnd) -> None:
+    def __init__(
+        self,
+        address: WebSocketEndpoint,
+        owner: ConnectionOwner,
+        on_end: OnConnectionEnd,
+        secrets: ConnectionSecrets | None = None,
+    ) -> None:
         self._address = address
+        self._secrets = secrets or ConnectionSecrets()
         self._owner = owner
         self._report_end = on_end
 
     async def __aenter__(self) -> tuple[MessageReadStream, MessageWriteStream]:
         address = self._address
-        self._socket = await _open_websocket(address, await resolve_headers_or_env(address.headers, self._owner))
+        self._secrets.add_url(address.url)
+        headers = await resolve_headers_or_env(address.headers, self._owner, self._secrets)
+        self._socket = await _open_websocket(address, headers)
         channel = _SocketChannel(self._socket, address.max_frame)
-        self._pump = MessagePump(channel, log=address.log, on_end=self._report_end)
+        self._pump = MessagePump(channel, log=address.log, on_end=self._report_end, secrets=self._secrets)
         return self._pump.streams()
 
     async def __aexit__(self, *_: object) -> None:
-        self._pump.mark_leaving()
+        self._pump.mark_closing()
         try:
             with CancelScope(shield=True):
                 await self._socket.close()
@@ -92,11 +102,11 @@ async def _open_websocket(address: WebSocketEndpoint, headers: dict[str, str]) -
             subprotocols=[Subprotocol("mcp")],
             additional_headers=headers,
             user_agent_header=settings.user_agent,
-            compression=None,
+            compression=None,  # a small frame could unpack to gigabytes
             open_timeout=settings.connect_timeout,
             ping_interval=address.ping_interval,
             ping_timeout=address.ping_interval,
-            close_timeout=CLOSE_SECONDS,
+            close_timeout=CLOSE_TIMEOUT_SECONDS,
             max_size=address.max_frame,
         )
     except InvalidStatus as error:
@@ -158,9 +168,10 @@ class _SocketChannel:
 
     async def closing_reason(self) -> str:
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self._socket.wait_closed()
         code = self._socket.close_code
+        # RFC 6455: 1006 is never sent. It stands for a connection that ended without a closing handshake.
         if code == 1006 or code is None:
             return "The connection to the server broke off."
         reason = clean_line(self._socket.close_reason)

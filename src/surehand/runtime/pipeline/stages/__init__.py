@@ -10,6 +10,7 @@ from surehand.runtime.pipeline.stages.cache import cache
 from surehand.runtime.pipeline.stages.clip import clip
 from surehand.runtime.pipeline.stages.commit import commit
 from surehand.runtime.pipeline.stages.deadline import deadline
+from surehand.runtime.pipeline.stages.follow import follow
 from surehand.runtime.pipeline.stages.intent import intent
 from surehand.runtime.pipeline.stages.invoke import invoke
 from surehand.runtime.pipeline.stages.ledger import ledger
@@ -35,6 +36,7 @@ STAGES: tuple[Stage, ...] = (
     budget,  # the calls and tokens of a turn
     publish,  # show a visible call as a message in the active space
     park,  # store a pending call; the only stage that knows that pending calls are stored
+    follow,  # a repetition of a call that waits follows that call
     approve,  # policy and confirmation: allow, ask, or deny
     ledger,  # record the outcome, once
     clip,  # store an output that is too large under a handle

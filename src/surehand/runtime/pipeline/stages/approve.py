@@ -6,14 +6,18 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from surehand.core.approval_binding import describe_tool_change
+from surehand.core.canonical_json import json_digest
 from surehand.core.errors import InvalidArguments
-from surehand.core.fast_copy import fast_deepcopy
+from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.confirmation import ask_approver, build_question, wants_confirmation
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.scope_key import scope_key
 from surehand.runtime.policy import Rule, first_matching_rule
 
 if TYPE_CHECKING:
@@ -33,8 +37,7 @@ def approve(plan: StackPlan, proceed: Proceed) -> Proceed:
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
-    # With the name, because another provider may offer a tool with the same definition.
-    return _ApproveStage(rules, plan.services, f"{plan.listing.name} {tool.definition_digest}", proceed)
+    return _ApproveStage(rules, plan.services, proceed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +46,33 @@ class _ApproveStage:
 
     rules: tuple[Rule, ...]
     services: RuntimeServices
-    grant_key: str
-    """The tool name and definition that a standing approval is stored for."""
     proceed: Proceed
 
     async def __call__(self, invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
         if _has_handler_run(invocation):  # no rule can undo what has happened
             return await self.proceed(invocation)
-        try:
-            rule = first_matching_rule(self.rules, invocation.effective_arguments())
-        except Exception:
-            log.exception("A policy rule raised for a call of %s; the call is denied", invocation.listing.name)
-            return Failed("denied", f"a policy rule for {invocation.listing.name} failed, so the call is not allowed.")
-        if rule.decision == "deny":
-            return _denial(invocation, rule)
+        rule = self._decide(invocation)
+        if isinstance(rule, Failed):
+            return rule
         if invocation.approval is not None:
             return await self._apply_decision(invocation, invocation.approval)
+        if invocation.asks_again_because:
+            return await self._ask_person(invocation)
         # A call with an answer was allowed before it became pending.
         if invocation.answer_value is not None or not await self._must_ask(invocation, rule):
             return await self.proceed(invocation)
         return await self._ask_person(invocation)
+
+    def _decide(self, invocation: Invocation) -> Rule | Failed:
+        """The rule that lets the call run or asks a person; the failure if the policy denies the call."""
+        name = invocation.listing.name
+        try:
+            rule: Rule = call_foreign(first_matching_rule, self.rules, invocation.effective_arguments())
+        except ForeignCodeError as error:
+            log.error("A policy rule raised for a call of %s; the call is denied", name, exc_info=error.original)
+            return Failed("denied", f"a policy rule for {name} failed, so the call is not allowed.")
+        return _denial(invocation, rule) if rule.decision == "deny" else rule
 
     async def _must_ask(self, invocation: Invocation, rule: Rule) -> bool:
         wanted = await wants_confirmation(invocation)
@@ -71,18 +80,28 @@ class _ApproveStage:
             return True
         if rule.decision != "ask" and not wanted:
             return False
-        return not await self.services.has_grant(invocation.principal.user, self.grant_key)
+        return not await self._has_grant(invocation)
+
+    async def _has_grant(self, invocation: Invocation) -> bool:
+        """Whether the user has a standing approval for the tool as it is defined now."""
+        tool = invocation.listing.tool
+        for binding in (tool.approval_binding, tool.earlier_approval_binding):
+            if await self.services.has_grant(invocation.principal, _grant_key(invocation, binding)):
+                return True
+        return False
 
     async def _ask_person(self, invocation: Invocation) -> Outcome:
-        invocation.arguments = fast_deepcopy(
-            invocation.arguments
-        )  # the handler must run with what the person was shown
         pending = await build_question(invocation)
+        if isinstance(pending, Failed):
+            return pending
         decision = await ask_approver(invocation, pending)
         if decision is None:
             return pending
         if self.services.journal_writer is not None:
             self.services.journal_writer.add_approver_answer(invocation, decision)
+        change = _change_since_question(invocation)
+        if decision.allow and change:
+            return Failed("conflict", f"{change} The approval does not count: call it again.")
         return await self._apply_decision(invocation, decision)
 
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
@@ -90,8 +109,8 @@ class _ApproveStage:
         if not approval.allow:
             invocation.refused_by = approval.by
             return _rejection(approval)
-        # A resumed call was restored with the edited arguments already.
-        if approval.arguments is not None and not invocation.is_resumed:
+        # With a stored approval, the call was restored with the edited arguments already.
+        if approval.arguments is not None and approval is not invocation.approval:
             refusal = self._apply_edited_arguments(invocation, approval)
             if refusal is not None:
                 return refusal
@@ -101,20 +120,41 @@ class _ApproveStage:
 
     async def _save_grant(self, invocation: Invocation, approval: Approval) -> None:
         """Store a standing approval; that of a stored answer only if it has not been revoked since."""
+        if invocation.has_lost_scope:
+            log.warning("%s is approved for this call alone: its scope is not known here.", invocation.listing.name)
+            return
         store = await self.services.open_store()
         stored_answer = None if invocation.approval is None else (invocation.id, invocation.round)
-        await store.grants.give(invocation.principal.user, self.grant_key, approval.by, answer=stored_answer)
+        principal = invocation.principal
+        grant_key = _grant_key(invocation, invocation.listing.tool.approval_binding)
+        await store.grants.give(principal.user, grant_key, approval.by, session=principal.session, answer=stored_answer)
 
     def _apply_edited_arguments(self, invocation: Invocation, approval: Approval) -> Failed | None:
         """Validate edited arguments and apply the policy to them; returns the failure, if any."""
+        edited = copy_if_possible(approval.arguments)  # the approver may change its own later
         try:
-            arguments = invocation.listing.tool.validate_arguments(approval.arguments)
+            arguments = invocation.listing.tool.validate_arguments(edited)
         except InvalidArguments as error:
             return failed_from_error(error).evolve(executed=False)
-        invocation.raw_arguments = approval.arguments
+        invocation.raw_arguments = edited
         invocation.arguments = arguments
-        rule = first_matching_rule(self.rules, invocation.effective_arguments())
-        return _denial(invocation, rule) if rule.decision == "deny" else None
+        decided = self._decide(invocation)
+        return decided if isinstance(decided, Failed) else None
+
+
+def _change_since_question(invocation: Invocation) -> str:
+    """What has changed about the tool while the runtime's approver decided; empty if nothing has."""
+    asked_about = invocation.listing
+    current = invocation.scope.find(asked_about.name)
+    if current is None or current.tool.is_bound_by(asked_about.tool.approval_binding):
+        return ""
+    return describe_tool_change(asked_about.name, asked_about.tool.approval_binding, current.tool.approval_binding)
+
+
+def _grant_key(invocation: Invocation, binding: str) -> str:
+    """What a standing approval is stored for: with the name, because two providers may have equal definitions."""
+    from_scope = scope_key(invocation)
+    return f"{invocation.listing.name} {json_digest(binding, from_scope) if from_scope else binding}"
 
 
 def _has_handler_run(invocation: Invocation) -> bool:

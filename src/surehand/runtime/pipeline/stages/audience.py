@@ -1,4 +1,4 @@
-"""Stage `audience`: hide tools that are only for people from models."""
+"""Stage `audience`: refuse models tools that are only for people."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def audience(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.is_dispatched or invocation.is_resumed:
             return await proceed(invocation)
-        return Failed("not_found", f"Unknown tool: {name!r}. It is for people: runtime.dispatch({name!r}, ...).")
+        return Failed("denied", f"{name} is not allowed here: it is for people, who run it with runtime.dispatch.")
 
     return stage

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Count failures per provider; after a pause, let one call through as a probe."""
     provider = plan.listing.provider
-    if provider is None or provider.tracks_own_health:
+    if provider is None or plan.listing.abilities.traits.tracks_own_health:
         return proceed
     state = plan.services.breaker_for(provider)
     name = provider.namespace or plan.listing.name

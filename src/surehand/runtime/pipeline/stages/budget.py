@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from surehand.core.outcome import Done, Failed, Outcome
+from surehand.runtime.outputs import READER_TOOL_NAME, parse_placeholder
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 
@@ -23,14 +26,22 @@ def budget(plan: StackPlan, proceed: Proceed) -> Proceed:
         outcome = await proceed(invocation)
         if turn.reserve_tokens(outcome.text) or not isinstance(outcome, Done):
             return outcome
-        stored = await outputs.store_text(outcome.text, invocation, reason="token_budget")
+        stored = _stored_by_clip(outcome)
+        if stored is None:
+            stored = (await outputs.store_text(outcome.text, invocation, reason="token_budget")).summary()
         return Failed(
             "over_budget",
             f"context window budget exceeded. {plan.listing.name} ran and must not be repeated; its output of "
-            f"{stored.byte_count} bytes is kept. Read parts of it with "
-            f"tool_output(handle={stored.handle!r}, lines='1-40')",
+            f"{stored['bytes']} bytes is kept. Read parts of it with "
+            f"tool_output(handle={stored['handle']!r}, lines='1-40')",
             executed=True,
-            data={"tool_output": stored.summary()},
+            data={READER_TOOL_NAME: stored},
         )
 
     return stage
+
+
+def _stored_by_clip(outcome: Done) -> dict[str, Any] | None:
+    """The summary of an output that `clip` has stored already, because it was too large; None if it has not."""
+    summary = None if outcome.clipped_text is None else parse_placeholder(outcome.clipped_text)
+    return summary and {name: value for name, value in summary.items() if name not in ("preview", "left_out")}

@@ -7,8 +7,11 @@ import asyncio
 from surehand.core.canonical_json import json_digest
 from surehand.core.facets import Cache
 from surehand.core.outcome import Done, Outcome
+from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold, waiting_for
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.result_cache import SharedFlight
+from surehand.runtime.pipeline.scope_key import scope_key
 
 
 def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
@@ -25,33 +28,37 @@ def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer_value is not None:
             return await proceed(invocation)
-        user = None if settings.shared else invocation.principal.user
-        key = json_digest(
-            {"v": 1, "name": name, "tool": tool.definition_digest, "parameters": invocation.arguments, "user": user}
-        )
+        whose = None if settings.shared else [invocation.principal.user, invocation.principal.session]
+        key = json_digest(name, tool.definition_digest, invocation.arguments, whose, scope_key(invocation))
         while True:
             cached = results.get_fresh(key)
             if cached is not None:
                 invocation.is_cached = True
                 return cached
-            running = results.in_flight.get(key)
-            if running is None:
+            flight = results.in_flight.get(key)
+            if flight is None:
                 return await run_and_cache(invocation, key)
             invocation.make_interruptible()
-            await asyncio.shield(running)
+            with waiting_for(flight) as waits_in_vain:
+                if waits_in_vain:  # the running call waits for this one
+                    return await proceed(invocation)
+                await asyncio.shield(flight.finished)
 
     async def run_and_cache(invocation: Invocation, key: str) -> Outcome:
         """Run the call while equal calls wait for it, and cache a Done."""
-        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        results.in_flight[key] = finished
+        flight = SharedFlight(Hold(CURRENT_HOLD.get()))
+        results.in_flight[key] = flight
+        token = CURRENT_HOLD.set(flight.hold)
         try:
             outcome = await proceed(invocation)
             if isinstance(outcome, Done):
                 results.put(key, outcome, settings.ttl)
             return outcome
         finally:
+            CURRENT_HOLD.reset(token)
+            flight.hold.is_released = True
             del results.in_flight[key]
-            finished.set_result(None)
+            flight.finished.set_result(None)
 
     return stage
 

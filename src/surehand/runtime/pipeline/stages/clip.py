@@ -6,6 +6,9 @@ from surehand.core.outcome import Done, Failed, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
 
+_MAX_FIRST_LINE_LENGTH = 500
+"""A longer first line of a failure is cut with the rest of it."""
+
 
 def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Replace the text and content of large outcomes; `data` stays complete."""
@@ -17,11 +20,18 @@ def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
         stored = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
         return stored.excerpt_message(text, limit) if shows_excerpt else stored.placeholder_message(text, limit)
 
+    async def shorten_message(message: str, invocation: Invocation) -> str:
+        """Keep the first line, which says what failed, above the excerpt of the output below it."""
+        first_line, newline, output = message.partition("\n")
+        if not shows_excerpt or not newline or len(first_line) > _MAX_FIRST_LINE_LENGTH:
+            return await shorten(message, invocation)
+        return f"{first_line}\n{await shorten(output, invocation)}"
+
     async def clip_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done) and outcome.text_size_bytes() > limit:
             return outcome.with_clipped_text(await shorten(outcome.text, invocation))
         if isinstance(outcome, Failed) and len(outcome.message) > limit:
-            return outcome.evolve(message=await shorten(outcome.message, invocation))
+            return outcome.evolve(message=await shorten_message(outcome.message, invocation))
         return outcome
 
     return add_outcome_filter(plan, proceed, clip_outcome)

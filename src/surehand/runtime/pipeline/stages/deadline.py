@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from surehand.core.clock import Deadline, wake
 from surehand.core.invoke import failed_from_crash
 from surehand.core.outcome import Failed, Outcome
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign, run_foreign
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
@@ -30,21 +31,21 @@ def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
     listing = plan.listing
     services = plan.services
     handler = listing.tool.handler
-    provider = listing.provider
     if listing.kind == "hosted" or (handler is not None and not handler.can_suspend):
         return proceed
     plan.may_suspend = True
     limit = _time_limit(plan)
-    cancels_promptly = handler is None and provider is not None and provider.cancels_promptly
+    cancels_promptly = handler is None and listing.abilities.traits.cancels_promptly
     attempt = _run_in_caller_task if cancels_promptly else _run_in_own_task
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
         try:
             seconds = _seconds_for_call(limit, invocation)
-        except Exception as error:  # noqa: BLE001 - the timeout may be the tool's own function, which may raise anything
+        except (ForeignCodeError, ValueError, TypeError) as error:
+            original = error.original if isinstance(error, ForeignCodeError) else error
             return failed_from_crash(
-                listing.name, error, redact=services.redact, crash_details=services.crash_details
+                listing.name, original, redact=services.redact, crash_details=services.crash_details
             ).evolve(executed=False)
         invocation.may_have_run = True
         outcome = await attempt(proceed, invocation, seconds)
@@ -141,14 +142,17 @@ async def _stop_task(invocation: Invocation, task: asyncio.Task[Outcome], reason
 async def _notify_provider(invocation: Invocation, reason: str) -> None:
     """Tell the provider that a call was cancelled, and wait for at most the grace period."""
     listing = invocation.listing
-    provider = listing.provider
-    if provider is None:
+    cancellable = listing.abilities.cancellable
+    if cancellable is None:
         return
+    call = invocation.call_as(listing.tool.provider_name)
     try:
         async with asyncio.timeout(CANCELLATION_GRACE_SECONDS):
-            await provider.cancel(invocation.call_as(listing.tool.name), reason)
-    except Exception:
-        log.exception("Provider %s raised when its call was cancelled (%s)", provider.namespace, reason)
+            await run_foreign(invocation.scope.services.reaper, cancellable.cancel, call, reason)
+    except (ForeignCodeError, TimeoutError) as error:
+        original = error.original if isinstance(error, ForeignCodeError) else error
+        message = "Provider %s raised when its call was cancelled (%s)"
+        log.error(message, listing.namespace, reason, exc_info=original)
 
 
 def _start_timer(invocation: Invocation, seconds: float | None, on_expiry: Callable[[], object]) -> Deadline | None:
@@ -158,7 +162,7 @@ def _start_timer(invocation: Invocation, seconds: float | None, on_expiry: Calla
 
 
 def _seconds_for_call(limit: TimeLimit, invocation: Invocation) -> float | None:
-    seconds = limit(invocation.effective_arguments()) if callable(limit) else limit
+    seconds = call_foreign(limit, invocation.effective_arguments()) if callable(limit) else limit
     if seconds is not None and seconds != seconds:  # NaN, which no timer accepts
         raise ValueError("the time limit is not a number")
     return seconds

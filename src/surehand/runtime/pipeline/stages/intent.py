@@ -26,6 +26,7 @@ def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
     ledger = plan.services.ledger
     name = plan.listing.name
     is_durable = plan.services.is_durable
+    services = plan.services
     plan.may_suspend = plan.may_suspend or is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -36,7 +37,14 @@ def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
         if is_durable:
             invocation.make_interruptible()
         try:
-            has_claim = not invocation.is_handler_running and (invocation.is_claimed or await ledger.claim(invocation))
+            has_claim = not invocation.is_handler_running and (
+                invocation.is_claimed or await ledger.claim(invocation, unless_repeated=True)
+            )
+            if not has_claim and invocation.repeat_key is not None and not invocation.is_handler_running:
+                first = await services.repeated_calls.find_first(invocation)
+                if first is not None:
+                    return first.to_pending(name)
+                has_claim = await ledger.claim(invocation)  # the first call has ended meanwhile, or runs elsewhere
         except StoreError as error:
             return _claim_failure(invocation, name, error)
         if not has_claim:

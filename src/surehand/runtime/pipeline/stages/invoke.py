@@ -8,7 +8,7 @@ from typing import Any, cast
 from surehand.core.context import CURRENT_CALL, Context, RunningCall
 from surehand.core.errors import Unavailable
 from surehand.core.handler import StartHandler
-from surehand.core.invoke import Invoker, build_invoker, outcome_from_value
+from surehand.core.invoke import Invoker, build_invoker, outcome_from_value, with_block_content
 from surehand.core.outcome import Done, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
@@ -31,7 +31,7 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
         outcome_filters=outcome_filters,
     )
     handler = listing.tool.handler
-    if handler is not None and handler.can_ask_for_context:
+    if handler is not None and handler.may_read_current_call:
         run = _with_current_call(run, has_own_task=handler.can_suspend)
     # A provider's call may become pending while its caller waits: it is then resumed, not started again.
     if listing.kind not in ("client", "external") and listing.provider is None and not plan.is_recallable:
@@ -56,10 +56,11 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
             return await resume(invocation)
         outcome: Outcome
         if isinstance(answer, Done):
-            outcome = outcome_from_value(listing.name, answer)
+            outcome = outcome_from_value(listing.name, with_block_content(answer))
         else:
             # A handler has run before it asked for the answer.
-            outcome = answer if has_no_handler else answer.evolve(executed=True)
+            has_not_run = has_no_handler or invocation.is_following
+            outcome = answer if has_not_run else answer.evolve(executed=True)
         for outcome_filter in outcome_filters:
             outcome = await outcome_filter(invocation, outcome)
         return outcome
@@ -95,7 +96,7 @@ def _build_start(plan: StackPlan) -> StartHandler:
     if start is not None:
         return start
     if provider is not None:
-        provider_name = tool.name
+        provider_name = tool.provider_name
         return lambda call: provider.invoke(cast(Invocation, call).call_as(provider_name), Context(call))
     return _refuse_hosted
 
@@ -106,10 +107,16 @@ async def _refuse_hosted(running_call: RunningCall) -> Any:
 
 def _resume_provider(running_call: RunningCall) -> Awaitable[Any]:
     invocation = cast(Invocation, running_call)
-    provider = invocation.listing.provider
+    resumable = invocation.listing.abilities.resumable
     answer = invocation.answer_value
-    assert provider is not None
     assert isinstance(answer, Done)
     invocation.answer_value = None
-    call = invocation.call_as(invocation.listing.tool.name)
-    return provider.resume_with_context(call, invocation.provider_state, answer.data, Context(running_call))
+    if resumable is None:
+        return _return_answer(answer)
+    call = invocation.call_as(invocation.listing.tool.provider_name)
+    return resumable.resume(call, invocation.provider_state, answer.data, Context(running_call))
+
+
+async def _return_answer(answer: Done) -> Any:
+    """The result of a call whose provider does nothing with the answer."""
+    return answer.data

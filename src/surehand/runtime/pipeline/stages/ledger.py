@@ -23,9 +23,11 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         try:
             outcome = await proceed(invocation)
+            if invocation.has_streamed_progress:
+                await plan.services.write_progress(invocation)
         except asyncio.CancelledError:
             if invocation.may_have_run and invocation.answer_value is None:
-                await end(invocation, _interruption_failure(invocation))
+                await end(invocation, _interruption_failure(invocation), is_interrupted=True)
             elif invocation.has_given_id and not invocation.round:
                 await ledger_service.release(invocation)
             raise
@@ -47,11 +49,11 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
             await ledger_service.release(invocation)
         return outcome
 
-    async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def end(invocation: Invocation, outcome: Outcome, *, is_interrupted: bool = False) -> Outcome:
         if isinstance(outcome, Pending) or (invocation.fence is None and not _is_remembered(invocation)):
             return outcome  # the call was not claimed, so the ledger has no row of it
         try:
-            return await ledger_service.record_outcome(invocation, outcome)
+            return await ledger_service.record_outcome(invocation, outcome, is_interrupted=is_interrupted)
         except StoreUnavailable as error:
             return _write_failure(name, error, invocation)
 

@@ -13,8 +13,10 @@ from surehand.core.context import CURRENT_CALL
 from surehand.core.errors import ToolError
 from surehand.core.invoke import failed_from_crash, failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
+from surehand.runtime.pipeline.foreign_code import ForeignCodeError, foreign_result, is_interruption, start_foreign
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
@@ -37,22 +39,24 @@ class OuterMiddleware:
 def outer_middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Wrap all other stages but `record` in the outer middleware, the first one outermost."""
     wrappers = [wrapper for wrapper in _middleware_of(plan) if isinstance(wrapper, OuterMiddleware)]
-    if wrappers:
-        plan.may_suspend = True
-    return _wrap_all(wrappers, proceed, plan.services)
+    if not wrappers:
+        return proceed
+    plan.may_suspend = True
+    return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=2 * CANCELLATION_GRACE_SECONDS)
 
 
 def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Wrap the rest of the pipeline in the middleware, the first one outermost."""
     wrappers = [wrapper for wrapper in _middleware_of(plan) if not isinstance(wrapper, OuterMiddleware)]
-    if wrappers:
-        plan.may_suspend = True
-        plan.can_fold_into_invoke = False
-        proceed = _track_execution(proceed)
-    return _wrap_all(wrappers, proceed, plan.services)
+    if not wrappers:
+        return proceed
+    plan.may_suspend = True
+    plan.can_fold_into_invoke = False
+    proceed = _track_execution(proceed)
+    return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=CANCELLATION_GRACE_SECONDS)
 
 
-def _wrap_all(wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices) -> Proceed:
+def wrap_all(wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices) -> Proceed:
     """Wrap a part of the pipeline in several middlewares, the first one outermost."""
     for wrapper in reversed(wrappers):
         proceed = _wrap(wrapper, proceed, services)
@@ -60,7 +64,9 @@ def _wrap_all(wrappers: Sequence[Middleware], proceed: Proceed, services: Runtim
 
 
 def _middleware_of(plan: StackPlan) -> tuple[Middleware, ...]:
-    return (*plan.services.middleware, *plan.listing.tool.lifecycle.middleware)
+    names = plan.listing.names
+    of_runtime = [installed.wrapper for installed in plan.services.middleware if installed.applies_to(names)]
+    return (*of_runtime, *plan.listing.tool.lifecycle.middleware)
 
 
 def _track_execution(proceed: Proceed) -> Proceed:
@@ -74,20 +80,59 @@ def _track_execution(proceed: Proceed) -> Proceed:
     return stage
 
 
+def _in_own_task(
+    wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices, *, inner_grace_seconds: float
+) -> Proceed:
+    """Run middleware in a task of its own: one that ignores its cancellation does not keep the caller.
+
+    Args:
+        inner_grace_seconds: how long the stages inside may take to stop, which the middleware has to wait for.
+    """
+    inside: set[Invocation] = set()
+    """Calls that are in the stages inside the middleware now."""
+
+    async def proceed_inside(invocation: Invocation) -> Outcome:
+        inside.add(invocation)
+        try:
+            return await proceed(invocation)
+        finally:
+            inside.discard(invocation)
+
+    chain = wrap_all(wrappers, proceed_inside, services)
+
+    async def stage(invocation: Invocation) -> Outcome:
+        invocation.make_interruptible()
+        task = start_foreign(chain(invocation))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            # Middleware may stop its own call and return in the same moment: then its outcome counts.
+            if not task.done() or invocation.interruption_reason is None:
+                inner = inner_grace_seconds if invocation in inside else 0.0
+                await services.reaper.stop(task, grace_seconds=inner + CANCELLATION_GRACE_SECONDS)
+                raise
+        try:
+            return foreign_result(task)  # type: ignore[no-any-return]  # what `chain` returns
+        except ForeignCodeError as error:  # of the stages inside: `_wrap` turns those of middleware into outcomes
+            raise error.original from None
+
+    return stage
+
+
 def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> Proceed:
     """One middleware around the rest of the pipeline; its exceptions become outcomes."""
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 
     async def stage(invocation: Invocation) -> Outcome:
-        invocation.make_interruptible()
+        task = asyncio.current_task()
         token = CURRENT_CALL.set(invocation)
         try:
             outcome = await wrapper(invocation, proceed)
         except ToolError as error:
             return failed_from_error(error).evolve(executed=invocation.may_have_run)
-        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - foreign code: every exception becomes an outcome
+        except BaseException as error:  # foreign code: every exception becomes an outcome
+            if is_interruption(error, task):
+                raise
             return failed_from_crash(name, error, redact=services.redact, crash_details=services.crash_details)
         finally:
             CURRENT_CALL.reset(token)

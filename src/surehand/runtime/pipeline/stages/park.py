@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from surehand.core.call import Principal
+from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import TooManyPendingCalls
@@ -31,6 +32,10 @@ def sanitize_pending(pending: Pending) -> Pending:
     expires_at = fields["expires_at"]
     if expires_at is not None and not (isinstance(expires_at, (int, float)) and isfinite(expires_at)):
         corrections["expires_at"] = None
+    time_to_live = fields.get("time_to_live")
+    if time_to_live is not None and not (isinstance(time_to_live, (int, float)) and time_to_live > 0):
+        pending = pending.evolve()
+        pending.__dict__["time_to_live"] = None
     return pending.evolve(**corrections) if corrections else pending
 
 
@@ -50,12 +55,18 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
             # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
             is_unrecorded = invocation.round and not invocation.is_outcome_recorded
             return await services.ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
+        if not plan.may_suspend:  # else `validate` has copied them: they are stored after the first await below
+            invocation.raw_arguments = copy_if_possible(invocation.raw_arguments)
         if is_durable:
             invocation.make_interruptible()
         outcome = sanitize_pending(outcome)
+        if services.refuse_wait is not None:
+            problem = f"{invocation.tool_name} {services.refuse_wait(outcome)}"
+            return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_run))
         ended = await services.pending_calls.ended_outcome(outcome.call_id, invocation.principal)
         if ended is not None:
             return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
+        await services.write_progress(invocation)
         try:
             pending_call = await services.pending_calls.park(invocation, outcome)
         except UnstorableValue as error:
@@ -67,6 +78,13 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         if not isinstance(pending_call, PendingCall):  # another invocation was first, and has its journal entry
             invocation.is_journalled = True
             return pending_call
+        awaited_call_id = pending_call.request["follows"] if pending_call.is_following else outcome.call_id
+        if awaited_call_id and await services.pending_calls.ended_outcome(awaited_call_id, invocation.principal):
+            # The call that it waits for has ended while this one was stored.
+            await services.decisions.end_followers(services.root_scope, awaited_call_id)
+        if invocation.id not in services.pending_calls.invocations:  # it has ended already
+            invocation.is_journalled = True
+            return await services.pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
         if may_wait and outcome.reply_timeout:
             is_answered = await services.pending_calls.wait_for_answer(invocation, outcome.reply_timeout)
             if is_answered and invocation.has_lost_race:  # answered and ended by another process
@@ -92,7 +110,7 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
             # The caller was cancelled after the answer was used. It cannot be used again, so the call ends here.
             if invocation.may_have_run and invocation.answer_value is None and not invocation.is_outcome_recorded:
                 cancelled = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
-                await services.ledger.record_outcome(invocation, cancelled)
+                await services.ledger.record_outcome(invocation, cancelled, is_interrupted=True)
             raise
 
     return stage if may_wait or plan.is_recallable else add_outcome_filter(plan, proceed, park_outcome)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from surehand.core.outcome import Failed, Outcome
+from surehand.core.client import ClientHandler
+from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.pipeline.foreign_code import is_interruption
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
 from surehand.runtime.visible_calls import to_message_status
@@ -16,7 +19,8 @@ log = logging.getLogger("surehand")
 
 def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     """Left out without spaces, and for tools that are not visible."""
-    spaces = plan.services.visible_calls.spaces
+    services = plan.services
+    spaces = services.visible_calls.spaces
     name = plan.listing.name
     if not plan.listing.tool.visible:
         return proceed
@@ -28,14 +32,21 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
         return _warn_without_space(plan, proceed)
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
+    handler = plan.listing.tool.handler
+    visible_calls = plan.services.visible_calls
+    posts_when_stored = isinstance(handler, ClientHandler) and handler.waits and visible_calls.can_post_with_wait
     from surehand.runtime.call_messages import build_call_message  # keeps the store tables off the import path
 
     async def stage(invocation: Invocation) -> Outcome:
         space = invocation.principal.space or ""
         invocation.make_interruptible()
-        if invocation.message_id is None:
+        # A client may answer what the space shows: its call is shown once the wait is stored.
+        invocation.posts_when_stored = posts_when_stored and not invocation.is_resumed
+        if invocation.message_id is None and not invocation.posts_when_stored:
             invocation.message_id = await post(invocation, space)
-        elif invocation.round_answer is None:  # an answer that ends the call amends the message itself
+        elif (
+            invocation.message_id is not None and invocation.round_answer is None
+        ):  # an answer that ends the call amends the message itself
             await show(invocation, space, "running")
         try:
             outcome = await proceed(invocation)
@@ -45,6 +56,8 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
             ):  # else only the caller was cancelled: the call stays pending
                 await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
             raise
+        if invocation.posts_when_stored and invocation.message_id is None and not isinstance(outcome, Pending):
+            invocation.message_id = await post(invocation, space)  # it ended without a wait
         if not (invocation.has_lost_race or invocation.runs_elsewhere):  # else the other invocation amends the message
             await show(invocation, space, to_message_status(outcome), outcome)
         return outcome
@@ -53,7 +66,9 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
         """Post the message; the call runs even if that fails."""
         try:
             return await spaces.post(space, build_call_message(invocation, "running"))
-        except Exception as error:  # noqa: BLE001 - the spaces of a host application may raise anything
+        except BaseException as error:  # the spaces of a host application may raise anything
+            if is_interruption(error, asyncio.current_task()):
+                raise
             log.warning("The call of %s could not be posted to space %r: %s", name, space, error)
             return None
 
@@ -62,9 +77,12 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
         if invocation.message_id is None or invocation.message_status == status:
             return
         invocation.message_status = status
+        await services.write_progress(invocation)
         try:
             await spaces.amend(space, invocation.message_id, build_call_message(invocation, status, outcome))
-        except Exception:
+        except BaseException as error:
+            if is_interruption(error, asyncio.current_task()):
+                raise
             log.exception("The message of %s could not be amended", name)
 
     return stage
@@ -89,7 +107,7 @@ def _warn_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
     name = plan.listing.name
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        if visible_calls.has_spaces:
+        if visible_calls.has_spaces and not invocation.is_resumed:
             log.warning("The visible call of %s is not shown: no space is active.", name)
         return proceed(invocation)
 

@@ -8,6 +8,8 @@ from time import perf_counter
 
 from surehand.core.events import CallQueued
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.limits.admission import QueueRefusal
+from surehand.runtime.limits.deadlocks import waiting_for
 from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, enter_slot, find_held_slot, leave_slot
 from surehand.runtime.limits.waiting_calls import SlotFuture
 from surehand.runtime.pipeline.invocation import Invocation
@@ -31,53 +33,95 @@ def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.answer_value is not None:
             return await proceed(invocation)
-        slot = find_held_slot(active_queue)
-        if slot is not None:
-            return await run_nested(invocation, slot)
+        outer_slot = find_held_slot(active_queue)
+        if outer_slot is not None:
+            return await run_nested(invocation, outer_slot)
         if not active_queue.try_acquire():
-            queued_at = perf_counter()
-            slot_future = _enqueue(invocation, active_queue)
-            try:
-                error = await slot_future
-            except asyncio.CancelledError:
-                active_queue.abandon(slot_future)
-                raise
-            invocation.queued_seconds += perf_counter() - queued_at
-            if error is not None:
-                return _queue_unreachable(invocation, active_queue, error)
+            refusal = await wait_for_slot(invocation)
+            if refusal is not None:
+                return refusal
         if not may_nest:
             try:
                 return await proceed(invocation)
             finally:
                 active_queue.release()
-        token = enter_slot(active_queue)
+        slot, token = enter_slot(active_queue)
         try:
             return await proceed(invocation)
         finally:
-            leave_slot(token)
+            leave_slot(slot, token)
             active_queue.release()
 
-    async def run_nested(invocation: Invocation, slot: QueueSlot) -> Outcome:
+    async def wait_for_slot(invocation: Invocation) -> Outcome | None:
+        """Wait until the call holds a slot; the outcome if it is refused, or if the queue is unavailable."""
+        priority = _priority_of(invocation)
+        if not invocation.is_resumed:  # a person has approved it: it may wait
+            refusal = active_queue.refusal(priority=priority, seconds_left=invocation.seconds_left())
+            if refusal is not None:
+                return _refuse(invocation, active_queue, refusal)
+        with waiting_for(active_queue) as waits_in_vain:
+            if waits_in_vain:
+                return _deadlock_failure(invocation, active_queue)
+            queued_at = perf_counter()
+            slot_future = _enqueue(invocation, active_queue, priority)
+            try:
+                error = await slot_future
+            except asyncio.CancelledError:
+                active_queue.abandon(slot_future)
+                raise
+        invocation.queued_seconds += perf_counter() - queued_at
+        return None if error is None else _queue_unreachable(invocation, active_queue, error)
+
+    async def run_nested(invocation: Invocation, outer_slot: QueueSlot) -> Outcome:
         """Run a nested call in the slot of its outer call: waiting for another slot could deadlock."""
         invocation.make_interruptible()
-        async with slot.nested_lock:
+        turn = outer_slot.nested_turn
+        with waiting_for(turn) as waits_in_vain:
+            if waits_in_vain:
+                return _deadlock_failure(invocation, active_queue)
+            await turn.lock.acquire()
+        try:
             error = await active_queue.wait_for_rate() if active_queue.has_rate else None
             if error is not None:
                 return _queue_unreachable(invocation, active_queue, error)
-            token = enter_slot(active_queue)
+            slot, token = enter_slot(active_queue, turn)
             try:
                 return await proceed(invocation)
             finally:
-                leave_slot(token)
+                leave_slot(slot, token, turn)
+        finally:
+            turn.lock.release()
 
     return stage
 
 
-def _enqueue(invocation: Invocation, active_queue: ActiveQueue) -> SlotFuture:
+def _refuse(invocation: Invocation, active_queue: ActiveQueue, refusal: QueueRefusal) -> Failed:
+    """The outcome of a call that may not wait in the queue."""
+    invocation.is_refused_by_queue = True
+    return Failed(
+        "rate_limited",
+        f"{invocation.listing.name} was not run, because its queue {active_queue.name!r} is full: {refusal.problem}. "
+        f"Try again in {refusal.retry_after:g} s.",
+        data={"queue": active_queue.name, "waiting": refusal.waiting, "retry_after": refusal.retry_after},
+        retry_after=refusal.retry_after,
+    )
+
+
+def _deadlock_failure(invocation: Invocation, active_queue: ActiveQueue) -> Failed:
+    """The outcome of a nested call that would wait for calls which wait for it."""
+    return Failed(
+        "limit_exceeded",
+        f"{invocation.listing.name} was not run: all slots of its queue {active_queue.name!r} are held by calls that "
+        "wait for the call that this one is part of. Call it when that one has ended.",
+        data={"queue": active_queue.name},
+    )
+
+
+def _enqueue(invocation: Invocation, active_queue: ActiveQueue, priority: int) -> SlotFuture:
     has_listeners = bool(invocation.scope.services.listeners.callbacks)
     on_position = partial(_emit_queued, invocation, active_queue.name) if has_listeners else None
     invocation.make_interruptible()
-    return active_queue.enqueue(on_position, priority=_priority_of(invocation))
+    return active_queue.enqueue(on_position, priority=priority)
 
 
 def _priority_of(invocation: Invocation) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surehand.core.call import Principal
+from surehand.core.ids import MAX_CALL_ID_LENGTH
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
@@ -12,8 +13,6 @@ from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
     from surehand.store.tables.ledger import LedgerRow
-
-MAX_CALL_ID_LENGTH = 200
 
 
 def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
@@ -38,11 +37,13 @@ def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
             return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
         if not services.ledger.is_same_call(call, invocation):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
-        if call.owner is not None and call.owner != services.owner_id and await services.recover_dead_runtimes():
+        is_claimed_elsewhere = call.state in ("taken", "running") and call.owner != services.owner_id
+        if is_claimed_elsewhere and await services.recover_dead_runtimes():
             call = await services.ledger.find(call.call_id) or call  # the runtime that owned it was dead
         outcome = await known_outcome(call)
         if outcome is None:
-            return await proceed(invocation)
+            with services.ledger.keep_open(call.call_id):
+                return await proceed(invocation)
         invocation.is_journalled = True  # the first call with this id has its entry
         return outcome
 

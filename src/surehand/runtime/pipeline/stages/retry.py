@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, may_have_executed
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
@@ -25,12 +26,15 @@ def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
     first_delay = services.defaults.retry_delay
 
     async def stage(invocation: Invocation) -> Outcome:
+        arguments = invocation.arguments
         while True:
+            invocation.arguments = copy_if_possible(arguments)  # a handler may change its own
             outcome = await proceed(invocation)
             invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
             delay = _delay_seconds(outcome, first_delay * 2 ** (invocation.attempt - 1))
             is_last_attempt = invocation.attempt > tool.limits.retries
-            if not _is_retryable(outcome) or is_last_attempt or not delay <= MAX_RETRY_AFTER_SECONDS:
+            may_retry = _is_retryable(outcome) and not invocation.is_refused_by_queue
+            if not may_retry or is_last_attempt or not delay <= MAX_RETRY_AFTER_SECONDS:
                 return outcome
             invocation.make_interruptible()
             await services.clock.sleep(delay)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from surehand.core.errors import InvalidArguments
+from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.pipeline.invocation import Invocation
@@ -19,6 +20,8 @@ def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
     validate_json = tool.parameters.validate_json
     validate_arguments = tool.validate_arguments
     limit = plan.services.defaults.max_input
+    # Without a stage that may wait, nothing else runs between validation and the handler: no copy is needed.
+    needs_copy = plan.may_suspend
 
     # Not `async def`: it awaits nothing itself, and returns the coroutine of the rest of the stack.
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
@@ -31,6 +34,10 @@ def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
                     Failed("too_large", f"{len(raw)} characters of arguments, at most {limit}. Send less.")
                 )
             else:
+                if needs_copy and isinstance(raw, Mapping):
+                    # The caller may change nested values while the call waits: what is judged here is what runs.
+                    raw = copy_if_possible(raw if type(raw) is dict else dict(raw))
+                    invocation.raw_arguments = raw
                 invocation.arguments = validate_arguments(raw)
         except InvalidArguments as error:
             try:

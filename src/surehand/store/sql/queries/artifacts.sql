@@ -23,13 +23,13 @@ SELECT {{info_columns}} FROM artifacts WHERE handle = :handle AND {{is_owner}}
 -- name: list_newest_artifacts
 -- The first page of an owner's artifacts, newest first.
 SELECT {{info_columns}} FROM artifacts WHERE {{is_owner}}
-    ORDER BY created_at DESC, handle DESC LIMIT :most
+    ORDER BY created_at DESC, handle DESC LIMIT :limit
 
 -- name: list_artifacts_before
 -- A further page. `created_at <= :at` repeats part of the condition so that the index on the time can be used.
 SELECT {{info_columns}} FROM artifacts WHERE {{is_owner}}
     AND created_at <= :at AND (created_at < :at OR handle < :handle)
-    ORDER BY created_at DESC, handle DESC LIMIT :most
+    ORDER BY created_at DESC, handle DESC LIMIT :limit
 
 -- name: count_artifacts
 SELECT count(*) AS kept FROM artifacts

@@ -19,7 +19,7 @@ INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail, sessio
 -- name: list_audit_rows_after
 -- Rows after a position, as far as no open transaction can still write an earlier one.
 SELECT {{row_columns}} FROM audit
-    WHERE {after} AND tx < {horizon} ORDER BY {order} LIMIT :most
+    WHERE {after} AND tx < {horizon} ORDER BY {order} LIMIT :limit
 
 -- name: list_rows
 SELECT {{row_columns}} FROM audit WHERE {{matches}} ORDER BY {order_down} LIMIT :limit
@@ -32,10 +32,10 @@ SELECT {{row_columns}} FROM audit WHERE call_id = :call AND {{matches}} ORDER BY
 SELECT count(*) AS present, count(*) FILTER (WHERE {after}) AS unsealed FROM audit
 
 -- name: insert_seal
--- Add the next seal; returns nothing if another process was faster.
+-- Add the next seal; changes no row if another process was faster.
 INSERT INTO seals ({{seal_columns}})
     VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
-    ON CONFLICT (position) DO NOTHING RETURNING position
+    ON CONFLICT (position) DO NOTHING
 
 -- name: find_last_seal
 SELECT {{seal_columns}} FROM seals ORDER BY position DESC LIMIT 1

@@ -9,25 +9,26 @@ substr(tool, 1, length(CAST(:named AS TEXT))) = :named
 given_at = -1
 
 -- fragment: is_always
-answer = 'approve' AND replace(value, '"always": true', '') <> value
+answer = 'approve' AND replace(answer_value, '"always": true', '') <> answer_value
 
 -- name: insert_grant
-INSERT INTO grants (user_id, tool, given_by, given_at) VALUES (:user_id, :tool, :by_whom, {now})
-    ON CONFLICT (user_id, tool) DO NOTHING
+INSERT INTO grants (user_id, session, tool, given_by, given_at) VALUES (:user_id, :session, :tool, :by_whom, {now})
+    ON CONFLICT (user_id, session, tool) DO NOTHING
 
 -- name: find_grant
-SELECT 1 AS found FROM grants WHERE user_id = :user_id AND tool = :tool
+SELECT 1 AS found FROM grants WHERE user_id = :user_id AND session IN ('', :session) AND tool = :tool
 
 -- name: list_grants
-SELECT user_id, tool, given_by, given_at FROM grants WHERE CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id
-    ORDER BY tool, user_id
+SELECT user_id, session, tool, given_by, given_at FROM grants
+    WHERE CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id ORDER BY tool, user_id, session
 
 -- name: audit_grant
 -- Audit a grant that does not exist yet; runs before insert_grant in the same transaction.
-INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
-    SELECT {tx}, {now}, 'granted', '', CAST(:name AS TEXT), nullif(CAST(:user_id AS TEXT), ''), CAST(:by_whom AS TEXT),
-    '{"definition": "' || CAST(:definition AS TEXT) || '"}'
-    WHERE NOT EXISTS (SELECT 1 AS found FROM grants WHERE user_id = :user_id AND tool = :tool)
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, session, by_whom, detail)
+    SELECT {tx}, {now}, 'granted', '', CAST(:name AS TEXT), nullif(CAST(:user_id AS TEXT), ''),
+    nullif(CAST(:session AS TEXT), ''), CAST(:by_whom AS TEXT), '{"definition": "' || CAST(:definition AS TEXT) || '"}'
+    WHERE NOT EXISTS (SELECT 1 AS found FROM grants
+        WHERE user_id = :user_id AND session = :session AND tool = :tool)
 
 -- name: mark_grants
 -- Mark the grants to revoke, so that one given in the meantime is neither audited nor deleted, and of two processes
@@ -35,9 +36,9 @@ INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
 UPDATE grants SET {{is_marked}} WHERE {{is_meant}}
 
 -- name: audit_revocations
-INSERT INTO audit (tx, at, kind, call_id, tool, user_id, by_whom, detail)
-    SELECT {tx}, {now}, 'revoked', '', CAST(:name AS TEXT), nullif(user_id, ''), CAST(:by_whom AS TEXT),
-    '{"definition": "' || substr(tool, length(CAST(:named AS TEXT)) + 1) || '"}'
+INSERT INTO audit (tx, at, kind, call_id, tool, user_id, session, by_whom, detail)
+    SELECT {tx}, {now}, 'revoked', '', CAST(:name AS TEXT), nullif(user_id, ''), nullif(session, ''),
+    CAST(:by_whom AS TEXT), '{"definition": "' || substr(tool, length(CAST(:named AS TEXT)) + 1) || '"}'
     FROM grants WHERE {{is_meant}} AND {{is_marked}}
 
 -- name: delete_marked_grants
@@ -52,7 +53,7 @@ SELECT call_id, round FROM pending WHERE {{is_always}}
 -- name: limit_always_to_its_call
 -- Turn an "always" approval into an approval of its own call. Granting and revoking both do this first: the process
 -- that changes the row wins.
-UPDATE pending SET value = replace(value, '"always": true', '"always": false')
+UPDATE pending SET answer_value = replace(answer_value, '"always": true', '"always": false')
     WHERE call_id = :call_id AND round = :round AND {{is_always}}
 
 -- name: audit_revoked_answer

@@ -1,20 +1,24 @@
--- Events for the next cycle of an agent; each is delivered once.
+-- Events for the next cycle of an agent that works for a user; each is delivered once.
 
 -- fragment: item_columns
-id, agent, event_id, type, data, created_at, attempts
+id, agent, user_id, event_id, type, data, created_at, attempts
 
 -- fragment: is_waiting
-agent = :agent AND state = 'pending'
+agent = :agent AND (CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id) AND state = 'pending'
+
+-- fragment: is_for_call
+-- The messages of a space belong to its member, the agent, whichever user it works for.
+agent = :agent AND (user_id = :user_id OR (user_id = '' AND type = 'space_message'))
 
 -- fragment: return_item
-UPDATE inbox SET state = CASE WHEN attempts < :most THEN 'pending' ELSE 'failed' END, owner = NULL,
-    ended_at = CASE WHEN attempts < :most THEN NULL ELSE {now} END WHERE state = 'processing' AND
+UPDATE inbox SET state = CASE WHEN attempts < :max_attempts THEN 'pending' ELSE 'failed' END, owner = NULL,
+    ended_at = CASE WHEN attempts < :max_attempts THEN NULL ELSE {now} END WHERE state = 'processing' AND
 
 -- name: push_item
 -- Add an event; returns nothing if the agent has received it before.
-INSERT INTO inbox (agent, event_id, type, data, state, attempts, created_at)
-    VALUES (:agent, :event_id, :type, :data, 'pending', 0, {now})
-    ON CONFLICT (agent, event_id) DO NOTHING RETURNING id
+INSERT INTO inbox (user_id, agent, event_id, type, data, state, attempts, created_at)
+    VALUES (:user_id, :agent, :event_id, :type, :data, 'pending', 0, {now})
+    ON CONFLICT (user_id, agent, event_id) DO NOTHING RETURNING id
 
 -- name: take_items
 -- Take the oldest waiting events. Concurrent takers lock the rows in the same order; the second one finds them no
@@ -44,3 +48,20 @@ SELECT {{item_columns}} FROM inbox WHERE {{is_waiting}} ORDER BY id LIMIT :limit
 
 -- name: count_waiting
 SELECT count(*) AS waiting FROM inbox WHERE {{is_waiting}}
+
+-- name: list_inboxes
+-- Whose inboxes have waiting events, the one that has waited longest first.
+SELECT agent, user_id, min(id) AS oldest FROM inbox WHERE state = 'pending' GROUP BY agent, user_id ORDER BY oldest
+
+-- name: list_events_of_call
+-- The events that a call of peek_inbox has taken: repeated after a crash, it gets the same ones.
+SELECT {{item_columns}} FROM inbox WHERE {{is_for_call}} AND state = 'processed' AND owner = :call
+
+-- name: take_events_for_call
+UPDATE inbox SET state = 'processed', owner = :call, attempts = attempts + 1, taken_at = {now}, ended_at = {now}
+    WHERE {{is_for_call}} AND state = 'pending' AND id IN (SELECT id FROM inbox
+        WHERE {{is_for_call}} AND state = 'pending' AND (CAST(:type AS TEXT) IS NULL OR type = :type)
+        ORDER BY id LIMIT :count) RETURNING {{item_columns}}
+
+-- name: count_events_for_call
+SELECT count(*) AS waiting FROM inbox WHERE {{is_for_call}} AND state = 'pending'

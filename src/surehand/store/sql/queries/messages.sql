@@ -26,10 +26,10 @@ UPDATE spaces SET messages = messages + 1 WHERE space_id = :space_id
 
 -- name: notify_agents
 -- Put a message into the inboxes of the other agents of its space.
-INSERT INTO inbox (agent, event_id, type, data, state, attempts, created_at)
-    SELECT member_id, :message_id, 'space_message', :data, 'pending', 0, {now} FROM members
+INSERT INTO inbox (user_id, agent, event_id, type, data, state, attempts, created_at)
+    SELECT '', member_id, :message_id, 'space_message', :data, 'pending', 0, {now} FROM members
     WHERE space_id = :space_id AND kind = 'agent' AND member_id <> :sender_id
-    ON CONFLICT (agent, event_id) DO NOTHING
+    ON CONFLICT (user_id, agent, event_id) DO NOTHING
 
 -- name: amend_message
 UPDATE messages SET content = :content, owner = :owner, amended_at = {now}

@@ -11,7 +11,7 @@ SELECT 1 FROM owners WHERE owner = :owner
 -- name: list_other_owners
 -- Other owners; also those without a row that hold claims: they were declared dead, claimed a call afterwards, and died
 -- before they renewed their lease.
-SELECT owner, lease_until, lease_until < {now} AS late FROM owners WHERE owner <> :owner
+SELECT owner, lease_until, lease_until < {now} AS is_late FROM owners WHERE owner <> :owner
     UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger
     WHERE state IN ('taken', 'running') AND state <> 'ended' AND owner <> :owner
     AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = ledger.owner)
@@ -42,11 +42,11 @@ UPDATE ledger SET state = 'unknown', owner = NULL, fence = fence + 1
     WHERE state = 'running' AND state <> 'ended' AND owner = :owner
     RETURNING ledger.call_id, ledger.fingerprint, ledger.tool, ledger.definition, ledger.arguments, ledger.user_id,
     ledger.session, ledger.agent, ledger.context, ledger.state, ledger.owner, ledger.fence, ledger.posted,
-    ledger.outcome, ledger.created_at, ledger.ended_at
+    ledger.outcome, ledger.created_at, ledger.ended_at, ledger.repeat_key
 
 -- name: ask_about_unknown_calls
 -- Open a round for every call of unknown effect that has none: a person decides.
-INSERT INTO pending (call_id, round, waiting_for, message, request, note, state, created_at)
+INSERT INTO pending (call_id, round, waiting_for, message, request, provider_state, state, created_at)
     SELECT ledger.call_id, (SELECT coalesce(max(round), 0) + 1 FROM pending WHERE pending.call_id = ledger.call_id),
     'result', 'It is not known whether ' || ledger.tool || ' has happened: its process died while it ran. '
         || 'Find out, then settle the call with what came of it.', '{"unknown_effect": true}', 'null', 'open', {now}
@@ -54,7 +54,7 @@ INSERT INTO pending (call_id, round, waiting_for, message, request, note, state,
     AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id AND pending.state = 'open')
 
 -- name: lock_queues_of_owner
-UPDATE queues SET turns = turns + 1 WHERE queue IN (SELECT queue FROM slots WHERE owner = :owner)
+UPDATE queues SET lock_count = lock_count + 1 WHERE queue IN (SELECT queue FROM slots WHERE owner = :owner)
 
 -- name: delete_slots_of_owner
 DELETE FROM slots WHERE owner = :owner

@@ -2,7 +2,7 @@
 
 -- fragment: is_reserved
 -- A reservation that ran out, or was made before the clock was set back, does not count.
-queues.wanted_until BETWEEN {now} AND {now} + :patience
+queues.wanted_until BETWEEN {now} AND {now} + :reservation_seconds
 
 -- fragment: is_held
 -- Leases alone would free all slots at once when the clock jumps: a late owner counts until it is declared dead.
@@ -20,18 +20,18 @@ queues.wanted_until BETWEEN {now} AND {now} + :patience
 -- fragment: take_slot
 INSERT INTO slots (slot_id, queue, owner, lease_until)
     SELECT CAST(:slot_id AS TEXT), CAST(:queue AS TEXT), CAST(:owner AS TEXT), {now} + :lease
-    WHERE {{slots_in_use}} + {{reserved_for_others}} < :most
+    WHERE {{slots_in_use}} + {{reserved_for_others}} < :max_slots
 
 -- fragment: queue_state
 SELECT {{slots_in_use}} AS in_use, {{reserved_for_others}} AS wanted,
-    (SELECT wanted_until - {now} FROM queues WHERE queue = :queue AND wanted_by = :owner) AS patience
+    (SELECT wanted_until - {now} FROM queues WHERE queue = :queue AND wanted_by = :owner) AS reserved_seconds
 
 -- name: lock_queue
 -- Lock a queue, and keep, take or drop the reservation of its next free slot.
-INSERT INTO queues (queue, turns) VALUES (:queue, 1)
-    ON CONFLICT (queue) DO UPDATE SET turns = queues.turns + 1,
+INSERT INTO queues (queue, lock_count) VALUES (:queue, 1)
+    ON CONFLICT (queue) DO UPDATE SET lock_count = queues.lock_count + 1,
     wanted_until = CASE WHEN queues.wanted_by <> :owner AND {{is_reserved}} THEN queues.wanted_until
-        ELSE {now} + :patience END,
+        ELSE {now} + :reservation_seconds END,
     wanted_by = CASE WHEN queues.wanted_by <> :owner AND {{is_reserved}} THEN queues.wanted_by
         WHEN :wants = 1 THEN CAST(:owner AS TEXT) END
     RETURNING wanted_by
@@ -69,7 +69,7 @@ DELETE FROM slots WHERE slot_id = :slot_id
     ORDER BY at DESC LIMIT 1 OFFSET :nth) AS pause
 
 -- name: touch_queue
-UPDATE queues SET turns = turns + 1 WHERE queue = :queue
+UPDATE queues SET lock_count = lock_count + 1 WHERE queue = :queue
 
 -- name: renew_leases
 UPDATE slots SET lease_until = {now} + :lease WHERE owner = :owner

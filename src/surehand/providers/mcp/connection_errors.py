@@ -231,7 +231,7 @@ def _failure_from_guard_error(reason: ToolError, error: BaseException) -> Connec
 
 _STATUS_MESSAGES = {
     401: "It asks for a login (401): give `auth`, or a token in `headers`.",
-    403: "It does not let us in (403): the token, or whoever it belongs to, lacks the right.",
+    403: "It does not let us in (403): the token, or the user that it belongs to, lacks the right.",
     404: "There is no such address (404). Is the URL right?",
     405: "Requests of this kind are not taken here (405). Is the URL right?",
     429: "It asks to slow down (429).",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,8 @@ LOG_LEVELS = {
     "off": logging.CRITICAL + 1,
 }
 """The levels by name. From `info` down, each call is logged as a line."""
+MAX_LOGGED_CHARS = 160
+"""Characters of one argument in the log."""
 _CYAN = 36
 _LOGGER_NAME = "surehand"
 _CALL_LOGGER_NAME = "surehand.calls"
@@ -45,7 +47,7 @@ def log_on_stderr() -> Iterator[None]:
     handler = StderrLogHandler(logging.WARNING)
     previous_level, previous_propagate = log.level, log.propagate
     log.addHandler(handler)
-    log.propagate = False
+    log.propagate = False  # else a handler of the root logger would print each record a second time
     try:
         yield
     finally:
@@ -72,8 +74,8 @@ def use_configured_level(name: str | None) -> None:
 
 
 def log_calls(runtime: Any) -> None:
-    """Log a line for each call of a runtime, if the level asks for it."""
-    from surehand.core.events import CallEnded, Event  # --version must not load them
+    """Log a line for each call of a runtime, if the level asks for it; with `debug` also what was requested."""
+    from surehand.core.events import CallEnded, CallStarted, Event  # --version must not load them
 
     log = logging.getLogger(_CALL_LOGGER_NAME)
     handlers = logging.getLogger(_LOGGER_NAME).handlers
@@ -81,10 +83,15 @@ def log_calls(runtime: Any) -> None:
         return
 
     def log_call(event: Event) -> None:
+        if isinstance(event, CallStarted) and log.isEnabledFor(logging.DEBUG):
+            arguments = _preview_arguments(event.arguments)
+            log.debug("%s requested: %s, call %s", event.tool[:200], arguments, event.call_id)
         if not isinstance(event, CallEnded):
             return
         meta = event.outcome.meta
-        log.info(
+        is_failure = not event.outcome.ok and not _waiting_for(event.outcome)
+        log.log(
+            logging.WARNING if is_failure else logging.INFO,
             "%s %s: %.0f ms, %d characters in, %d out, call %s",
             event.tool[:200],
             _status(event.outcome),
@@ -97,11 +104,25 @@ def log_calls(runtime: Any) -> None:
     runtime.listen(log_call)
 
 
+def _preview_arguments(arguments: Any) -> str:
+    """The arguments of a call as one line; long values are cut."""
+    if not isinstance(arguments, Mapping):
+        return repr(arguments)[:MAX_LOGGED_CHARS] if arguments else "no arguments"
+    shown = [f"{name}={repr(value)[:MAX_LOGGED_CHARS]}" for name, value in arguments.items()]
+    return ", ".join(shown) or "no arguments"
+
+
 def _status(outcome: Any) -> str:
     if outcome.ok:
         return "ok"
-    waiting_for = getattr(outcome, "waiting_for", None)
-    return f"waits for {waiting_for}" if waiting_for else f"failed ({outcome.code})"
+    if waiting_for := _waiting_for(outcome):
+        return f"waits for {waiting_for}"
+    return "failed" if outcome.code == "failed" else f"failed ({outcome.code})"
+
+
+def _waiting_for(outcome: Any) -> str | None:
+    """What a pending call waits for; None if the call has ended."""
+    return getattr(outcome, "waiting_for", None)
 
 
 def add_log_option(command: click.Command) -> click.Command:

@@ -16,16 +16,18 @@ _SECRET_NAME = (
     r"[\w.-]*(?:token|secret|passw(?:or)?d|passphrase|(?:api|access|private)[-_]?key|authorization|credentials?|bearer)"
     r"[\w.-]*"
 )
-_SECRET_NAME_PATTERN = re.compile(_SECRET_NAME, re.IGNORECASE)
+SECRET_NAME = re.compile(_SECRET_NAME, re.IGNORECASE)
+"""The name of an option, a variable or a header that holds a secret."""
 _SECRET_OPTION = re.compile(rf"--?(?:{_SECRET_NAME}|auth|key|pat)", re.IGNORECASE)
 _SECRET_ASSIGNMENT = re.compile(rf"(?P<name>\b{_SECRET_NAME}\s*[=:]\s*)\S.*", re.IGNORECASE | re.DOTALL)
 _SECRET_IN_TEXT = re.compile(
     rf"(?P<name>\b{_SECRET_NAME}[\"']?\s*[=:]\s*)(?:(?:basic|bearer|token)\s+)?\S+", re.IGNORECASE
 )
-_SECRET_VALUE = re.compile(
+TOKEN_VALUE = re.compile(
     r"\b(?:(?:sk|pk|rk)[-_][\w-]{8,}|gh[pousr]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|xox[a-z]-[\w-]{8,}|hf_\w{8,}"
     r"|npm_\w{8,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?|Bearer\s+\S+)"
 )
+"""A value that looks like a token of a well-known service, or a header with one."""
 _URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SECRET_QUERY_PARAMETER = re.compile(
     r"(?<=[?&])([\w.-]*(?:token|secret|key|sig|signature|password|auth)[\w.-]*=)[^&#\s]+", re.IGNORECASE
@@ -56,26 +58,23 @@ def mask_secrets(words: Iterable[str]) -> list[str]:
 def mask_secrets_in_line(line: str) -> str:
     """A line of a program's output with secrets masked, such as `token: X` and `Authorization: Bearer X`."""
     line = _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", line)
-    line = _SECRET_VALUE.sub(SECRET_MASK, line)
+    line = TOKEN_VALUE.sub(SECRET_MASK, line)
     return " ".join(mask_secrets(line.split()))
 
 
-def mask_secrets_in_json(value: Any, secrets: Sequence[str] = ()) -> Any:
-    """A JSON value with secrets masked: values named like `api_key`, what looks like a token, and `secrets`."""
+def mask_secrets_in_json(value: Any) -> Any:
+    """A JSON value with secrets masked: values named like `api_key`, and what looks like a token."""
     if isinstance(value, dict):
         return {
-            key: SECRET_MASK if _holds_secret(key, item) else mask_secrets_in_json(item, secrets)
-            for key, item in value.items()
+            key: SECRET_MASK if _holds_secret(key, item) else mask_secrets_in_json(item) for key, item in value.items()
         }
     if isinstance(value, list):
-        return [mask_secrets_in_json(item, secrets) for item in value]
+        return [mask_secrets_in_json(item) for item in value]
     if not isinstance(value, str):
         return value
-    for secret in secrets:
-        value = value.replace(secret, SECRET_MASK)
     value = _SECRET_IN_TEXT.sub(rf"\g<name>{SECRET_MASK}", value)
     return _SECRET_QUERY_PARAMETER.sub(
-        rf"\g<1>{SECRET_MASK}", _URL_CREDENTIALS.sub(SECRET_MASK, _SECRET_VALUE.sub(SECRET_MASK, value))
+        rf"\g<1>{SECRET_MASK}", _URL_CREDENTIALS.sub(SECRET_MASK, TOKEN_VALUE.sub(SECRET_MASK, value))
     )
 
 
@@ -86,13 +85,13 @@ _PROTOCOL_TOKENS = frozenset({"progressToken"})
 def _holds_secret(name: str, value: Any) -> bool:
     if name in _PROTOCOL_TOKENS or isinstance(value, (dict, list)):
         return False
-    return _SECRET_NAME_PATTERN.fullmatch(name) is not None
+    return SECRET_NAME.fullmatch(name) is not None
 
 
 def _mask_word(word: str) -> str:
     for pattern, replacement in (
         (_SECRET_ASSIGNMENT, rf"\g<name>{SECRET_MASK}"),
-        (_SECRET_VALUE, SECRET_MASK),
+        (TOKEN_VALUE, SECRET_MASK),
         (_URL_CREDENTIALS, SECRET_MASK),
         (_SECRET_QUERY_PARAMETER, rf"\g<1>{SECRET_MASK}"),
     ):

@@ -1,0 +1,253 @@
+"""Redaction: masks known secrets in texts, in all usual encodings.
+
+Runtimes mask the secrets that their developer names, and MCP connections those of their server's configuration. A
+secret is searched for in many forms: as it is, and as each usual encoding writes it (`_encoded_forms` has the list). It
+is also found where line breaks, colours or the frame of a table stand within it. A program that hides a secret on
+purpose, for example reversed or in two texts, is not stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from surehand.core.sanitize import ANSI_SEQUENCE, HIDDEN_CHARACTERS
+
+REDACTION_MASK = "[redacted]"
+MIN_LINE_CHARS = 8
+"""A secret of several lines, such as a private key, is also masked line by line: every line of at least this length."""
+MIN_SPLIT_CHARS = 8
+"""A form of at least this length is also found with white space in it; a shorter one would match ordinary words."""
+_MIN_FRAGMENT_CHARS = 8
+"""Shortest piece of base64 or base32 that is searched for; a shorter one occurs by chance."""
+_MAX_FORM_CHARS = 20_000
+
+# Rows of these may stand within a secret that was wrapped, coloured or framed: box drawing is that of rich tracebacks.
+_IGNORED_RUN = re.compile(rf"(?:{ANSI_SEQUENCE}|[\s\u2500-\u257f{HIDDEN_CHARACTERS}])+")
+
+_ASCII_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+
+
+class Redactor:
+    """Masks the secrets that were added to it."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: set[str] = set()
+        self._forms: tuple[str, ...] = ()
+        """In lower case; those of at least `MIN_SPLIT_CHARS` without white space."""
+        self._short_forms: tuple[str, ...] = ()
+        self._min_form_chars = 0
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Mask these from now on; empty texts are ignored."""
+        new = {secret for secret in secrets if secret.strip()} - self._secrets
+        if not new:
+            return
+        self._secrets |= new
+        forms = {form.lower() for secret in new for form in _all_forms(secret)}
+        squeezed = {form: _IGNORED_RUN.sub("", form) for form in forms}
+        long_forms = {short for short in squeezed.values() if len(short) >= MIN_SPLIT_CHARS}
+        short_forms = {form for form, short in squeezed.items() if len(short) < MIN_SPLIT_CHARS}
+        self._forms = _longest_first({*self._forms, *long_forms})
+        self._short_forms = _longest_first({*self._short_forms, *short_forms})
+        self._min_form_chars = min(map(len, (*self._forms, *self._short_forms)))
+
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    @property
+    def max_form_chars(self) -> int:
+        """Characters of the longest form in which a secret is found."""
+        return max((len(forms[0]) for forms in (self._forms, self._short_forms) if forms), default=0)
+
+    def __call__(self, text: str) -> str:
+        """The text with all secrets masked; the same object if it has none."""
+        if not self._secrets or len(text) < self._min_form_chars or not self._may_hold_secret(text):
+            return text
+        return mask_spans(text, self.find_spans(text))
+
+    def redact_json(self, value: Any) -> Any:
+        """A JSON value with the secrets in its texts and keys masked; the same object if it has none."""
+        if isinstance(value, str):
+            return self(value)
+        if not self._secrets:
+            return value
+        if isinstance(value, Mapping):
+            redacted = {self(str(key)): self.redact_json(item) for key, item in value.items()}
+            is_same = all(redacted.get(key, redacted) is item for key, item in value.items())
+            return value if is_same else redacted
+        if isinstance(value, (list, tuple)):
+            items = [self.redact_json(item) for item in value]
+            return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+        return value
+
+    def _may_hold_secret(self, text: str) -> bool:
+        """Whether a form of a secret occurs in the text."""
+        # One search for each form: on long texts that is much faster than one regular expression for all forms.
+        lowered = _lower_same_length(text)
+        if any(form in lowered for form in self._short_forms):
+            return True
+        squeezed = _strip_ignored(lowered)
+        return any(form in squeezed for form in self._forms)
+
+    def find_spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each secret in a text, in order and without overlap."""
+        lowered = _lower_same_length(text)
+        spans = [span for form in self._short_forms for span in _occurrences(form, lowered)]
+        positions = _unstripped_positions(lowered)
+        squeezed = "".join(lowered[place] for place in positions)
+        for form in self._forms:
+            spans += [(positions[start], positions[end - 1] + 1) for start, end in _occurrences(form, squeezed)]
+        return _merge_spans(spans)
+
+    def find_beginning(self, text: str) -> int | None:
+        """Where, at the end of a text, at least half of a secret begins; None if there is no such beginning."""
+        lowered = _lower_same_length(text)
+        positions = _unstripped_positions(lowered)
+        squeezed = "".join(lowered[place] for place in positions)
+        starts: list[int] = []
+        for form in self._forms:
+            half = form[: (len(form) + 1) // 2]
+            start = squeezed.find(half, max(0, len(squeezed) - len(form)))
+            while start >= 0 and not form.startswith(squeezed[start:]):
+                start = squeezed.find(half, start + 1)
+            if start >= 0:
+                starts.append(positions[start])
+        return min(starts, default=None)
+
+
+class LineRedactor:
+    """Masks secrets in the lines of a stream, also those that continue in the next line.
+
+    A line is returned at once. If it ends with half of a secret or more, that part is masked, and so is the rest of it
+    at the beginning of the next line.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._previous = ""
+
+    def __call__(self, line: str) -> str:
+        """The next line, masked."""
+        if not self._redactor:
+            return line
+        previous = f"{self._previous}\n" if self._previous else ""
+        joined = previous + line
+        spans = self._redactor.find_spans(joined)  # may begin in the line before
+        beginning = self._redactor.find_beginning(joined)
+        if beginning is not None:
+            spans = _merge_spans([*spans, (beginning, len(joined))])
+        self._previous = joined[-self._redactor.max_form_chars :]
+        start = len(previous)
+        own = [(max(begin - start, 0), end - start) for begin, end in spans if end > start]
+        return mask_spans(line, own)
+
+
+def build_redactor(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Build a function that masks the secrets."""
+    return Redactor(secrets)
+
+
+def mask_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with these parts masked."""
+    parts: list[str] = []
+    last = 0
+    for start, end in spans:
+        parts += (text[last:start], REDACTION_MASK)
+        last = end
+    return "".join((*parts, text[last:]))
+
+
+def _all_forms(secret: str) -> Iterator[str]:
+    yield from _encoded_forms(secret)
+    lines = [line.strip() for line in secret.splitlines()]
+    if len(lines) > 1:  # a private key is printed, and logged, line by line
+        for line in lines:
+            if len(line) >= MIN_LINE_CHARS:
+                yield from _encoded_forms(line)
+
+
+def _encoded_forms(secret: str) -> Iterator[str]:
+    """The spellings of a secret in the usual encodings. Case does not matter."""
+    secret = secret[:_MAX_FORM_CHARS]
+    raw = secret.encode(errors="surrogatepass")
+    as_json = json.dumps(secret)[1:-1]
+    yield from (secret, secret.strip(), as_json, as_json.replace("/", "\\/"))
+    yield from (json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1], secret.replace("'", "'\"'\"'"))
+    yield from (quote(raw, safe=""), quote(raw), quote_plus(raw), "".join(f"%{byte:02x}" for byte in raw))
+    escaped = html.escape(secret)
+    yield from (escaped, escaped.replace("&#x27;", "&#39;"), html.escape(secret, quote=False))
+    yield from (raw.hex(), raw.hex(":"), "".join(f"\\x{byte:02x}" for byte in raw))
+    for fragment in (*_fragments(raw, base64.b64encode, 6), *_fragments(raw, base64.b32encode, 5)):
+        yield fragment
+        yield fragment.replace("+", "-").replace("/", "_")
+        yield quote(fragment, safe="")
+        yield fragment.replace("/", "\\/")
+
+
+def _fragments(raw: bytes, encode: Callable[[bytes], bytes], bits_per_char: int) -> Iterator[str]:
+    """The characters of base64 or base32 that are the same whatever stands around a secret.
+
+    They depend on the position of the secret in the encoded bytes: there is one form for each of the three, or five,
+    positions that a group of characters can begin at.
+    """
+    for offset in range(3 if bits_per_char == 6 else 5):
+        encoded = encode(b"\0" * offset + raw).decode()
+        first = -(-offset * 8 // bits_per_char)
+        end = (offset + len(raw)) * 8 // bits_per_char
+        if end - first >= _MIN_FRAGMENT_CHARS:
+            yield encoded[first:end]
+
+
+def _lower_same_length(text: str) -> str:
+    """Lower case of the same length, so that a position is the same in both."""
+    # Lower case may be longer: U+0130, a dotted capital I, becomes two characters.
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(lower if len(lower := character.lower()) == 1 else character for character in text)
+
+
+def _strip_ignored(text: str) -> str:
+    """The text without white space and everything else that `_IGNORED_RUN` matches."""
+    if text.isascii() and not _ASCII_CONTROL.search(text):
+        return "".join(text.split())  # ten times as fast, and the same
+    return _IGNORED_RUN.sub("", text)
+
+
+def _unstripped_positions(text: str) -> list[int]:
+    """The positions of the characters that `_strip_ignored` leaves."""
+    positions: list[int] = []
+    last = 0
+    for match in _IGNORED_RUN.finditer(text):
+        positions += range(last, match.start())
+        last = match.end()
+    positions += range(last, len(text))
+    return positions
+
+
+def _occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(form)
+    while start >= 0:
+        yield start, start + len(form)
+        start = text.find(form, start + 1)
+
+
+def _merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(forms, key=len, reverse=True))

@@ -1,0 +1,55 @@
+"""Google's Gemini API (`generateContent`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from surehand.core.call import Call
+from surehand.core.outcome import Failed, Outcome
+from surehand.messages.answer import RequestedCall, build_calls, is_list, pair_results, read_field, refuse_cut_answer
+from surehand.messages.media import Media, split_media
+
+
+def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
+    """The tool calls of a response, of one of its candidates, or of its content.
+
+    With `run`, each call has an id derived from run, step and position: calling again after a crash runs nothing twice.
+    """
+    candidates = read_field(response, "candidates")
+    candidate = candidates[0] if is_list(candidates) and candidates else response
+    content = read_field(candidate, "content") or candidate
+    parts = read_field(content, "parts")
+    if not is_list(parts):
+        if candidates is not None or read_field(candidate, "finish_reason", "finishReason") is not None:
+            return []  # an answer that was blocked, or is empty, has no parts
+        kind = type(response).__name__
+        raise TypeError(f"messages.gemini.calls takes a response, a candidate or a content, got {kind}.")
+    requested = [
+        RequestedCall(read_field(function, "name"), read_field(function, "args") or {}, read_field(function, "id"))
+        for part in parts
+        if (function := read_field(part, "function_call", "functionCall")) is not None
+    ]
+    refuse_cut_answer(requested, read_field(candidate, "finish_reason", "finishReason"), "MAX_TOKENS")
+    return build_calls(requested, run, step)
+
+
+def results(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The contents to append: one of the role `user` with a response for each call; none without calls."""
+    responses: list[dict[str, Any]] = []
+    media_parts: list[dict[str, Any]] = []
+    for call, outcome in pair_results(calls, outcomes):
+        text, parts = split_media(call, outcome, _media_part)
+        response = {"error": text} if isinstance(outcome, Failed) else {"output": text}
+        identity = {"name": call.tool} if call.model_id is None else {"id": call.model_id, "name": call.tool}
+        responses.append({"functionResponse": identity | {"response": response}})
+        if parts:
+            media_parts += [{"text": f"From the result of {call.tool}:"}, *parts]
+    # Beside the responses, not inside them: older models of this API refuse images in a response.
+    return [{"role": "user", "parts": [*responses, *media_parts]}] if responses else []
+
+
+def _media_part(block: Media) -> dict[str, Any] | None:
+    if block.url:
+        return {"fileData": {"mimeType": block.mime_type, "fileUri": block.url}}
+    return {"inlineData": {"mimeType": block.mime_type, "data": block.data}}

@@ -1,0 +1,45 @@
+"""Stage `follow`: a call that repeats one of its session which still waits follows that one instead of asking again."""
+
+from __future__ import annotations
+
+from surehand.core.client import ClientHandler
+from surehand.core.outcome import Outcome
+from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.stages.intent import needs_claim
+
+
+def follow(plan: StackPlan, proceed: Proceed) -> Proceed:
+    """Outside `approve`: no one is asked twice. Left out without a session, with a given id, and if nothing can wait.
+
+    A call that never asks and that `intent` claims in a configured store is recognised there, with the claim.
+    """
+    services = plan.services
+    has_open_store = services.is_durable or services.store is not None
+    if plan.is_recallable or not plan.has_session or not has_open_store or not _may_be_repetition(plan):
+        return proceed
+    plan.may_suspend = True
+    plan.can_fold_into_invoke = False
+    name = plan.listing.name
+    handler = plan.listing.tool.handler
+
+    async def stage(invocation: Invocation) -> Outcome:
+        first = await services.repeated_calls.find_first(invocation)
+        if first is None:
+            return await proceed(invocation)
+        reply_timeout = handler.reply_timeout(invocation.arguments) if isinstance(handler, ClientHandler) else None
+        return first.to_pending(name, reply_timeout=reply_timeout)
+
+    return stage
+
+
+def _may_be_repetition(plan: StackPlan) -> bool:
+    """Whether an equal call may be waiting, or its effect be unknown, when a call of this tool is made."""
+    tool = plan.listing.tool
+    if isinstance(tool.handler, ClientHandler):
+        return tool.handler.waits
+    rules = plan.services.policy.rules_for(plan.listing)
+    may_ask = tool.safety.confirm is not False or any(rule.decision == "ask" for rule in rules)
+    if may_ask or (plan.listing.provider is not None and tool.repeatable):
+        return True
+    return not tool.repeatable and not needs_claim(plan)

@@ -1,0 +1,82 @@
+"""Redaction of known secrets in texts, values and streams of lines."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surehand.core.redaction import LineRedactor, Redactor
+
+SECRET = 'tok/En+4711-&"x'
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "user:"])
+@pytest.mark.parametrize("after", ["", "z", "zz"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode, base64.b32encode])
+def test_a_secret_is_found_at_each_alignment_of_base64_and_base32(encode, before, after):
+    text = encode(f"{before}{SECRET}{after}".encode()).decode()
+
+    shown = Redactor([SECRET])(f"x {text} y")
+
+    assert "[redacted]" in shown
+    assert len(shown) < 32
+
+
+def test_spaces_and_line_breaks_within_a_secret_do_not_hide_it():
+    redact = Redactor(["abcdefgh12345678"])
+
+    assert redact("x abcdefgh\n   12345678 y") == "x [redacted] y"
+    assert redact("x a\u200bbcdefgh\x1b[0m12345678 y") == "x [redacted] y"
+    assert redact("x abcdefgh 1234567 y") == "x abcdefgh 1234567 y"
+
+
+def test_a_short_secret_is_found_as_it_is_only():
+    redact = Redactor(["abc"])
+
+    assert redact("x ABC a bc") == "x [redacted] a bc"
+
+
+def test_secrets_that_overlap_are_masked_together():
+    assert Redactor(["abcdefghij", "ghijklmnop"])("-abcdefghijklmnop-") == "-[redacted]-"
+
+
+def test_values_without_secrets_are_the_same_objects():
+    redact = Redactor([SECRET])
+    value = {"a": [1, None, {"b": "text"}], "c": ("x", 2.5)}
+
+    assert redact.redact_json(value) is value
+    assert redact.redact_json({"a": [1, {SECRET: f"is {SECRET}"}]}) == {"a": [1, {"[redacted]": "is [redacted]"}]}
+
+
+@given(st.text(min_size=8, max_size=30).filter(lambda text: len("".join(text.split())) >= 8), st.text(), st.text())
+def test_no_secret_is_left_in_a_text(secret, before, after):
+    redact = Redactor([secret])
+
+    assert secret not in redact(f"{before}{secret}{after}")
+    assert secret not in redact(json.dumps([before, secret, after]))
+
+
+@pytest.mark.parametrize("cut", range(9, 16))
+def test_a_secret_that_continues_in_the_next_line_is_masked_in_both(cut):
+    redact = LineRedactor(Redactor(["abcdefgh12345678"]))
+
+    lines = [
+        redact("one"),
+        redact("x abcdefgh12345678"[: cut + 2]),
+        redact(f"{'abcdefgh12345678'[cut:]} y"),
+        redact("z"),
+    ]
+
+    assert lines == ["one", "x [redacted]", "[redacted] y", "z"]
+
+
+def test_a_secret_of_several_lines_is_masked_line_by_line():
+    redact = LineRedactor(Redactor(["-----BEGIN-----\nabcdefgh1234\nijklmnop5678\n-----END-----"]))
+
+    assert [redact(line) for line in ("x", "key: ijklmnop5678", "abcdefgh1234")] == [
+        "x",
+        "key: [redacted]",
+        "[redacted]",
+    ]
