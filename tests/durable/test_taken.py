@@ -139,9 +139,12 @@ async def test_a_claim_that_may_have_been_committed_is_returned(address: str, mo
 
 async def test_one_damaged_call_stops_no_other(address: str, caplog: pytest.LogCaptureFixture) -> None:
     bank = Bank()
-    for call_id in ("c1", "c2", "c3"):
-        await approved(address, bank, call_id)
+    async with Runtime(bank, store=address) as runtime:
+        for call_id in ("c1", "c2", "c3"):
+            assert_pending(await runtime.call("transfer", {"amount": 5}, call_id=call_id))
     async with Runtime(store=address) as runtime:
+        for call_id in ("c1", "c2", "c3"):
+            assert_pending(await runtime.approve(call_id), "result")
         await execute(runtime, "UPDATE pending SET answer = 'settle', answer_value = '{}' WHERE call_id = 'c2'")
     async with Runtime(bank, store=address) as runtime:
         await wait_until(lambda: ended(runtime, "c1"))
