@@ -169,6 +169,11 @@ class Runtime(Scope):
         return self.services.store
 
     @property
+    def is_durable(self) -> bool:
+        """Whether the runtime was given a store; what it must remember is else lost with its process."""
+        return self.services.is_durable
+
+    @property
     def providers(self) -> list[Provider]:
         """All providers, started or not."""
         return self.services.provider_table.all_providers
