@@ -182,7 +182,6 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 @pytest.mark.parametrize(
     "section", ["rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
-                "gateway: {}",
                 "tools: [{name: x, executionType: gateway}]"],
 )  # fmt: skip
 def test_unavailable_sections_are_reported(refused, section):

@@ -18,7 +18,8 @@ from surehand.core.names import nearest_names
 
 COMMANDS = (
     "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
-    "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
+    "revoke", "store", "audit", "lock", "login", "logout", "serve", "mcp", "config",
+    "doctor", "init",
 )  # fmt: skip
 
 

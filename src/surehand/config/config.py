@@ -11,6 +11,7 @@ from surehand.config import mcp_section, sections
 from surehand.config.builtin_section import ToolFamily, parse_builtin
 from surehand.config.errors import ConfigError
 from surehand.config.file_formats import read_config_file
+from surehand.config.gateway_section import GatewaySettings, parse_gateway
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import known_entries
@@ -37,12 +38,13 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
     "log": sections.parse_log,
+    "gateway": parse_gateway,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("rest_tools", "openapi", "agents", "gateway")
+UNAVAILABLE_SECTIONS = ("rest_tools", "openapi", "agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Config:
     """Values that VS Code would ask for, referred to by its servers."""
     log: LogLevel | None = None
     """How much is logged on stderr; None for warnings and errors."""
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    """What `surehand serve` serves, and to whom."""
 
     @property
     def base_folder(self) -> Path:

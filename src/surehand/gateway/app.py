@@ -50,7 +50,7 @@ def app(
     port: int | None = None,
     limits: GatewayLimits | None = None,
     registry: CollectorRegistry | None = None,
-) -> FastAPI:
+) -> GatewayApp:
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:

@@ -86,7 +86,7 @@ class Gateway:
                 self._scopes.clear()
             scope = self.runtime if identity.user is None else self.runtime.scope(user=identity.user)
             self._scopes[identity.user] = scope
-        given = {name: value for name, value in fields.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         return scope.scope(**given) if given else scope
 
     def may_see_call(self, identity: Identity, *, user: str | None, tool: str) -> bool:
@@ -120,7 +120,12 @@ class Gateway:
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
         row = store.audit.row_statement(
-            "refused", call_id[:200], tool, user=identity.user, by=identity.user, detail={"action": action, "code": code}
+            "refused",
+            call_id[:200],
+            tool,
+            user=identity.user,
+            by=identity.user,
+            detail={"action": action, "code": code},
         )
         try:
             await store.write([row])

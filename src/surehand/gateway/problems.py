@@ -48,7 +48,11 @@ class Problem(HTTPException):
 
 
 def problem_response(
-    status: int, code: str, detail: str, headers: Mapping[str, str] | None = None, extra: Mapping[str, Any] | None = None
+    status: int,
+    code: str,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Response:
     """The response for an error."""
     body = {

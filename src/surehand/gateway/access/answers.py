@@ -69,7 +69,7 @@ _REQUESTER_RULE = AnswerRule((REQUESTER,))
 
 
 class AnswerPolicy:
-    """Rules, of which the first that applies decides; without one, the requester may answer. The operator always may."""
+    """Rules: the first that applies decides; without one, the requester may answer. The operator always may."""
 
     def __init__(self, rules: Iterable[AnswerRule] = ()) -> None:
         self.rules = tuple(rules)

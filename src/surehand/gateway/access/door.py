@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -131,7 +131,7 @@ class Door:
             return OPERATOR
         try:
             async with asyncio.timeout(AUTHENTICATION_TIMEOUT_SECONDS):
-                identity = await self._authenticate(HTTPConnection(scope))
+                identity: Any = await self._authenticate(HTTPConnection(scope))
         except Exception as error:
             log.exception("The auth function failed")
             raise Problem("unavailable", "Tokens cannot be checked now.", retry_after=1) from error

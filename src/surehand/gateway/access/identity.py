@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 ALL_SCOPES = "*"
 SEE_ALL_CALLS = "calls:all"
@@ -31,8 +32,9 @@ class Identity:
     """The name of its token. Two tokens of one user have limits of their own."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.scopes, str):
-            raise TypeError(f"scopes must be a collection of strings, got {self.scopes!r}.")
+        given: Any = self.scopes
+        if isinstance(given, str):
+            raise TypeError(f"scopes must be a collection of strings, got {given!r}.")
         object.__setattr__(self, "scopes", frozenset(self.scopes))
         if self.user is None:
             if ALL_SCOPES not in self.scopes:

@@ -44,7 +44,7 @@ class CallSummary:
 
 
 async def list_stored_calls(
-    store: Store, filters: Mapping[str, str | None], limit: int, cursor: str | None
+    store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None
 ) -> tuple[list[CallSummary], str | None]:
     """A page of calls by their newest journal entries, and calls that run; and the cursor of the next page."""
     position = HistoryPosition.parse(cursor)
@@ -108,7 +108,7 @@ class HistoryPosition:
 
 
 def list_memory_calls(
-    feed: EventFeed, filters: Mapping[str, str | None], limit: int, cursor: str | None
+    feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None
 ) -> tuple[list[CallSummary], str | None]:
     """A page of calls by their newest events; and the cursor of the next page, the number of an event."""
     if cursor is not None and not is_number(cursor):

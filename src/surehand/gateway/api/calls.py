@@ -93,8 +93,16 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
     for running in runtime.running_calls():
         if running.assigned_id == call_id:
             principal = running.principal
-            whose = {"user": principal.user, "session": principal.session, "turn": principal.turn}
-            summary = CallSummary(call_id, running.tool_name, "running", "running", at=0.0, **whose)
+            summary = CallSummary(
+                call_id,
+                running.tool_name,
+                "running",
+                "running",
+                0.0,
+                principal.user,
+                principal.session,
+                turn=principal.turn,
+            )
             return {**asdict(summary), "arguments": None, "outcome": None}
     if runtime.is_durable:
         store = await gateway.require_store()

@@ -32,9 +32,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
     router = APIRouter(tags=["events"])
 
     @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
-    async def follow_all(
-        identity: Caller, last_event_id: LastEventId = None, family: Family = None
-    ) -> EventStream:
+    async def follow_all(identity: Caller, last_event_id: LastEventId = None, family: Family = None) -> EventStream:
         """Follow the events of all calls that the caller may see."""
         return _open_stream(gateway, identity, {}, last_event_id, family)
 
@@ -107,7 +105,7 @@ def _open_stream(
 
 
 def _is_outcome(fields: Mapping[str, Any]) -> bool:
-    return fields["type"] == "CallEnded" and fields["outcome"]["status"] != "pending"
+    return bool(fields["type"] == "CallEnded" and fields["outcome"]["status"] != "pending")
 
 
 def _ended_event(details: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,9 +52,11 @@ def pending_routes(gateway: Gateway) -> APIRouter:
         return json_response(_describe(gateway, identity, call))
 
     @router.post("/api/pending/{call_id}/approve", responses=CALL_RESPONSES)
-    async def approve(identity: Caller, call_id: CallId, body: Annotated[ApproveBody | None, Body()] = None) -> Response:
+    async def approve(
+        identity: Caller, call_id: CallId, body: Annotated[ApproveBody | None, Body()] = None
+    ) -> Response:
         """Let a call run, optionally with edited arguments."""
-        given = body or ApproveBody()
+        given = body or ApproveBody(always=False, round=None)
         scope = await scope_to_answer(gateway, identity, call_id, "approve")
         outcome = await scope.approve(
             call_id, always=given.always, arguments=given.arguments, by=identity.user, round=given.round
@@ -64,7 +66,7 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     @router.post("/api/pending/{call_id}/reject", responses=CALL_RESPONSES)
     async def reject(identity: Caller, call_id: CallId, body: Annotated[RejectBody | None, Body()] = None) -> Response:
         """End a call without running it."""
-        given = body or RejectBody()
+        given = body or RejectBody(reason="", round=None)
         scope = await scope_to_answer(gateway, identity, call_id, "reject")
         return answer_response(await scope.reject(call_id, given.reason, by=identity.user, round=given.round), call_id)
 
@@ -131,8 +133,8 @@ def answer_response(outcome: Outcome, call_id: str) -> Response:
 
 def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
     names = (
-        "call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "created_at", "expires_at", "user",
-        "session", "agent", "run", "space", "parent", "display",
+        "call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "created_at", "expires_at",
+        "user", "session", "agent", "run", "space", "parent", "display",
     )  # fmt: skip
     may_answer = gateway.answers.may_answer(identity, call)
     return {**{name: getattr(call, name) for name in names}, "may_answer": may_answer}

@@ -36,7 +36,9 @@ def session_routes(gateway: Gateway) -> APIRouter:
         if refused:
             await gateway.audit_refusal(identity, "offer", tool=refused[0])
             raise Problem("denied", f"{refused[0]} is not allowed with this token.")
-        known = {each.name for each in scope.usable_listings(for_person=True) if gateway.runtime.find(each.name) is None}
+        known = {
+            each.name for each in scope.usable_listings(for_person=True) if gateway.runtime.find(each.name) is None
+        }
         if len(known | {each.name for each in body.tools}) > MAX_TOOLS_PER_SESSION:
             raise Problem("invalid_arguments", f"A session may bring {MAX_TOOLS_PER_SESSION} tools.")
         for each in body.tools:

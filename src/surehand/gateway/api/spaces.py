@@ -44,9 +44,7 @@ def space_routes(gateway: Gateway) -> APIRouter:
         else:
             own = await store.spaces.of_member(identity.user)
             spaces = sorted(own, key=lambda each: each.space_id)
-        visible = [
-            each for each in spaces if each.space_id > (cursor or "") and identity.may_use_space(each.space_id)
-        ]
+        visible = [each for each in spaces if each.space_id > (cursor or "") and identity.may_use_space(each.space_id)]
         next_cursor = visible[limit - 1].space_id if len(visible) > limit else None
         return page_response([_describe_space(each) for each in visible[:limit]], next_cursor)
 
@@ -154,6 +152,7 @@ def _describe_member(member: Member) -> dict[str, Any]:
 
 def _describe_message(message: Message) -> dict[str, Any]:
     names = (
-        "number", "content", "sender_id", "sender_name", "sender_kind", "call_id", "reply_to", "created_at", "amended_at",
+        "number", "content", "sender_id", "sender_name", "sender_kind", "call_id", "reply_to", "created_at",
+        "amended_at",
     )  # fmt: skip
     return {"id": message.message_id, **{name: getattr(message, name) for name in names}}

@@ -40,7 +40,9 @@ _CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EV
 ToolName = Annotated[str, Path(min_length=1, max_length=200, description="The name of a tool, or an alias.")]
 IdempotencyKey = Annotated[
     str | None,
-    Header(min_length=1, max_length=MAX_KEY_LENGTH, description="The same key again, by the same user, is the same call."),
+    Header(
+        min_length=1, max_length=MAX_KEY_LENGTH, description="The same key again, by the same user, is the same call."
+    ),
 ]
 
 
@@ -140,7 +142,7 @@ async def _stream_call(gateway: Gateway, scope: Scope, name: str, body: CallBody
 
 def is_call_end(fields: Mapping[str, Any]) -> bool:
     """Whether an event ends the events of a call, at least until it is answered."""
-    return fields["type"] == "CallEnded"
+    return bool(fields["type"] == "CallEnded")
 
 
 def describe_listing(listing: Listing) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
 
 def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, Any]:
     """The answer of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
-    call_id = (call_id or outcome.meta.call_id) if call_id is None else call_id
+    call_id = outcome.meta.call_id if call_id is None else call_id
     answer: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
     if isinstance(outcome, Failed):
         answer |= {"status": "failed", "code": outcome.code, "message": outcome.message, "executed": outcome.executed}
@@ -112,8 +112,10 @@ def _outcome_from_json(fields: Mapping[str, JSON]) -> Outcome:
         )  # fmt: skip
     if status == "failed":
         code = fields.get("code")
-        known = code if code in FAILURE_CODES else "failed"
-        return Failed(known, fields.get("message") or "", executed=bool(fields.get("executed")), data=fields["data"])
+        known_code: Any = code if code in FAILURE_CODES else "failed"
+        return Failed(
+            known_code, fields.get("message") or "", executed=bool(fields.get("executed")), data=fields["data"]
+        )
     return Done(fields.get("data"))
 
 

@@ -1,7 +1,7 @@
 """JournalCatchUp: adds events that the journal knows and the event log does not.
 
-They are those of calls in other processes on the store, such as an answer by `surehand approve`, and those that a killed
-gateway had no time to write: an outcome is committed together with its journal entry, before its event is written.
+They are those of calls in other processes on the store, such as an answer by `surehand approve`, and those that a
+killed gateway had no time to write: an outcome is committed together with its journal entry, and its event later.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class JournalCatchUp:
             event = CallPending(entry.call_id, entry.tool, _waiting_for(entry.status), at=entry.at, **asked, **identity)
         else:
             waiting_for = "approval" if entry.status in ("approve", "reject") else "result"
-            event = CallSettled(entry.call_id, entry.tool, entry.status, _waiting_for(waiting_for), at=entry.at, **identity)
+            event = CallSettled(
+                entry.call_id, entry.tool, entry.status, _waiting_for(waiting_for), at=entry.at, **identity
+            )
         return event_to_json(event)
 
 
