@@ -10,7 +10,7 @@ from surehand.core.errors import DefinitionError
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.request_limits import GatewayLimits
 from surehand.gateway.access.tokens import Token, bearer_tokens, operator_token
-from surehand.gateway.app import GatewayApp, app
+from surehand.gateway.http_app import GatewayApp, app
 from surehand.observe.metrics import metrics
 
 if TYPE_CHECKING:
@@ -33,19 +33,24 @@ def build_gateway(
     Args:
         token: the operator's token.
     """
-    tokens = [_build_token(each) for each in settings.tokens]
+    tokens, rules = check_gateway(settings)
     if token is not None:
         tokens.append(operator_token(token))
     return app(
         runtime,
         auth=bearer_tokens(*tokens) if tokens else None,
-        answers=[_build_rule(each) for each in settings.answers],
+        answers=rules,
         hosts=[*hosts, *settings.allow_hosts],
         origins=[*origins, *settings.allow_origins],
         port=port,
         limits=GatewayLimits(**settings.limits),
         registry=_build_registry(runtime),
     )
+
+
+def check_gateway(settings: GatewaySettings) -> tuple[list[Token], list[AnswerRule]]:
+    """The tokens and the answer rules of the section; raises `ConfigError` for mistakes."""
+    return [_build_token(each) for each in settings.tokens], [_build_rule(each) for each in settings.answers]
 
 
 def _build_token(settings: TokenSettings) -> Token:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 
-from surehand.gateway.app import GatewayApp
+from surehand.gateway.http_app import GatewayApp
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

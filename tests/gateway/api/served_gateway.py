@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from surehand import Context, Runtime, tool
-from surehand.gateway.app import GatewayApp, app
+from surehand.gateway.http_app import GatewayApp, app
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bind_sockets, listen
 
@@ -135,9 +135,7 @@ async def serve(
     sockets = bind_sockets("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     ready = asyncio.Event()
-    server = asyncio.create_task(
-        listen(api, sockets, ready=ready.set, on_stop=api.begin_shutdown, limits=connections)
-    )
+    server = asyncio.create_task(listen(api, sockets, ready=ready.set, on_stop=api.begin_shutdown, limits=connections))
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({server, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,5 +1,6 @@
 """Tokens and scopes: which request is whose, what it may do, and which hosts and origins are served."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import httpx2
@@ -9,7 +10,7 @@ from surehand import DefinitionError
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.request_limits import GatewayLimits
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token, new_token, operator_token
-from surehand.gateway.app import app
+from surehand.gateway.http_app import app
 from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
@@ -163,12 +164,12 @@ async def test_only_known_hosts_and_origins_are_served(host, origin, status):
     headers = {"host": host.format(port=port)}
     if origin is not None:
         headers["origin"] = origin.format(port=port)
-    async with api.router.lifespan_context(api):
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://x") as client:
-            for path in ("/api/tools", "/healthz", "/mcp"):
-                response = await client.get(path, headers=headers)
-                expected = {"/mcp": 400}.get(path, 200) if status == 200 else status
-                assert response.status_code == expected, path
+    client = httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://x")
+    async with api.router.lifespan_context(api), client:
+        for path in ("/api/tools", "/healthz", "/mcp"):
+            response = await client.get(path, headers=headers)
+            expected = {"/mcp": 400}.get(path, 200) if status == 200 else status
+            assert response.status_code == expected, path
     if status != 200:
         assert response.headers["content-type"] == "application/problem+json"
 
@@ -184,7 +185,9 @@ async def test_pages_of_other_sites_cannot_send_requests_without_an_origin():
 
 
 async def test_a_preflight_of_an_allowed_site_is_answered_without_a_token():
-    async with serve(build_runtime(), auth=bearer_tokens(operator_token("t")), origins=["https://app.example"]) as gateway:
+    async with serve(
+        build_runtime(), auth=bearer_tokens(operator_token("t")), origins=["https://app.example"]
+    ) as gateway:
         headers = {"origin": "https://app.example", "access-control-request-method": "POST"}
         preflight = await gateway.client.options("/api/tools/add/call", headers=headers)
         mcp = await gateway.client.get("/mcp", headers={"origin": "https://app.example", **bearer("t")})
@@ -220,8 +223,6 @@ async def test_a_body_over_the_limit_is_413():
 
 
 async def test_a_token_has_limits_of_its_own():
-    import asyncio
-
     gate = Gate()
     tokens = bearer_tokens(
         Token(hash_token("few"), "ada", concurrent=1),

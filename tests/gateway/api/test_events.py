@@ -92,11 +92,10 @@ async def test_the_stream_of_a_call_ends_with_the_call():
 
 
 async def test_the_stream_of_a_run_shows_its_calls_alone():
-    async with serve(build_runtime()) as gateway:
-        async with gateway.events("/api/runs/r1/events") as events:
-            await gateway.call("add", {"a": 1, "b": 2}, turn="r2")
-            await gateway.call("add", {"a": 1, "b": 2}, turn="r1")
-            seen = await events.until("CallEnded")
+    async with serve(build_runtime()) as gateway, gateway.events("/api/runs/r1/events") as events:
+        await gateway.call("add", {"a": 1, "b": 2}, turn="r2")
+        await gateway.call("add", {"a": 1, "b": 2}, turn="r1")
+        seen = await events.until("CallEnded")
 
     assert {event["turn"] for event in seen} == {"r1"}
 
@@ -121,13 +120,13 @@ async def test_families_name_events_as_other_programs_do():
 
 async def test_a_user_sees_their_own_calls_and_the_waits_that_they_may_answer():
     rules = [AnswerRule(("user:bob",), tools=("pay",))]
-    async with serve(build_runtime(), auth=bearer_tokens(ADA, BOB), answers=rules) as gateway:
-        async with gateway.events(token="bob") as events:
-            await gateway.call("add", {"a": 1, "b": 2}, token="ada")
-            call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
-            await gateway.client.post(f"/api/pending/{call_id}/approve", headers=bearer("bob"))
-            await gateway.call("add", {"a": 3, "b": 4}, token="bob")
-            seen = await events.until("CallEnded")
+    served = serve(build_runtime(), auth=bearer_tokens(ADA, BOB), answers=rules)
+    async with served as gateway, gateway.events(token="bob") as events:
+        await gateway.call("add", {"a": 1, "b": 2}, token="ada")
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        await gateway.client.post(f"/api/pending/{call_id}/approve", headers=bearer("bob"))
+        await gateway.call("add", {"a": 3, "b": 4}, token="bob")
+        seen = await events.until("CallEnded")
 
     assert names(seen) == ["CallPending", "CallSettled", "CallStarted", "CallEnded"]
     assert [event["user"] for event in seen] == ["ada", "ada", "bob", "bob"]

@@ -15,7 +15,7 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from surehand.gateway.app import app
+from surehand.gateway.http_app import app
 from tests.gateway.api.served_gateway import build_runtime, serve
 
 # Event streams do not end by themselves.

@@ -27,7 +27,7 @@ from surehand.config.config import Config
 from surehand.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from surehand.gateway.app import GatewayApp
+    from surehand.gateway.http_app import GatewayApp
     from surehand.gateway.replaceable_app import ReplaceableApp
 
 log = logging.getLogger("surehand")
