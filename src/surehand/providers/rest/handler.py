@@ -35,7 +35,7 @@ class RestHandler:
     can_suspend: ClassVar[bool] = True
     may_read_current_call: ClassVar[bool] = False
 
-    template: RequestTemplate
+    template: RequestTemplate = field(repr=False)  # a developer may have written a secret into it
     reader: ResponseReader
     open_sender: Callable[[], AbstractAsyncContextManager[RestSender]] = field(repr=False)
     """Opens a sender for a call without a runtime; in a runtime it is the lifespan of the tool."""
