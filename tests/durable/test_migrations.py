@@ -90,6 +90,7 @@ async def test_a_run_that_was_interrupted_has_failed_and_one_that_ran_goes_on(
         await store.owners.join("c0de")
         claim = await store.runs.claim("r2", owner="c0de")
 
-    assert failed is not None and claim is not None
+    assert failed is not None
+    assert claim is not None
     assert (failed.state, failed.reason) == ("failed", "The process of the run ended before the run did.")
     assert (claim.run.prompt, claim.run.state) == ("tock", "running")

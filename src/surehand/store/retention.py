@@ -29,7 +29,7 @@ class Retention:
     journal: float | None = 30 * DAY_SECONDS
     inbox: float | None = 7 * DAY_SECONDS
     runs: float | None = 90 * DAY_SECONDS
-    """Ended runs of agents, with their steps. A call of a run that has not ended is kept until the run has its outcome."""
+    """Ended runs of agents, with their steps. A call is kept until the run that made it has its outcome."""
     artifacts: float | None = 7 * DAY_SECONDS
     events: float | None = 7 * DAY_SECONDS
     """Events of spaces and runs. A reader that was away for longer gets `Missed` with their number."""
@@ -39,7 +39,7 @@ class Retention:
     max_artifacts: int | None = None
     max_artifact_bytes: int | None = None
     offers: float | None = 30 * DAY_SECONDS
-    """Tools that sessions offer, since they were last offered, and the space that an agent is in, since it entered it."""
+    """Tools that sessions offer, since they last did, and the space that an agent is in, since it entered it."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

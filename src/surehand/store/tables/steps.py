@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from surehand.store.database import Database, Statement
+from surehand.store.database import Database, SqlValue, Statement
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 from surehand.store.tables.runs import RunClaim, write_if_claimed
@@ -50,7 +50,7 @@ class StepTable:
 
         Returns False if the claim is lost, or the run has this step.
         """
-        key = {"run_id": claim.run_id, "step": step}
+        key: dict[str, SqlValue] = {"run_id": claim.run_id, "step": step}
         statements = [Statement(_SQL["add_step"], {**key, "answer": dump_json(answer)}, expect=1)]
         statements += [
             Statement(_SQL["add_call"], {**key, "position": position, "call_id": call_id}, expect=1)
