@@ -332,7 +332,7 @@ class Pending(_Outcome):
 
     @classmethod
     def for_run(cls, run_id: str, message: str = "") -> Self:
-        """The outcome of a call that waits for a run of an agent; it ends with the report of the run, in any process."""
+        """The outcome of a call that waits for a run of an agent, and ends with its report, in any process."""
         pending = cls("result", message=message or f"Waits for the run {run_id}.", request={"run": run_id})
         pending.__dict__["run_id"] = run_id
         return pending
