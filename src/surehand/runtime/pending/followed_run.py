@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from surehand.core.outcome import Done, Failed, Outcome
+from surehand.core.outcome import Done, Failed
 
 if TYPE_CHECKING:
     from surehand.core.call import Principal
@@ -26,7 +26,7 @@ async def find_followed_run(store: Store, run_id: str, viewer: Principal) -> Run
     return run
 
 
-def outcome_of_run(run: RunRow) -> Outcome | None:
+def outcome_of_run(run: RunRow) -> Done | Failed | None:
     """What a call that waits for the run ends with: its `output` or else its `text`; None while the run goes on."""
     if not run.has_ended:
         return None
