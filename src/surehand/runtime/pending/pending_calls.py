@@ -144,7 +144,7 @@ class PendingCalls:
         return self._services.catalogue.find(row.call.tool) if invocation is None else invocation.listing
 
     def _missing_agent(self, row: PendingRow) -> str | None:
-        """The agent that an answered call waits for: its tool is the agent's own, and this runtime has no such agent."""
+        """The agent that an answered call waits for, because its tool is the own tool of an agent that is not here."""
         return self._services.named_scopes.missing_agent(row.call) if row.is_ready else None
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
