@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from surehand.agent.models.base import (
@@ -59,12 +60,14 @@ class AnthropicModel(SdkModel):
             raise self.missing_key()
         return client.with_options(api_key=placeholder_key())
 
-    async def _stream_answer(
-        self, client: Any, fields: dict[str, Any], request: ModelRequest
-    ) -> AsyncGenerator[ModelChunk, None]:
+    async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
+        return await client.messages.create(**fields)
+
+    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedMessage(self)
-        async with await client.messages.create(**fields) as stream:
-            async for event in type(stream).raw_events(stream.response):
+        body = _ResponseBody(stream.response)
+        async with aclosing(body.chunks), aclosing(type(stream).raw_events(body)) as events:
+            async for event in events:
                 piece = collected.add(event.event, event.data)
                 if piece is not None:
                     yield piece
@@ -85,12 +88,11 @@ class AnthropicModel(SdkModel):
         tools += hosted_entries(request, WIRE)
         if tools:
             fields["tools"] = tools
-        if settings.temperature is not None:
-            fields["temperature"] = settings.temperature
         if settings.reasoning is not None:
             fields["output_config"] = {"effort": settings.reasoning}
-        if settings.options:
-            fields["extra_body"] = dict(settings.options)
+        # The SDK has no parameter for the temperature, which only older models take.
+        extra = {} if settings.temperature is None else {"temperature": settings.temperature}
+        fields["extra_body"] = extra | dict(settings.options)
         return fields
 
 
@@ -165,6 +167,16 @@ def _build_result_block(message: Message, ids: WireIds) -> dict[str, Any]:
     parts = content_parts(message.get("content"), _text_part, media_part)
     block = {"type": "tool_result", "tool_use_id": wire_id, "content": parts}
     return block | {"is_error": True} if message.get("is_error") else block
+
+
+class _ResponseBody:
+    """The body of a response for the SDK's reader of events, which leaves the iteration over the bytes open."""
+
+    def __init__(self, response: Any) -> None:
+        self.chunks = response.aiter_bytes()
+
+    def aiter_bytes(self) -> Any:
+        return self.chunks
 
 
 class _CollectedMessage:

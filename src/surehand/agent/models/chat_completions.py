@@ -47,14 +47,14 @@ class ChatCompletionsModel(SdkModel):
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         return build_openai_client(self, sdk, options)
 
-    async def _stream_answer(
-        self, client: Any, fields: dict[str, Any], request: ModelRequest
-    ) -> AsyncGenerator[ModelChunk, None]:
+    async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
+        return await client.chat.completions.create(**fields)
+
+    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedAnswer()
-        async with await client.chat.completions.create(**fields) as stream:
-            async for chunk in stream:
-                for piece in collected.add(chunk):
-                    yield piece
+        async for chunk in stream:
+            for piece in collected.add(chunk):
+                yield piece
         yield collected.finish(self, request)
 
     def _build_request(self, request: ModelRequest) -> dict[str, Any]:

@@ -51,15 +51,15 @@ class ResponsesModel(SdkModel):
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         return build_openai_client(self, sdk, options)
 
-    async def _stream_answer(
-        self, client: Any, fields: dict[str, Any], request: ModelRequest
-    ) -> AsyncGenerator[ModelChunk, None]:
+    async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
+        return await client.responses.create(**fields)
+
+    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedResponse(self)
-        async with await client.responses.create(**fields) as stream:
-            async for event in stream:
-                piece = collected.add(event)
-                if piece is not None:
-                    yield piece
+        async for event in stream:
+            piece = collected.add(event)
+            if piece is not None:
+                yield piece
         yield collected.finish(request)
 
     def _build_request(self, request: ModelRequest) -> dict[str, Any]:

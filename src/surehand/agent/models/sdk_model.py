@@ -6,6 +6,7 @@ that wants to keep connections open gives its own SDK client, which also reaches
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 IDLE_TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 10.0
+_NESTED_ITERATORS = 8
 _PLACEHOLDER_KEY = "no-key"
 """Sent to servers that need no key, because the SDKs insist on one."""
 
@@ -81,10 +83,12 @@ class SdkModel(ABC):
         """The fields of the HTTP request."""
 
     @abstractmethod
-    def _stream_answer(
-        self, client: Any, fields: dict[str, Any], request: ModelRequest
-    ) -> AsyncGenerator[ModelChunk, None]:
-        """Send the fields; the chunks of the answer, then the answer. Errors of the SDK pass through."""
+    async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
+        """Send the request; returns the SDK's stream of the response."""
+
+    @abstractmethod
+    def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+        """The chunks of the response, then the answer. What the SDK and its parser raise passes through."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Make one request. Leaving the iteration closes its connection."""
@@ -96,10 +100,12 @@ class SdkModel(ABC):
         has_begun = False
         try:
             async with AsyncExitStack() as stack:
+                stack.push_async_callback(_let_iterators_close)
                 client = await self._open_client(sdk, stack, redact)
-                chunks = await stack.enter_async_context(aclosing(self._stream_answer(client, fields, request)))
+                response = await stack.enter_async_context(await self._send(client, fields))
+                has_begun = True
+                chunks = await stack.enter_async_context(aclosing(self._read_checked(response, request, redact)))
                 async for chunk in chunks:
-                    has_begun = True
                     yield chunk
         except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
             raise timeout_error(self.name, self.settings.idle_timeout) from error
@@ -111,11 +117,19 @@ class SdkModel(ABC):
             raise status_error(self.name, error.status_code, error.body, error.response.headers, redact) from None
         except sdk.APIError as error:
             raise event_error(self.name, error.body or error.message, redact) from None
+
+    async def _read_checked(
+        self, stream: Any, request: ModelRequest, redact: Redactor
+    ) -> AsyncGenerator[ModelChunk, None]:
+        """The chunks of the response; one that cannot be read fails it."""
+        try:
+            async with aclosing(self._read_answer(stream, request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             # The SDKs build their objects without checking them, and let errors of the JSON parser through.
-            raise StreamBroken(
-                f"{self.name} sent an answer that cannot be read ({type(error).__name__}: {redact(str(error)[:200])})."
-            ) from error
+            detail = redact(f"{type(error).__name__}: {str(error)[:200]}")
+            raise StreamBroken(f"{self.name} sent an answer that cannot be read ({detail}).") from error
 
     async def _open_client(self, sdk: Any, stack: AsyncExitStack, redact: Redactor) -> Any:
         timeout = _build_timeout(self.settings.idle_timeout)
@@ -142,6 +156,12 @@ class SdkModel(ABC):
     def missing_key(self) -> ModelError:
         """The error of a model without an API key."""
         return ModelError(f"{self.name} needs an API key: set {self.key_variable}, or give `api_key=`.")
+
+
+async def _let_iterators_close() -> None:
+    """Let asyncio close the iterators that an SDK left unfinished, each nested in the next, in tasks of its own."""
+    for _ in range(_NESTED_ITERATORS):
+        await asyncio.sleep(0)
 
 
 def _build_timeout(idle_timeout: float) -> Any:
