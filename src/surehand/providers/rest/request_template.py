@@ -32,7 +32,7 @@ from surehand.providers.rest.template import (
 )
 from surehand.providers.rest.url_template import UrlTemplate, parse_url_template, target_with_path
 
-NOT_GIVEN: Any = object()
+NOT_GIVEN: Any = ...
 """The default of `query` and `body`: the arguments that nothing else uses are sent there."""
 METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _QUERY_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
