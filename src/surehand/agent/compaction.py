@@ -68,7 +68,9 @@ def build_messages(prompt: Sequence[Message], steps: Sequence[Step], compaction:
     open_calls = {id(call) for call in waiting_calls(steps)} if compaction.summarized_steps else set()
     summary: list[str] = []
     for step in steps:
-        is_summarized = step.index < compaction.summarized_steps and not any(id(call) in open_calls for call in step.calls)
+        is_summarized = step.index < compaction.summarized_steps and not any(
+            id(call) in open_calls for call in step.calls
+        )
         if summary and (step.before or not is_summarized):
             messages.append(_summary_message(summary))
             summary = []

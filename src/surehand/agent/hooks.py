@@ -37,7 +37,7 @@ class Tick:
     tick: int
     text: str = ""
     calls: tuple[ModelCall, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 class HookTable:

@@ -23,7 +23,7 @@ class Limits:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+        if type(self.steps) is not int or self.steps < 1:
             raise ValueError(f"`steps` must be a positive integer, got {self.steps!r}.")
         for name in ("tokens", "cost", "seconds"):
             value = getattr(self, name)

@@ -19,7 +19,8 @@ from surehand.agent.models.base import Message, Model, ModelAnswer, ModelError, 
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
 from surehand.agent.prompt import PromptBuilder
 from surehand.agent.run import Run, RunStatus, build_run
-from surehand.agent.run_storage import RunRecord, RunState
+from surehand.agent.run_state import RunState
+from surehand.agent.run_storage import RunRecord
 from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
 from surehand.core.events import TextDelta, ToolInputDelta
 from surehand.core.ids import derive_call_id
@@ -73,7 +74,9 @@ class RunLoop:
             try:
                 run = await self._advance()
             except TimeIsUp:
-                run = await self._finish("stopped", f"The limit of {self._settings.limits.seconds:g} seconds is reached.")
+                run = await self._finish(
+                    "stopped", f"The limit of {self._settings.limits.seconds:g} seconds is reached."
+                )
             except ModelError as error:
                 run = await self._recover(error)
         return run
@@ -81,7 +84,8 @@ class RunLoop:
     async def _advance(self) -> Run | None:
         """Ask the model once, or end. Returns the run if it has ended or waits."""
         if not self._state.steps:
-            return await self._ask("continue", await self._record.take_messages(0, "steer"))
+            await self._ask("continue", await self._record.take_messages(0, "steer"))
+            return None
         step = self._state.steps[-1]
         if step.purpose == "wrap_up":
             return await self._finish("stopped", step.reason)
@@ -101,13 +105,15 @@ class RunLoop:
         for call in pending:
             call.told = call.pending
         await self._record.set_told(step, self._spent())
-        return await self._ask("continue", messages, late_results, refusal=_find_budget_refusal(step))
+        await self._ask("continue", messages, late_results, refusal=_find_budget_refusal(step))
+        return None
 
     async def _after_text(self, step: Step) -> Run | None:
         messages = await self._record.take_messages(step.index + 1, None)
         late_results = await self._find_late_results()
         if messages or late_results:
-            return await self._ask("continue", messages, late_results)
+            await self._ask("continue", messages, late_results)
+            return None
         if waiting := list(waiting_calls(self._state.steps)):
             return await self._finish("waiting", _describe_waiting(waiting))
         try:
@@ -116,7 +122,8 @@ class RunLoop:
             if _count_corrections(self._state.steps) >= MAX_CORRECTIONS:
                 reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {error}"
                 return await self._finish("failed", reason)
-            return await self._ask("correct_output", [f"{error} Give the whole answer again, as JSON alone."])
+            await self._ask("correct_output", [f"{error} Give the whole answer again, as JSON alone."])
+            return None
         return await self._finish("done", output=output)
 
     async def _find_late_results(self) -> dict[str, Message]:
@@ -150,7 +157,9 @@ class RunLoop:
             before.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
         tick = Tick(spent.requests + 1)
         await self._hooks.call("on_tick_start", tick)
-        compaction, request = await self._settings.prompt_builder.build(self._scope, self._state, before, tick, self._hooks)
+        compaction, request = await self._settings.prompt_builder.build(
+            self._scope, self._state, before, tick, self._hooks
+        )
         await self._hooks.call("on_after_compile", request)
         self._state.spent = replace(self._state.spent, requests=spent.requests + 1)
         answer = await self._request_answer(request, purpose)
@@ -178,7 +187,9 @@ class RunLoop:
         index = len(self._state.steps)
         message_ids = name_calls(answer.calls, self._state.steps)
         calls = [
-            StepCall(self._derive_call_id(position), call.name, call.arguments, message_id)
+            StepCall(
+                None if purpose == "wrap_up" else self._derive_call_id(position), call.name, call.arguments, message_id
+            )
             for position, (call, message_id) in enumerate(zip(answer.calls, message_ids, strict=True))
         ]
         return Step(index, answer, calls, purpose=purpose)

@@ -10,7 +10,7 @@ from surehand.agent.compaction import Compactor, count_characters
 from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.models.base import Message, ModelRequest
 from surehand.agent.output import OutputType
-from surehand.agent.run_storage import RunState
+from surehand.agent.run_state import RunState
 from surehand.agent.steps import NO_COMPACTION, Compaction
 from surehand.core.tool import Tool
 
@@ -46,7 +46,9 @@ class PromptBuilder:
         other_chars = len(system) + count_characters(before) + len(json.dumps(tools))
         compaction, conversation = self.compactor.compact(state.prompt, state.steps, compaction, other_chars)
         start: list[Message] = [{"role": "system", "content": system}] if system else []
-        return compaction, ModelRequest([*start, *conversation, *before], tools, _hosted_tools(scope), self.output.schema)
+        return compaction, ModelRequest(
+            [*start, *conversation, *before], tools, _hosted_tools(scope), self.output.schema
+        )
 
 
 def _hosted_tools(scope: Scope) -> tuple[Tool[..., object], ...]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from surehand.agent.conversation import whole_conversation
 from surehand.agent.models.base import Message
+from surehand.agent.run_state import RunState
 from surehand.runtime.pending.pending_call import PendingCall
 
 if TYPE_CHECKING:
-    from surehand.agent.run_storage import RunState
     from surehand.runtime.scope import Scope
 
 RunStatus: TypeAlias = Literal["done", "waiting", "stopped", "failed"]

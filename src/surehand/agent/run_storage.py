@@ -8,39 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from surehand.agent.limits import Spent
-from surehand.agent.models.base import Message
 from surehand.agent.run import RunStatus
+from surehand.agent.run_state import RunState
 from surehand.agent.steps import Step, dump_outcome
 from surehand.store.store import Store
-from surehand.store.tables.runs import RunClaim, RunRow
+from surehand.store.tables.runs import RunClaim
 
 MessageKind: TypeAlias = Literal["steer", "follow_up"]
 
 
 class RunLost(Exception):
     """Another process drives the run by now: nothing more may be written here."""
-
-
-@dataclass(slots=True)
-class RunState:
-    """A run as the loop sees it: the prompt, the steps so far, and what was spent."""
-
-    run_id: str
-    agent: str
-    user: str | None
-    session: str | None
-    prompt: list[Message]
-    steps: list[Step] = field(default_factory=list)
-    spent: Spent = Spent()
-
-    @property
-    def last_text(self) -> str:
-        """The last text that the model wrote."""
-        return next((step.answer.text for step in reversed(self.steps) if step.answer.text), "")
 
 
 class RunRecord(Protocol):
@@ -70,7 +51,8 @@ class UnstoredRun:
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.messages: list[tuple[MessageKind, Any]] = []
-        self.status: RunStatus | Literal["running"] = "running"
+        self.lock = asyncio.Lock()
+        """Held by the task that drives the run."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
         self.state.spent = spent
@@ -87,7 +69,6 @@ class UnstoredRun:
         if self.messages and status in ("done", "waiting"):
             return False
         self.state.spent = spent
-        self.status = status
         return True
 
 

@@ -90,12 +90,13 @@ class Step:
         return stored | {name: value for name, value in optional.items() if value}
 
     @classmethod
-    def from_json(cls, index: int, stored: JSON, outcomes: Sequence[tuple[str, JSON]]) -> Step:
+    def from_json(cls, index: int, stored: JSON, outcomes: Sequence[tuple[str | None, JSON]]) -> Step:
         """Read a stored step.
 
         Args:
-            outcomes: the id of each call with its stored outcome, or None if it has none yet.
+            outcomes: the id of each call with its stored outcome, or None if it has none yet; empty if no call is made.
         """
+        outcomes = outcomes or [(None, None)] * len(stored["calls"])
         model_calls = tuple(ModelCall(call["name"], call["arguments"], call["model_id"]) for call in stored["calls"])
         answer = ModelAnswer(
             stored["text"],
