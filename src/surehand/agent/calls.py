@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from surehand.agent.repeated_calls import find_repeated, follow
 from surehand.agent.steps import Step, StepCall, waiting_calls
 from surehand.core.call import Call
+from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
 
 if TYPE_CHECKING:
@@ -24,23 +26,37 @@ class StepCalls:
         self._scope = scope
         self._gives_ids = gives_ids
 
-    async def make(self, step: Step) -> None:
+    async def make(self, step: Step, steps: Sequence[Step]) -> None:
         """Make the calls whose outcome is not decided; afterwards each has one, or is pending.
 
         With derived ids, a call that was made before gives its stored outcome, or what it waits for.
+
+        Args:
+            steps: all steps of the run, with this one as the last.
         """
-        undecided = [call for call in step.calls if call.told is None]
-        new = [call for call in undecided if self._gives_ids or call.call_id is None]
-        known = [call for call in undecided if call not in new]
-        calls = [
-            Call(call.name, call.arguments, id=call.call_id, model_id=model_call.model_id)
-            for call, model_call in zip(step.calls, step.answer.calls, strict=True)
-            if call in new
-        ]
-        outcomes = await self._scope.call_many(calls)
-        outcomes += [await self._scope.result(call.call_id or "", timeout=0) for call in known]
-        for call, outcome in zip([*new, *known], outcomes, strict=True):
+        repeated = find_repeated(self._scope, steps, step)
+        made: list[StepCall] = []
+        calls: list[Call] = []
+        for position, (call, model_call) in enumerate(zip(step.calls, step.answer.calls, strict=True)):
+            if call.told is not None:
+                continue
+            if position in repeated:
+                await self._follow(call, repeated[position])
+            elif call.call_id is not None and not self._gives_ids:
+                await self._set_outcome(call, await self._scope.result(call.call_id, timeout=0))
+            else:
+                made.append(call)
+                calls.append(Call(call.name, call.arguments, id=call.call_id, model_id=model_call.model_id))
+        for call, outcome in zip(made, await self._scope.call_many(calls), strict=True):
             await self._set_outcome(call, outcome)
+
+    async def _follow(self, call: StepCall, first: StepCall) -> None:
+        call.call_id = call.call_id or new_id()
+        outcome = follow(call, first, await self._scope.result(first.call_id or "", timeout=0))
+        if isinstance(outcome, Pending):
+            call.pending = outcome
+        else:
+            call.told = outcome
 
     async def _set_outcome(self, call: StepCall, outcome: Outcome) -> None:
         if isinstance(outcome, Failed) and outcome.code == "unknown_effect" and call.call_id is not None:
@@ -60,14 +76,14 @@ class StepCalls:
         """The outcome of a call that waited, if it has ended."""
         if call.call_id is None:
             return None
-        outcome = await self._scope.result(call.call_id, timeout=0)
+        outcome = await self._scope.result(call.follows or call.call_id, timeout=0)
         return None if isinstance(outcome, Pending) else outcome
 
     async def wait_for_answered(self, steps: Sequence[Step]) -> None:
         """Wait for calls that were answered and are being taken up."""
         undecided = [call for call in steps[-1].calls if call.told is None and steps[-1].runs_calls]
-        ids = [call.call_id for call in (*waiting_calls(steps), *undecided) if call.call_id is not None]
-        await asyncio.gather(*map(self._wait_if_answered, ids))
+        ids = {call.follows or call.call_id for call in (*waiting_calls(steps), *undecided)}
+        await asyncio.gather(*(self._wait_if_answered(call_id) for call_id in ids if call_id is not None))
 
     async def _wait_if_answered(self, call_id: str) -> None:
         status = await self._scope.status(call_id)

@@ -184,7 +184,8 @@ class RunDriver:
     # Both
 
     def _open_scope(self, state: RunState) -> Scope:
-        principal: dict[str, Any] = {"user": state.user, "session": state.session, "agent": state.agent, "turn": state.run_id}
+        principal: dict[str, Any] = {"user": state.user, "session": state.session}
+        principal |= {"agent": state.agent, "turn": state.run_id}
         if self._owns_runtime:
             return self.runtime.scope(**principal)
         return self._agent.selection.open_scope(self.runtime, **principal)

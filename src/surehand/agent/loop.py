@@ -94,7 +94,7 @@ class RunLoop:
         return await self._after_text(step)
 
     async def _after_calls(self, step: Step) -> Run | None:
-        await self._calls.make(step)
+        await self._calls.make(step, self._state.steps)
         pending = [call for call in step.calls if call.told is None]
         all_wait = len(pending) == len(step.calls)
         # While all calls wait the run is idle, and follow-up messages are for idle runs.

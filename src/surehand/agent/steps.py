@@ -44,6 +44,14 @@ class StepCall:
     pending: Pending | None = None
     """What the call waits for, while it may still end before the model is asked again."""
 
+    @property
+    def follows(self) -> str | None:
+        """The id of the earlier call that this one repeats: it is not made, and ends with the same outcome."""
+        match self.told or self.pending:
+            case Pending(request={"follows": str(call_id)}):
+                return call_id
+        return None
+
 
 @dataclass(slots=True)
 class Step:
