@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
@@ -97,13 +97,15 @@ class Agent:
         session: str | None = None,
         runtime: Scope | None = None,
         run_id: str | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """Run the agent and yield its events, from `RunStarted` to `RunEnded`. Leaving the loop cancels the run."""
         run_id = run_id or new_id()
         async with self._open_driver(runtime) as driver:
             run = driver.start(prompt, user=user, session=session, run_id=run_id)
-            async for event in _stream_events(driver.runtime, run_id, run):
-                yield event
+            # Closed here, and not when it is collected: leaving the loop cancels the run before it goes on.
+            async with aclosing(_stream_events(driver.runtime, run_id, run)) as events:
+                async for event in events:
+                    yield event
 
     async def resume(self, run_id: str, *, runtime: Scope | None = None) -> Run:
         """Go on with a run that waits or that lost its process; one that has ended is returned."""
@@ -157,7 +159,7 @@ def _choose_model(model: Any) -> Model:
     return model
 
 
-async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, Run]) -> AsyncIterator[Event]:
+async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, Run]) -> AsyncGenerator[Event]:
     """Drive a run and yield its events in order; leaving the loop cancels it."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
 

@@ -51,8 +51,8 @@ class Compactor:
         old_steps = max(len(steps) - KEPT_STEPS, 0)
         shorter = replace(current, shortened_steps=max(old_steps, current.shortened_steps))
         messages = build_messages(prompt, steps, shorter)
-        # Aim at a half-full window: a conversation that just fits would be shortened again at the next step.
-        while count_characters(messages) > limit // 2 and shorter.summarized_steps < old_steps:
+        # Leave room: a conversation that just fits would be shortened again at the next step.
+        while count_characters(messages) > limit * 3 // 4 and shorter.summarized_steps < old_steps:
             shorter = replace(shorter, summarized_steps=shorter.summarized_steps + 1)
             messages = build_messages(prompt, steps, shorter)
         while count_characters(messages) > limit and (shorter.result_chars or limit) > MIN_RESULT_CHARS:

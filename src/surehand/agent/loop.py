@@ -227,7 +227,8 @@ class RunLoop:
         state.spent = self._spent()
         if status == "stopped":
             output = self._settings.output.parse_if_valid(state.last_text)
-        if not await self._record.finish(status, state.spent, report={"text": state.last_text}, reason=reason):
+        report = {"text": state.last_text, "output": self._settings.output.to_json(output)}
+        if not await self._record.finish(status, state.spent, report=report, reason=reason):
             return None
         run = await build_run(self._scope, state, status, reason=reason, output=output)
         if status != "waiting":

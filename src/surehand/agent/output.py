@@ -48,6 +48,10 @@ class OutputType:
             )
             raise InvalidOutput(f"Your answer is not the JSON that is asked for: {problems}.") from None
 
+    def to_json(self, value: Any) -> Any:
+        """A value of the type as plain JSON; None for a plain text, or if there is no value."""
+        return None if self._adapter is None or value is None else self._adapter.dump_python(value, mode="json")
+
     def parse_if_valid(self, text: str) -> Any:
         """The value of a text that need not be a final one; None if it is not of the type."""
         try:
