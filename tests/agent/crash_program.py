@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,12 @@ from surehand.store.database import Database
 
 FOLDER = Path(sys.argv[1])
 KILL_AT = int(sys.argv[2])
-moments = 0
+moments = count(1)
 
 
 def moment() -> None:
     """A point at which the process may die."""
-    global moments
-    moments += 1
-    if moments == KILL_AT:
+    if next(moments) == KILL_AT:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -109,7 +108,7 @@ async def main() -> None:
             moment()
             run = await agent.resume(run.id, runtime=runtime)
         print(run.status, run.text, run.usage.requests, flush=True)
-    print("moments", moments, flush=True)
+    print("moments", next(moments) - 1, flush=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Agent:
         self,
         name: str,
         *,
-        model: Model,
+        model: str | Model,
         instructions: str = "",
         tools: Sequence[Any] | None = None,
         limits: Limits | None = None,
@@ -152,6 +152,10 @@ def _refuse_wait(pending: Pending) -> str:
 
 
 def _choose_model(model: Any) -> Model:
+    if isinstance(model, str):
+        from surehand.agent.models.choose import choose_model  # loads the models of the official SDKs
+
+        return choose_model(model)
     if not isinstance(model, Model):
         raise DefinitionError(
             f"model={model!r} is not a model.", fix='give "provider:name", or an object with `stream`.'

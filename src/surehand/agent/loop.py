@@ -14,15 +14,15 @@ from surehand.agent.calls import StepCalls
 from surehand.agent.conversation import late_result_message, user_message
 from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.limits import Limits, Spent, describe_what_is_left, find_reached_limit
-from surehand.agent.model_request import TimeIsUp, ask_model, time_limit
-from surehand.agent.models.base import Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk, ToolInputChunk
+from surehand.agent.model_request import PartialChunk, TimeIsUp, ask_model, time_limit
+from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
 from surehand.agent.prompt import PromptBuilder
 from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
 from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
-from surehand.core.events import TextDelta, ToolInputDelta
+from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
 from surehand.core.ids import derive_call_id
 from surehand.core.outcome import Failed
 
@@ -198,14 +198,17 @@ class RunLoop:
         """The id of a call of the next step; None without a store, where no call is remembered by its id."""
         return derive_call_id(self._state.run_id, len(self._state.steps), position) if self._record.gives_ids else None
 
-    def _emit_chunk(self, chunk: TextChunk | ToolInputChunk) -> None:
+    def _emit_chunk(self, chunk: PartialChunk) -> None:
         state = self._state
         owner = (state.run_id, state.agent, state.user, state.session, self._clock.time())
+        event: TextDelta | ToolInputDelta | ModelRetried
         if isinstance(chunk, TextChunk):
-            self._scope.services.listeners.emit(TextDelta(chunk.text, *owner))
-            return
-        call_id = self._derive_call_id(chunk.position)
-        event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
+            event = TextDelta(chunk.text, *owner)
+        elif isinstance(chunk, AnswerRestarted):
+            event = ModelRetried(chunk.reason, chunk.delay, *owner)
+        else:
+            call_id = self._derive_call_id(chunk.position)
+            event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
         self._scope.services.listeners.emit(event)
 
     # Ending

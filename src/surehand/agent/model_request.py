@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
 
-from surehand.agent.models.base import Model, ModelAnswer, ModelError, ModelRequest, TextChunk, ToolInputChunk
+from surehand.agent.models.base import (
+    AnswerRestarted,
+    Model,
+    ModelAnswer,
+    ModelError,
+    ModelRequest,
+    TextChunk,
+    ToolInputChunk,
+    open_stream,
+)
 from surehand.core.clock import Clock
 
-OnChunk = Callable[[TextChunk | ToolInputChunk], None]
+PartialChunk: TypeAlias = TextChunk | ToolInputChunk | AnswerRestarted
+OnChunk: TypeAlias = Callable[[PartialChunk], None]
 
 
 class TimeIsUp(Exception):
@@ -28,9 +39,7 @@ async def ask_model(model: Model, request: ModelRequest, on_chunk: OnChunk | Non
 
 async def _read_answer(model: Model, request: ModelRequest, on_chunk: OnChunk | None) -> ModelAnswer:
     answer: ModelAnswer | None = None
-    stream = model.stream(request)
-    # A generator that is left in the middle has to be closed here: its request ends now, not when it is collected.
-    async with aclosing(stream) if isinstance(stream, AsyncGenerator) else nullcontext():
+    async with open_stream(model, request) as stream:
         async for chunk in stream:
             if answer is not None:
                 raise ModelError(f"The model {model.name} sent more after the end of its answer.")

@@ -234,6 +234,19 @@ class ToolInputDelta(NamedTuple):
     at: float = 0.0
 
 
+class ModelRetried(NamedTuple):
+    """A request to the model failed and is made again: the text and arguments that it has streamed are void."""
+
+    reason: str
+    delay: float = 0.0
+    """Seconds until the next attempt."""
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
 class RunEnded(NamedTuple):
     """A run of an agent is done, stopped or failed, or waits. It is the last event of a run's stream."""
 
@@ -264,6 +277,6 @@ class Missed:
 
 
 CallEvent: TypeAlias = CallStarted | CallQueued | CallProgress | CallPending | CallSettled | CallResumed | CallEnded
-RunEvent: TypeAlias = RunStarted | TextDelta | ToolInputDelta | RunEnded
+RunEvent: TypeAlias = RunStarted | TextDelta | ToolInputDelta | ModelRetried | RunEnded
 Event: TypeAlias = CallEvent | RunEvent | CatalogueChanged | Missed
 Listener: TypeAlias = Callable[[Event], object]
