@@ -1,4 +1,4 @@
-"""A run of an agent that is driven by hand: a scripted model, a step for each of its answers, and the calls of the step.
+"""A run of an agent, driven by hand: a scripted model, a step for each of its answers, and the calls of the step.
 
 It uses the tables of runs and steps as a loop of an agent does, and records every request to the model.
 """
