@@ -74,7 +74,9 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[Server]
         found = re.search(r"at (http://\S+) until", line)
         assert found, line + process.stderr.read()
         url = re.sub(r"//0\.0\.0\.0:", "//127.0.0.1:", found[1])
-        yield Server(process, url)
+        server = Server(process, url)
+        with server.client:
+            yield server
     finally:
         process.kill()
         process.wait()
