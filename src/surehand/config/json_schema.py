@@ -38,6 +38,8 @@ def config_schema() -> Schema:
             "queues": {"type": "object", "additionalProperties": _QUEUE},
             "store": {**_TEXT, "description": "A file beside this one, or postgresql://..."},
             "tools": {"type": ["array", "object"]},
+            "rest_tools": {"type": "object", "additionalProperties": {"type": "object"}},
+            "restTools": {"type": "object"},
             "mcp_servers": _SERVERS,
             "mcpServers": _SERVERS,
             "servers": _SERVERS,

@@ -30,12 +30,11 @@ JSON: TypeAlias = Any
 MAX_EVENT_CHARACTERS = 65_536
 """Characters of the JSON of one event; of a longer one, large fields are left out."""
 MAX_SHORTENED_TEXT = 1_000
-_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {
-    each.__name__: each
-    for each in (
-        CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
-    )
-}  # fmt: skip
+LOGGED_EVENTS = (
+    CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
+)  # fmt: skip
+"""The events that streams send: those of calls and of the catalogue."""
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {each.__name__: each for each in LOGGED_EVENTS}
 _LARGE_FIELDS = ("arguments", "request", "data", "display")
 _META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.events import Event, Missed
-from surehand.gateway.events.event_json import event_to_json
+from surehand.gateway.events.event_json import LOGGED_EVENTS, event_to_json
 from surehand.gateway.events.event_log import EventLog, LoggedEvent, MemoryEventLog, StoredEventLog
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class EventFeed:
                 self.close_listeners()
 
     def _hear(self, event: Event) -> None:
-        if not isinstance(event, Missed):
+        if isinstance(event, LOGGED_EVENTS):
             self.event_log.append(event_to_json(event))
 
     def add(self, fields: dict[str, Any]) -> None:
