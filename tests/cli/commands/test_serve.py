@@ -166,13 +166,13 @@ def test_clients_resume_after_a_kill_and_nothing_is_lost_or_doubled(shop):
         server.end(signal.SIGKILL)
 
     with serving(shop) as server:
-        repeated = server.client.post(
-            "/api/tools/pay/call", json={"arguments": {"amount": 0}}, headers={"Idempotency-Key": "k0"}
-        )
         listed = {each["call_id"] for each in server.client.get("/api/pending").json()["items"]}
         for call_id in ids[5:]:
             assert server.client.post(f"/api/pending/{call_id}/approve").json()["status"] == "done"
         ended = _ended_calls(server, set(ids))
+        repeated = server.client.post(
+            "/api/tools/pay/call", json={"arguments": {"amount": 0}}, headers={"Idempotency-Key": "k0"}
+        )
 
     assert repeated.json()["data"] == "paid 0"
     assert listed == set(ids[5:])
