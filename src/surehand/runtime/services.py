@@ -35,6 +35,7 @@ from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
+from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.call_ends import CallEnds
@@ -139,6 +140,7 @@ class RuntimeServices:
         self.clock = clock
         self.turn_budgets = TurnBudgets(defaults.max_calls_per_turn)
         self.visible_calls = VisibleCalls(self, spaces, on_no_space)
+        self.named_scopes = NamedScopes()
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is unavailable, by namespace."""
         self.active_providers: list[AddedProvider] = []

@@ -21,6 +21,7 @@ from surehand.runtime.durability.json_arguments import json_arguments, load_json
 from surehand.runtime.pending.answer import AnswerInProgress
 from surehand.runtime.pending.followed_run import find_followed_run, outcome_of_run
 from surehand.runtime.pending.pending_call import PendingCall as PendingCall
+from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.repeated_calls import is_following
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -126,7 +127,7 @@ class PendingCalls:
                     viewer.user, viewer.session, limit=page_size, after=position, grace_seconds=grace_seconds
                 )
                 found += [
-                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
+                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row), self._missing_agent(row))
                     for row in rows
                     if row.call.call_id not in self.answers_in_progress
                 ]
@@ -141,6 +142,10 @@ class PendingCalls:
         """The tool of a stored call: the one it was made with in this process, else the catalogue's."""
         invocation = self.invocations.get(row.call.call_id)
         return self._services.catalogue.find(row.call.tool) if invocation is None else invocation.listing
+
+    def _missing_agent(self, row: PendingRow) -> str | None:
+        """The agent that an answered call waits for, because its tool is the own tool of an agent that is not here."""
+        return self._services.named_scopes.missing_agent(row.call) if row.is_ready else None
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Store a pending call; returns it, or the outcome of the call if another invocation was first.
@@ -391,7 +396,9 @@ class PendingCalls:
         return self.invocations.pop(call_id, None)
 
 
-def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing: Listing | None = None) -> PendingCall:
+def pending_call_from_row(
+    row: PendingRow, pending_round: PendingRound, listing: Listing | None = None, missing_agent: str | None = None
+) -> PendingCall:
     """Convert a stored round to what is shown to the people who answer."""
     call = row.call
     waiting_for = pending_round.waiting_for
@@ -400,6 +407,8 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
     if row.is_ready:
         waiting_for = "result"
         message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
+        if missing_agent is not None:
+            message = f"{call.tool} was let run. {absent_agent_message(call.tool, missing_agent)}"
         expires_at = pending_round.answer_expires_at
     return PendingCall(
         call_id=call.call_id,
@@ -411,5 +420,6 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
         expires_at=expires_at,
         created_at=pending_round.created_at,
         round=pending_round.round,
+        missing_agent=missing_agent,
         **identity_of_stored_call(call, listing)._asdict(),
     )

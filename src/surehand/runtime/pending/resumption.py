@@ -19,6 +19,7 @@ from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, ma
 from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.followed_run import outcome_of_run
+from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_resumed_call
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
@@ -158,7 +159,9 @@ async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRo
     emit_settled()
     if fence is None:
         done = "Approved" if answer.kind == "approve" else "Answered"
-        return Pending("result", row.call.call_id, f"{done}, but {row.call.tool} is not here now.")
+        agent = scope.services.named_scopes.missing_agent(row.call)
+        absent = f"{row.call.tool} is not here now." if agent is None else absent_agent_message(row.call.tool, agent)
+        return Pending("result", row.call.call_id, f"{done}, but {absent}")
     return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
