@@ -89,6 +89,14 @@ def test_the_same_run_id_again_is_the_same_run(run):
     assert again.lines[0]["text"] == first.lines[0]["text"]
 
 
+def test_the_run_id_of_another_user_is_refused(run):
+    run("run", "-t", AGENTS, "--store", "s.db", "helper", "hello", "--run-id", "mine", "--user", "ada")
+    other = run("run", "-t", AGENTS, "--store", "s.db", "helper", "hello", "--run-id", "mine", "--user", "bob")
+
+    assert other.code == 2
+    assert "belongs to another run" in other.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

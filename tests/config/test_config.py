@@ -181,7 +181,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 
 @pytest.mark.parametrize(
-    "section", ["rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
+    "section", ["rest_tools: {}", "restTools: {}", "openapi: {}",
                 "gateway: {}",
                 "tools: [{name: x, executionType: gateway}]"],
 )  # fmt: skip

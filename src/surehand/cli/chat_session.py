@@ -133,7 +133,9 @@ class ChatSession:
         assert self._runtime is not None
         run = await self._follow(self._agent.stream(prompt, runtime=self._runtime, **self._principal), display)
         while run.status == "waiting" and await self._answer_waits(run):
-            run = await self._agent.resume(run.id, runtime=self._runtime)
+            # The id of a run that exists: it goes on, and its events are shown.
+            stream = self._agent.stream(prompt, runtime=self._runtime, run_id=run.id, **self._principal)
+            run = await self._follow(stream, display)
         return run
 
     async def _follow(self, events: AsyncGenerator[Event], display: TurnDisplay) -> Run:

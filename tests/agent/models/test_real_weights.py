@@ -6,9 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from surehand import Runtime, tool
+from surehand.agent.agent import Agent
+from surehand.agent.limits import Limits
 from surehand.agent.models.base import ModelRequest
 from surehand.agent.models.choose import choose_model
 from tests.agent.models.wires import collect, user
@@ -55,6 +59,25 @@ async def test_calls_have_arguments_that_fit_the_schema(base_url):
         assert call.name == "get_weather"
         assert json.loads(call.arguments)["city"] in CITY["enum"]
     assert answer.usage.tokens_in > 0
+
+
+async def test_an_agent_runs_on_it_until_a_limit_at_the_latest(base_url, tmp_path):
+    cities = []
+
+    @tool(effects={"read"})
+    async def get_weather(city: Literal["Paris", "Rome"]) -> str:
+        """The weather in a city."""
+        cities.append(city)
+        return f"It is sunny in {city}."
+
+    agent = Agent("forecaster", model=small_model(base_url), limits=Limits(steps=2))
+    async with Runtime(get_weather, store=str(tmp_path / "s.db")) as runtime:
+        run = await agent.run("Use the tool get_weather for Paris.", runtime=runtime)
+
+    assert run.status in ("done", "stopped")
+    assert cities
+    assert set(cities) <= {"Paris", "Rome"}
+    assert run.usage.tokens_out > 0
 
 
 async def test_the_output_follows_its_schema(base_url):

@@ -26,6 +26,7 @@ from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.services import Approver
+from surehand.store.tables.runs import RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +146,24 @@ async def _run_for_program(
 
 async def _events(runtime: Runtime, agent: Agent, request: CommandLineRun) -> AsyncGenerator[Event]:
     """The events of a new run, or of one that goes on."""
-    if request.prompt is None:
-        assert request.run_id is not None
-        try:
-            run = await agent.resume(request.run_id, runtime=runtime)
-        except LookupError as error:
-            raise CommandExit(EXIT_NOT_FOUND, str(error)) from error
-        yield RunEnded(run)
-        return
-    stream = agent.stream(
-        request.prompt, runtime=runtime, user=request.user, session=request.session, run_id=request.run_id
-    )
+    prompt, user, session = request.prompt, request.user, request.session
+    row = await _find_run(runtime, request.run_id)
+    if prompt is None:
+        if row is None or row.agent != agent.name:
+            raise CommandExit(EXIT_NOT_FOUND, f"The agent {agent.name} has no run {request.run_id!r} in this store.")
+        # A run that exists is started again by its id, for its own user, and goes on with its own prompt.
+        prompt, user, session = "", row.user, row.session
+    elif row is not None and (row.agent, row.user, row.session) != (agent.name, user, session):
+        raise CommandExit(EXIT_USAGE, f"The id {request.run_id!r} belongs to another run. Choose another --run-id.")
+    stream = agent.stream(prompt, runtime=runtime, user=user, session=session, run_id=request.run_id)
     async with aclosing(stream):
         async for event in stream:
             yield event
+
+
+async def _find_run(runtime: Runtime, run_id: str | None) -> RunRow | None:
+    """The run of this id, if there is a store that has it."""
+    store = runtime.services.store
+    if run_id is None or store is None or not runtime.services.is_durable:
+        return None
+    return await store.runs.find(run_id)
