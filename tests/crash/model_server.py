@@ -18,7 +18,7 @@ MAX_REQUEST_BYTES = 1 << 20
 ANSWERS: tuple[Any, ...] = (
     [("pay", {"to": "ann"}), ("wire", {"to": "bob"})],  # one ends at once, one waits: the model goes on
     [("wire", {"to": "bob"}), ("look_up", {"what": "tea"})],  # it repeats the call that waits
-    [("wire", {"to": "carl"})],  # all wait: the run waits
+    [("stamp", {"to": "carl"})],  # a tool of the agent alone; all wait: the run waits
     [("pay", {"to": "dora"}), ("post", {"to": "eve"})],
     "All is done.",
 )
