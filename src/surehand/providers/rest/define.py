@@ -18,7 +18,7 @@ from surehand.core.raw_schema import is_json_schema
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.http.settings import HttpOptions
-from surehand.providers.rest.auth import Auth, auth_secrets, parse_auth, token_targets
+from surehand.providers.rest.auth import Auth, auth_variables, parse_auth, token_targets
 from surehand.providers.rest.fields import FieldMask, PickPath
 from surehand.providers.rest.handler import STANDALONE_TIMEOUT_SECONDS, RestHandler, sender_lifespan
 from surehand.providers.rest.pagination import parse_pagination
@@ -170,15 +170,11 @@ def _check_variables(template: RequestTemplate, auth: Auth | None, allowed: Iter
     if allowed is None:
         return
     names = frozenset([allowed] if isinstance(allowed, str) else allowed)
-    if unknown := _variables(template, auth) - names:
+    if unknown := (template.variables | auth_variables(auth)) - names:
         raise DefinitionError(
             f"The request refers to the environment variable {', '.join(sorted(unknown))}, which env does not allow.",
             fix="add it to env, or write ${parameters.name} for an argument.",
         )
-
-
-def _variables(template: RequestTemplate, auth: Auth | None) -> frozenset[str]:
-    return template.variables.union(*(secret.variables for secret in auth_secrets(auth)))
 
 
 def _derived_schema(template: RequestTemplate) -> dict[str, Any]:
@@ -233,4 +229,4 @@ def _schema_defaults(parameters: Any) -> dict[str, Any]:
 
 def _request_digest(template: RequestTemplate, auth: Auth | None) -> str:
     """What tells apart two requests of the same tool name: an approval is bound to it. No secret is part of it."""
-    return json_digest(repr(template), repr(auth), sorted(_variables(template, auth)))
+    return json_digest(repr(template), repr(auth), sorted(auth_variables(auth)))

@@ -15,7 +15,7 @@ from surehand.core.sanitize import escape_line
 from surehand.core.strict_json import validate_json_value
 from surehand.http.headers import has_header
 from surehand.http.request import HttpRequest, idempotency_key_header
-from surehand.providers.rest.auth import Auth, apply_auth
+from surehand.providers.rest.auth import Auth, apply_auth, auth_variables
 from surehand.providers.rest.pagination import Pagination, send_pages
 from surehand.providers.rest.preview import render_request, render_url
 from surehand.providers.rest.request_template import RequestTemplate
@@ -48,6 +48,11 @@ class RestHandler:
     """Whether arguments may be Python objects instead of plain JSON."""
     timeout: float = STANDALONE_TIMEOUT_SECONDS
     environment: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The environment variables that a request needs."""
+        return self.template.variables | auth_variables(self.auth)
 
     def compile(self) -> StartHandler:
         return self._start

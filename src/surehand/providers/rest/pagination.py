@@ -115,7 +115,7 @@ async def send_pages(
             async with sender.open(request, auth=auth, timeout=timeout) as incoming:
                 if not incoming.head.ok:
                     raise await read_error(incoming, sender.redactor, reader.mask)
-                page = await read_body(incoming)
+                page = await read_body(incoming, sender.redactor)
                 head = incoming.head
             if isinstance(page, Done):
                 raise ToolError(f"Page {pages + 1} of the list is no JSON.")

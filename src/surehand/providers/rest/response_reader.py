@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any, TypeAlias
 
-from surehand.core.content import Audio, Block, File, Image, Json, to_text
+from surehand.core.content import Audio, Block, File, Image, Json, Text, to_text
 from surehand.core.errors import ToolError
 from surehand.core.outcome import Done
 from surehand.core.redaction import Redactor
@@ -22,6 +22,7 @@ from surehand.core.sanitize import clean_line, strip_hidden
 from surehand.http.response import HttpResponse, IncomingResponse
 from surehand.providers.rest.error_response import MAX_ERROR_BODY_BYTES, error_from_response
 from surehand.providers.rest.fields import FieldMask, PickPath
+from surehand.providers.rest.secrets import is_secret_name
 from surehand.providers.rest.streams import StreamFormat, detect_stream, read_stream
 
 ReportProgress: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -33,7 +34,6 @@ _TEXT_TYPE = re.compile(
     r"text/.*|application/(?:[\w.+-]+\+)?(?:xml|yaml|x-yaml|javascript|graphql|x-www-form-urlencoded|toml|sql)\Z"
 )
 _TEXT_LIKE_IMAGES = frozenset({"image/svg+xml"})
-_JSON_ESCAPE = b"\\u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,31 @@ class ResponseReader:
         stream = self.stream or detect_stream(head.header("content-type"))
         if stream is not None:
             return self.finish(await read_stream(incoming, stream, self._item_reporter(redactor, report)), redactor)
-        body = await read_body(incoming)
-        return body if isinstance(body, Done) else self.finish(body, redactor)
+        response = await incoming.read()
+        if len(response.body) <= MAX_INLINE_BYTES:
+            return self._build_result(response, redactor)
+        return await asyncio.to_thread(self._build_result, response, redactor)
 
-    def finish(self, data: Any, redactor: Redactor) -> Done:
-        """The result from the data of a response: secrets and masked fields are hidden, then the part is picked."""
+    def _build_result(self, response: HttpResponse, redactor: Redactor) -> Done:
+        body = parse_body(response, redactor)
+        if isinstance(body, Done):
+            return body
+        if response.method == "HEAD":
+            return self.finish(_describe_head(response), redactor)
+        if not response.body:
+            return Done(None, content=[Text(f"HTTP {response.status} {clean_line(response.reason, 60)}".rstrip())])
+        return self.finish(body, redactor, has_hidden=_may_have_hidden(response.body))
+
+    def finish(self, data: Any, redactor: Redactor, *, has_hidden: bool = True) -> Done:
+        """The result from the data of a response: secrets and masked fields are hidden, then the part is picked.
+
+        Args:
+            has_hidden: whether the data may have characters that a model must not see.
+        """
         data = self.hide(data, redactor)
         if self.pick is not None:
             data = self.pick.find(data)
-        return done_with_clean_text(data)
+        return done_with_clean_text(data) if has_hidden else Done(data)
 
     def hide(self, data: Any, redactor: Redactor) -> Any:
         """The data with secrets and masked fields hidden."""
@@ -83,20 +99,32 @@ async def read_error(incoming: IncomingResponse, redactor: Redactor, mask: Field
     except ToolError:  # the status alone tells more than a body that broke off
         head = incoming.head
         response = HttpResponse(head.method, head.url, head.status, head.reason, head.headers)
-    body = parse_body(response)
-    data = "" if isinstance(body, Done) else mask(redactor.redact_json(body))
+    body = "" if _is_binary(response) else parse_body(response, redactor)
+    data = mask(redactor.redact_json(body))
     return error_from_response(response, data, redactor)
 
 
-async def read_body(incoming: IncomingResponse) -> Any:
+def _describe_head(response: HttpResponse) -> dict[str, Any]:
+    """The answer to a HEAD request as data."""
+    headers = {name.lower(): strip_hidden(value) for name, value in response.headers}
+    shown = {name: value for name, value in headers.items() if not is_secret_name(name)}
+    return {"status": response.status, "headers": shown}
+
+
+def _may_have_hidden(body: bytes) -> bool:
+    """Whether the text of a body may have hidden characters: ASCII has none, unless JSON escapes them."""
+    return not body.isascii() or b"\\u" in body
+
+
+async def read_body(incoming: IncomingResponse, redactor: Redactor) -> Any:
     """The body as JSON or text, or a `Done` with an attachment."""
     response = await incoming.read()
     if len(response.body) <= MAX_INLINE_BYTES:
-        return parse_body(response)
-    return await asyncio.to_thread(parse_body, response)
+        return parse_body(response, redactor)
+    return await asyncio.to_thread(parse_body, response, redactor)
 
 
-def parse_body(response: HttpResponse) -> Any:
+def parse_body(response: HttpResponse, redactor: Redactor) -> Any:
     """The body as JSON or text, or a `Done` with an attachment; None if it is empty."""
     body = response.body
     if not body:
@@ -108,6 +136,8 @@ def parse_body(response: HttpResponse) -> Any:
             return parsed
     if _is_text(content_type, body):
         return strip_hidden(_decode(body, response.header("content-type")))
+    if redactor.occurs_in(body):
+        raise ToolError("The answer holds a secret of the request, in a format in which it cannot be masked.")
     return _attachment(response, content_type or "application/octet-stream")
 
 
@@ -127,6 +157,10 @@ def parse_json_body(body: bytes) -> Any:
 def media_type(content_type: str) -> str:
     """The media type of a Content-Type header, without parameters."""
     return content_type.partition(";")[0].strip().lower()
+
+
+def _is_binary(response: HttpResponse) -> bool:
+    return not _is_text(media_type(response.header("content-type")), response.body)
 
 
 def _is_text(content_type: str, body: bytes) -> bool:
