@@ -90,6 +90,9 @@ def rest(
         pick_path = None if pick is None else PickPath.parse(pick)
         reader = ResponseReader(pick_path, FieldMask.parse(redact), None if stream is None else parse_stream(stream))
         is_repeatable = _set_safety(options, template)
+        if paginate is not None and (stream is not None or not is_repeatable):
+            problem = "A stream has no pages." if is_repeatable else "Pages are read by several requests."
+            raise DefinitionError(problem, fix="remove paginate, or stream, or declare effects='read'.")
         if "lifespan" in options:
             raise DefinitionError("A REST tool has a lifespan of its own.", fix="remove lifespan.")
         options["lifespan"] = lifespan = _build_lifespan(template, parsed_auth, http, environment)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from surehand.core.context import Context, RunningCall
+from surehand.core.context import CURRENT_CALL, Context, RunningCall
 from surehand.core.handler import StartHandler
 from surehand.core.outcome import Done
 from surehand.core.redaction import Redactor
@@ -84,6 +84,10 @@ class RestHandler:
         return replace(request, headers=(*request.headers, key))
 
     def _masked_request(self, arguments: Mapping[str, Any], ctx: Context) -> HttpRequest:
+        # These are the arguments with the defaults of the schema, which are not sent unless a template names them.
+        call = CURRENT_CALL.get(None)
+        if call is not None:
+            arguments = call.arguments
         secrets = MaskedSecrets(self.environment)
         key = ctx.idempotency_key if self.sends_idempotency_key else None
         return apply_auth(self._prepare(arguments, secrets, key), self.auth, secrets, {})
