@@ -159,7 +159,7 @@ def _with_header(request: HttpRequest, name: str, value: str) -> HttpRequest:
 
 
 def parse_auth(value: Any) -> Auth:
-    """The `Auth` that a developer wrote: a bearer token, a pair of user and password, a mapping (`_FORMS`), or a list."""
+    """The `Auth` that a developer wrote: a bearer token, user and password, a mapping (see `_FORMS`), or a list."""
     if isinstance(value, (BearerAuth, BasicAuth, ApiKeyAuth, ClientCredentialsAuth, CombinedAuth)):
         return value
     if isinstance(value, str):
