@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import (
     content_type_conformance,
     not_a_server_error,
@@ -19,7 +19,8 @@ from surehand.gateway.http_app import app
 from tests.gateway.api.served_gateway import build_runtime, serve
 
 # Event streams do not end by themselves.
-schema = schemathesis.openapi.from_dict(app(build_runtime()).openapi()).exclude(path_regex="/events$")
+SCHEMA = schemathesis.openapi.from_dict(app(build_runtime()).openapi()).exclude(path_regex="/events$")
+OPERATIONS = [each.ok() for each in SCHEMA.get_all_operations()]
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,16 @@ def gateway_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=[*HealthCheck])
-def test_every_answer_to_a_generated_request_is_documented(case: schemathesis.Case, gateway_url: str):
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_every_answer_to_a_generated_request_is_documented(operation: schemathesis.APIOperation, gateway_url: str):
     checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-    case.call_and_validate(base_url=gateway_url, checks=checks, headers={"accept": "application/json"}, timeout=20)
+
+    @given(case=operation.as_strategy())
+    @settings(max_examples=25, deadline=None, suppress_health_check=[*HealthCheck])
+    def check(case: schemathesis.Case) -> None:
+        case.call_and_validate(base_url=gateway_url, checks=checks, headers={"accept": "application/json"}, timeout=20)
+
+    check()
 
 
 def test_the_document_describes_every_route():
