@@ -82,7 +82,7 @@ class RuntimeOptions:
         """Build a runtime with the configured store, if there is one, and the agents of the file and the sources."""
         from surehand.assemble.agents import build_agents, load_agents  # loads the agent, which other commands need not
 
-        config = self._read_config()
+        config = self.load_config()
         try:
             agents = [*build_agents(config, os.environ)]
             agents += [agent for source in self.tool_sources for agent in load_agents(source)]
