@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
-from surehand.runtime.durability.maintenance import StoreMaintenance
+from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
 from tests.durable.bank_tools import (
     Bank,
     assert_done,

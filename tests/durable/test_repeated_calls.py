@@ -58,7 +58,7 @@ async def test_a_repeated_call_ends_as_the_first_one_does(any_address: str, verb
         elif verb == "cancel":
             await runtime.cancel(first)
         else:
-            await runtime.services.decisions.end_without_answer(runtime, first, "expired", "nobody answered in time.")
+            await runtime.services.answers.end_without_answer(runtime, first, "expired", "nobody answered in time.")
         outcomes = [await runtime.result(call_id, timeout=20) for call_id in (first, second)]
 
     code = {"reject": "rejected", "expire": "expired", "cancel": "cancelled"}[verb]

@@ -13,7 +13,7 @@ import pytest
 
 from surehand import Context, Done, Failed, Pending, Policy, Provider, Queue, Runtime, ToolError, tool
 from surehand.core.errors import DefinitionError
-from surehand.runtime.pipeline.invocation import MAX_NESTING_DEPTH
+from surehand.runtime.invocation.invocation import MAX_NESTING_DEPTH
 from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time

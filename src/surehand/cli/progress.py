@@ -14,7 +14,7 @@ from rich.text import Text
 
 from surehand.cli.formatting import create_console, to_one_line
 from surehand.core.events import CallEnded, CallProgress, CallQueued, CallResumed, CallStarted, Event
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.runtime import Runtime
 
 DISPLAY_DELAY_SECONDS = 0.2

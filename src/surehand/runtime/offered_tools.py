@@ -92,7 +92,7 @@ class OfferedTools:
         for tool in tools:
             self._definitions.setdefault(key, {})[tool.name] = self._definition_to_store(key, tool)
         if self._unsaved and self._services.is_open:
-            _ = self._services.reaper.spawn(self._save_in_background())
+            _ = self._services.background_tasks.spawn(self._save_in_background())
 
     def _add_to_table(self, key: SessionKey, tools: Sequence[Tool[..., Any]]) -> None:
         before = self._tables.pop(key, None)

@@ -18,8 +18,8 @@ from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound
 from surehand.core.ids import new_id
 from surehand.core.tool import Tool
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.limits.budget import estimate_tokens
-from surehand.runtime.pipeline.invocation import Invocation
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices

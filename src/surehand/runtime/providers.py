@@ -148,7 +148,7 @@ class ProviderTable:
     def _subscribe(self, added: AddedProvider) -> None:
         def changed() -> None:
             if self._services.is_open:
-                _ = self._services.reaper.spawn(self._update_tools(added))
+                _ = self._services.background_tasks.spawn(self._update_tools(added))
             else:
                 self._changed_during_start.append(added)
 

@@ -30,7 +30,7 @@ from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
     from surehand.core.invoke import RedactText
-    from surehand.runtime.durability.maintenance import StoreMaintenance
+    from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
     from surehand.runtime.pipeline.stages.middleware import Middleware
     from surehand.runtime.visible_calls import OnNoSpace
     from surehand.store.store import Store
@@ -136,7 +136,7 @@ class Runtime(Scope):
             await self._maintenance.start_loop()
 
     async def _open_store(self, configured: str | Store) -> None:
-        from surehand.runtime.durability.maintenance import StoreMaintenance  # keeps sqlite3 off the import path
+        from surehand.runtime.maintenance.store_maintenance import StoreMaintenance  # keeps sqlite3 off the import path
         from surehand.store.store import Store
 
         if not isinstance(configured, (str, Store)):
@@ -254,10 +254,12 @@ class Runtime(Scope):
         return self.services.memory_journal.entries() if self.services.memory_journal is not None else []
 
     def _expire_overdue_calls(self) -> None:
-        from surehand.runtime.durability.maintenance import expire_overdue_calls  # keeps sqlite3 off the import path
+        from surehand.runtime.maintenance.store_maintenance import (
+            expire_overdue_calls,
+        )  # keeps sqlite3 off the import path
 
         if self.services.is_open:
-            _ = self.services.reaper.spawn(expire_overdue_calls(self))
+            _ = self.services.background_tasks.spawn(expire_overdue_calls(self))
 
     async def close(self) -> None:
         """Cancel running calls, stop the providers and release all resources."""

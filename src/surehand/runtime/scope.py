@@ -21,10 +21,10 @@ from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, M
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider_abilities import AddedProvider
 from surehand.core.tool import Tool
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.limits.queues import QueueStatus
 from surehand.runtime.listeners import EventBuffer, stream_events
-from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks
 from surehand.runtime.services import RuntimeServices
 from surehand.runtime.stats import Stats
@@ -233,20 +233,20 @@ class Scope:
 
         With `round`, the answer counts only for that question of the call: `conflict` if another one is open.
         """
-        decisions = self.services.decisions
-        return await decisions.approve(self, call_id, always=always, arguments=arguments, by=by, round=round)
+        answers = self.services.answers
+        return await answers.approve(self, call_id, always=always, arguments=arguments, by=by, round=round)
 
     async def reject(
         self, call_id: str, reason: str = "", *, by: str | None = None, round: int | None = None
     ) -> Outcome:
         """End a pending call without running it; returns its outcome. `round` is as in `approve`."""
-        return await self.services.decisions.reject(self, call_id, reason=reason, by=by, round=round)
+        return await self.services.answers.reject(self, call_id, reason=reason, by=by, round=round)
 
     async def settle(
         self, call_id: str, result: Any = None, *, by: str | None = None, round: int | None = None
     ) -> Outcome:
         """Answer a pending call with a value, a Done or a Failed; returns its outcome. `round` is as in `approve`."""
-        return await self.services.decisions.settle(self, call_id, result, by=by, round=round)
+        return await self.services.answers.settle(self, call_id, result, by=by, round=round)
 
     async def pending(self, *, limit: int | None = None, after: str | None = None) -> list[PendingCall]:
         """The pending calls of this scope's user and session, oldest first: all, or a page.
@@ -286,8 +286,8 @@ class Scope:
             invocation.interrupt("cancelled", f"{invocation.tool_name} was cancelled.")
         pending_ids = await self._pending_call_ids() if call_id is None else [call_id]
         message = "the call was cancelled while it waited."
-        decisions = self.services.decisions
-        outcomes = [await decisions.end_without_answer(self, each, "cancelled", message, by) for each in pending_ids]
+        answers = self.services.answers
+        outcomes = [await answers.end_without_answer(self, each, "cancelled", message, by) for each in pending_ids]
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in outcomes)
 
     async def _pending_call_ids(self) -> list[str]:

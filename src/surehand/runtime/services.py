@@ -28,6 +28,11 @@ from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
 from surehand.runtime.defaults import Defaults
+from surehand.runtime.invocation.background_tasks import CANCELLATION_GRACE_SECONDS, BackgroundTasks
+from surehand.runtime.invocation.call_ends import CallEnds
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, run_foreign
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.scope_key import ObjectTokens
 from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker import Breaker
@@ -37,13 +42,8 @@ from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
-from surehand.runtime.pending.call_ends import CallEnds
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS, Reaper
+from surehand.runtime.pipeline.pipeline import NextStage
 from surehand.runtime.pipeline.result_cache import ResultCache
-from surehand.runtime.pipeline.scope_key import ObjectTokens
 from surehand.runtime.pipeline.stacks import LimitedStacks, StackTable, limit_to_paths
 from surehand.runtime.policy import Policy
 from surehand.runtime.stats import MemoryJournal, ToolStats
@@ -73,8 +73,8 @@ MAX_SESSION_STATES = 10_000
 log = logging.getLogger("surehand")
 
 
-class Decisions(Protocol):
-    """The functions of the module `pending.decisions`, which is loaded on first use."""
+class Answers(Protocol):
+    """The functions of the module `pending.answers`, which is loaded on first use."""
 
     def approve(
         self, scope: Scope, call_id: str, *, always: bool, arguments: Any, by: str | None, round: int | None = None
@@ -154,7 +154,7 @@ class RuntimeServices:
         self.running_calls: set[Invocation] = set()
         self.call_ends = CallEnds()
         self.threads = HandlerThreads()
-        self.reaper = Reaper()
+        self.background_tasks = BackgroundTasks()
         self.lifespans = Lifespans()
         self.deadlines = Deadlines(clock)
         self.result_cache = ResultCache(clock)
@@ -213,7 +213,7 @@ class RuntimeServices:
             del self._session_states[next(iter(self._session_states))]
         return state
 
-    def stack_for_call(self, invocation: Invocation) -> Proceed:
+    def stack_for_call(self, invocation: Invocation) -> NextStage:
         """The stack of a call."""
         scope = invocation.scope
         is_recallable = invocation.has_given_id or invocation.is_resumed
@@ -221,12 +221,12 @@ class RuntimeServices:
         paths = scope.folders.allowed_paths
         stacks = own_stacks if paths is None else LimitedStacks(own_stacks, paths)
         try:
-            stack: Proceed = stacks[invocation.requested_name]
+            stack: NextStage = stacks[invocation.requested_name]
         except TypeError:  # models send values of any type as a name, even a list
             stack = stacks.refuse_unknown_tool
         return stack
 
-    def stack_for_listing(self, listing: Listing, invocation: Invocation) -> Proceed:
+    def stack_for_listing(self, listing: Listing, invocation: Invocation) -> NextStage:
         """A new stack for a listing that may no longer be in the catalogue."""
         stack = self.stack_table.get(invocation.scope, is_recallable=True).build_for(listing)
         paths = invocation.scope.folders.allowed_paths
@@ -293,11 +293,11 @@ class RuntimeServices:
         return RepeatedCalls(self)
 
     @cached_property
-    def decisions(self) -> Decisions:
+    def answers(self) -> Answers:
         """How pending calls are answered."""
-        from surehand.runtime.pending import decisions
+        from surehand.runtime.pending import answers
 
-        return decisions
+        return answers
 
     async def open_store(self) -> Store:
         """The configured store, or one in memory, which is opened on first use."""
@@ -329,7 +329,7 @@ class RuntimeServices:
             return
         attach_origin(outcome, invocation)
         try:
-            await run_foreign(self.reaper, self.on_commit, outcome)
+            await run_foreign(self.background_tasks, self.on_commit, outcome)
         except ForeignCodeError as error:
             log.error("on_commit raised for a call of %s", invocation.tool_name, exc_info=error.original)
 
@@ -384,7 +384,7 @@ class RuntimeServices:
         self.call_ends.close()
         self.deadlines.close()
         self.queues.close()
-        await self.reaper.close()
+        await self.background_tasks.close()
         self.threads.close()
 
     def validate_tool(self, tool: Tool[..., Any]) -> None:

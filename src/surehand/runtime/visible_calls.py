@@ -10,8 +10,8 @@ from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.spaces import SpaceWriter
 
 if TYPE_CHECKING:
-    from surehand.runtime.call_messages import CallMessages
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.durability.call_messages import CallMessages
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.scope import Scope
     from surehand.runtime.services import RuntimeServices
     from surehand.store.database import Statement
@@ -36,7 +36,7 @@ class VisibleCalls:
     def _call_messages(self) -> CallMessages | None:
         if self._host_spaces is not None or not self._services.is_durable:
             return None
-        from surehand.runtime.call_messages import CallMessages  # keeps the store tables off the import path
+        from surehand.runtime.durability.call_messages import CallMessages  # keeps the store tables off the import path
 
         return CallMessages(self._services)
 

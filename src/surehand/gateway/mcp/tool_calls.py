@@ -30,7 +30,7 @@ from surehand.gateway.mcp.progress import forward_progress
 from surehand.gateway.mcp.request_state import RequestState, digest_arguments
 from surehand.gateway.mcp.served_runtime import ServedRuntime, ServedTool
 from surehand.gateway.mcp.tool_result import downgrade_result, render_result
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -262,7 +262,7 @@ class _CallInRequest:
         except asyncio.CancelledError:
             if waiter_counts[call_id] == 1:
                 # In a task of its own: anyio cancels every further await of a cancelled request.
-                _ = self._served_runtime.runtime.services.reaper.spawn(self._scope.cancel(call_id))
+                _ = self._served_runtime.runtime.services.background_tasks.spawn(self._scope.cancel(call_id))
             raise
         finally:
             waiter_counts[call_id] -= 1

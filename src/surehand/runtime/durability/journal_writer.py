@@ -20,9 +20,9 @@ from surehand.store.tables.messages import progress_statements
 if TYPE_CHECKING:
     from surehand.core.invoke import RedactText
     from surehand.core.outcome import Failed
-    from surehand.runtime.pending.approval import Approval
-    from surehand.runtime.pipeline.invocation import Invocation
-    from surehand.runtime.pipeline.reaper import Reaper
+    from surehand.runtime.invocation.approval import Approval
+    from surehand.runtime.invocation.background_tasks import BackgroundTasks
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.store.store import Store
     from surehand.store.tables.audit import AuditKind
 
@@ -41,9 +41,9 @@ _REFUSAL_KINDS: dict[str, AuditKind] = {"denied": "denied", "conflict": "conflic
 class JournalWriter:
     """Buffers journal entries; losing them loses no outcome, because outcomes are in the ledger."""
 
-    def __init__(self, store: Store, reaper: Reaper) -> None:
+    def __init__(self, store: Store, background_tasks: BackgroundTasks) -> None:
         self._store = store
-        self._reaper = reaper
+        self._background_tasks = background_tasks
         self._buffered_entries: list[list[Statement]] = []
         self._is_writing = False
         self._has_warned = False
@@ -58,7 +58,7 @@ class JournalWriter:
             del self._buffered_entries[:ENTRIES_PER_WRITE]
         if not self._is_writing:
             self._is_writing = True
-            _ = self._reaper.spawn(self._flush_in_background())
+            _ = self._background_tasks.spawn(self._flush_in_background())
 
     def add_approver_answer(self, invocation: Invocation, approval: Approval) -> None:
         """Buffer the audit row of a decision of the runtime's approver, which no stored question precedes."""

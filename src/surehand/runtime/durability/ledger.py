@@ -24,7 +24,7 @@ from surehand.runtime.durability.call_record import (
     stored_outcome,
 )
 from surehand.runtime.durability.write_retry import WriteRetry
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.serialization import deserialize_arguments, serialize_outcome
 from surehand.store.tables import ledger as ledger_table

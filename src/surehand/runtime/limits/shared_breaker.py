@@ -100,7 +100,7 @@ class SharedBreaker(Breaker):
         if len(self._unwritten_updates) < MAX_UNWRITTEN_UPDATES:
             self._unwritten_updates.append(update)
         if not self._is_writing and self._services.is_open:
-            _ = self._services.reaper.spawn(self.write_updates())
+            _ = self._services.background_tasks.spawn(self.write_updates())
 
     async def write_updates(self) -> None:
         """Write the local changes in order; those that fail are written in the next maintenance round."""

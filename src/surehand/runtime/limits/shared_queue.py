@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from surehand.core.durations import parse_rate
-from surehand.runtime.limits.admission import Admission, QueueRefusal
+from surehand.runtime.limits.admission import QueueAdmission, QueueRefusal
 from surehand.runtime.limits.deadlocks import Hold
 from surehand.runtime.limits.queues import Queue, QueueSlot, QueueStatus
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
@@ -70,7 +70,7 @@ class SharedQueue:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = True
         self._stop_announcements: Callable[[], None] = lambda: None
-        self.admission = Admission(queue.waiting, queue.concurrent)
+        self.admission = QueueAdmission(queue.waiting, queue.concurrent)
         self.nesting_slots: set[QueueSlot] = set()
 
     def open(self, store: Store) -> None:
@@ -195,7 +195,7 @@ class SharedQueue:
     def _wake_task(self) -> None:
         self._wake_event.set()
         if self._task is None and not self._is_closed:
-            self._task = self._services.reaper.spawn(self._run())
+            self._task = self._services.background_tasks.spawn(self._run())
 
     async def _run(self) -> None:
         try:

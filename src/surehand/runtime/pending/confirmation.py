@@ -13,11 +13,11 @@ from surehand.core.errors import ToolError
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Pending
-from surehand.runtime.durability.json_arguments import json_arguments
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, run_foreign
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.json_arguments import json_arguments
 from surehand.runtime.pending.pending_call import PendingCall
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
-from surehand.runtime.pipeline.invocation import Invocation
 
 log = logging.getLogger("surehand")
 
@@ -61,7 +61,7 @@ async def _check_with_provider(invocation: Invocation) -> None:
         return
     call = invocation.call_as(listing.tool.name)
     try:
-        await run_foreign(invocation.scope.services.reaper, call_checker.check_call, call)
+        await run_foreign(invocation.scope.services.background_tasks, call_checker.check_call, call)
     except ForeignCodeError as error:
         if isinstance(error.original, ToolError):
             raise error.original from None
@@ -106,7 +106,7 @@ async def ask_approver(invocation: Invocation, pending: Pending) -> Approval | N
         **invocation.identity._asdict(),
     )
     try:
-        return Approval.from_decision(await run_foreign(services.reaper, services.approver, pending_call))
+        return Approval.from_decision(await run_foreign(services.background_tasks, services.approver, pending_call))
     except (ForeignCodeError, TypeError) as error:
         original = error.original if isinstance(error, ForeignCodeError) else error
         log.error("The approver raised on a call of %s; the call stays pending", name, exc_info=original)
@@ -120,7 +120,7 @@ async def _evaluate(value_or_function: Any, invocation: Invocation) -> Any:
     arguments = copy_if_possible(invocation.effective_arguments())  # what the function changes does not run
     token = CURRENT_CALL.set(invocation)
     try:
-        reaper = invocation.scope.services.reaper
-        return await run_foreign(reaper, value_or_function, arguments, Context(invocation))
+        background_tasks = invocation.scope.services.background_tasks
+        return await run_foreign(background_tasks, value_or_function, arguments, Context(invocation))
     finally:
         CURRENT_CALL.reset(token)

@@ -1,6 +1,6 @@
 """Pending calls: stores calls that wait for a person, a browser or a webhook, and looks them up.
 
-The stage `park` stores them; `Scope.pending`, the decisions and the store maintenance read them.
+The stage `park` stores them; `Scope.pending`, the answers and the store maintenance read them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from surehand.core.events import CallPending
 from surehand.core.outcome import Outcome, Pending, WaitingFor
 from surehand.core.quotas import Quota
 from surehand.runtime.durability.call_record import build_ledger_row, identity_of_stored_call
-from surehand.runtime.durability.json_arguments import json_arguments, load_json_arguments
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.json_arguments import json_arguments, load_json_arguments
 from surehand.runtime.pending.answer import AnswerInProgress
 from surehand.runtime.pending.pending_call import PendingCall as PendingCall
 from surehand.runtime.pending.repeated_calls import is_following
-from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import dump_json
 from surehand.store.tables import ledger as ledger_table

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from surehand.core.outcome import Pending, WaitingFor
-from surehand.runtime.durability.json_arguments import call_fingerprint
+from surehand.runtime.invocation.json_arguments import call_fingerprint
 from surehand.store.database import Statement
 from surehand.store.errors import UnstorableValue
 from surehand.store.tables import ledger as ledger_table
 
 if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.services import RuntimeServices
 
 FOLLOWS_KEY = "follows"

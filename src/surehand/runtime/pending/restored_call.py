@@ -11,9 +11,9 @@ from surehand.catalogue.listing import Listing
 from surehand.core.approval_binding import describe_tool_change
 from surehand.core.define import tool
 from surehand.core.outcome import Done, WaitingFor
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.pending.answer import Answer
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.pipeline.pipeline import NextStage
 from surehand.store.serialization import deserialize_arguments
 from surehand.store.tables.pending import PendingRow, RoundAnswer
 
@@ -63,7 +63,7 @@ def restore_invocation(services: RuntimeServices, row: PendingRow) -> Invocation
 
 def restore_resumed_call(
     services: RuntimeServices, row: PendingRow, resumption: Resumption
-) -> tuple[Invocation, Proceed]:
+) -> tuple[Invocation, NextStage]:
     """A new invocation of the call with the answer, and the stack to run it through.
 
     If the tool has changed since a person approved the call, the approval does not count, and the stack asks again.

@@ -12,7 +12,7 @@ from surehand.runtime.pending.pending_calls import pending_call_from_row
 from surehand.runtime.pending.status import CallStatus, find_call_status
 
 if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.scope import Scope
 
 

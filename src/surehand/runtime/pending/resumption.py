@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from surehand.catalogue.listing import Listing
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.scope import Scope
 
 T = TypeVar("T")
@@ -115,7 +115,9 @@ def _start_resumption(
 ) -> asyncio.Task[Outcome | None]:
     """Run the resumption in a task of the runtime: it continues when the task that answered is cancelled."""
     scope.services.pending_calls.answers_in_progress[row.call.call_id] = in_progress
-    in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, work))
+    in_progress.task = scope.services.background_tasks.spawn(
+        _run_resumption(scope, row.call.call_id, in_progress, work)
+    )
     return in_progress.task
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from surehand.core.call import Principal
 from surehand.core.outcome import Failed, Outcome, attach_origin
 from surehand.runtime.durability.call_record import stored_call
-from surehand.runtime.durability.json_arguments import load_json_arguments
+from surehand.runtime.invocation.json_arguments import load_json_arguments
 from surehand.runtime.pending.pending_calls import pending_call_from_row
 from surehand.store.database import StoreError, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import serialize_outcome

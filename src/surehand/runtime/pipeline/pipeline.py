@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from surehand.catalogue.listing import Listing
 from surehand.core.invoke import OutcomeFilter
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
-Proceed: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
+NextStage: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
 """The rest of the pipeline, as one stage sees it."""
 
 
@@ -46,18 +46,18 @@ class StackPlan:
     """Whether any stage built so far, which means any inner stage, may await."""
 
 
-Stage: TypeAlias = Callable[[StackPlan, Proceed], Proceed]
+Stage: TypeAlias = Callable[[StackPlan, NextStage], NextStage]
 
 
-def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> Proceed:
+def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> NextStage:
     """Build the stack of one listing from the stages, which are given outermost first."""
-    proceed: Proceed = _no_next_stage
+    proceed: NextStage = _no_next_stage
     for stage in reversed(stages):
         proceed = stage(plan, proceed)
     return proceed
 
 
-def add_outcome_filter(plan: StackPlan, proceed: Proceed, outcome_filter: OutcomeFilter) -> Proceed:
+def add_outcome_filter(plan: StackPlan, proceed: NextStage, outcome_filter: OutcomeFilter) -> NextStage:
     """Add a stage that only looks at outcomes: inside `invoke` where that is possible, else as a layer of its own."""
     if plan.can_fold_into_invoke:
         plan.outcome_filters.append(outcome_filter)

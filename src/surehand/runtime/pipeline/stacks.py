@@ -12,8 +12,8 @@ from surehand.core.call import CURRENT_ALLOWED_PATHS
 from surehand.core.errors import Unavailable
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, Stage, build_stack
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan, Stage, build_stack
 
 if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 
 
-class Stacks(dict[str, Proceed]):
+class Stacks(dict[str, NextStage]):
     """Stacks by every name that was called; an unknown name gets the stack that refuses it."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Stacks(dict[str, Proceed]):
         self._has_space = has_space
         self._has_session = has_session
 
-    def __missing__(self, name: str) -> Proceed:
+    def __missing__(self, name: str) -> NextStage:
         if not self._services.is_open:
             return _refuse_closed_runtime
         if isinstance(name, Tool):  # callers may pass the tool itself
@@ -79,7 +79,7 @@ class Stacks(dict[str, Proceed]):
         own = self._own_catalogue.resolve(name) if self._own_catalogue is not None else None
         return self._find_listing(name) or own or self._services.catalogue.resolve(name)
 
-    def build_for(self, listing: Listing) -> Proceed:
+    def build_for(self, listing: Listing) -> NextStage:
         """Build a new stack for a listing."""
         # Loads all stages, which no import of a runtime needs.
         from surehand.runtime.pipeline.stages import STAGES
@@ -178,7 +178,7 @@ async def _refuse_closed_runtime(invocation: Invocation) -> Outcome:
     return Failed("unavailable", "The runtime is not running. Use `async with Runtime(...) as runtime:`.")
 
 
-def _build_refusal(listing: Listing, problem: str) -> Proceed:
+def _build_refusal(listing: Listing, problem: str) -> NextStage:
     """A stack that refuses every call of a tool whose own stack could not be built."""
     from surehand.runtime.pipeline.unknown_tool import report_refusal  # loaded by the first refused call
 
@@ -193,7 +193,7 @@ def _refuse_outside_toolset(toolsets: tuple[str, ...]) -> Stage:
     """A stage that refuses a tool which is not among those that the scope may call."""
     allowed = " and ".join(map(repr, toolsets))
 
-    def stage(plan: StackPlan, proceed: Proceed) -> Proceed:
+    def stage(plan: StackPlan, proceed: NextStage) -> NextStage:
         problem = f"{plan.listing.name} is not allowed here: it is not in the toolset {allowed} of this scope."
 
         async def refuse(invocation: Invocation) -> Outcome:
@@ -210,13 +210,13 @@ class LimitedStacks:
     def __init__(self, stacks: Stacks, allowed_paths: tuple[str, ...]) -> None:
         self._stacks = stacks
         self._allowed_paths = allowed_paths
-        self.refuse_unknown_tool: Proceed = stacks.refuse_unknown_tool
+        self.refuse_unknown_tool: NextStage = stacks.refuse_unknown_tool
 
-    def __getitem__(self, name: str) -> Proceed:
+    def __getitem__(self, name: str) -> NextStage:
         return limit_to_paths(self._stacks[name], self._allowed_paths)
 
 
-def limit_to_paths(stack: Proceed, allowed_paths: tuple[str, ...]) -> Proceed:
+def limit_to_paths(stack: NextStage, allowed_paths: tuple[str, ...]) -> NextStage:
     """A stack that runs while workspaces show only these folders."""
 
     async def run(invocation: Invocation) -> Outcome:

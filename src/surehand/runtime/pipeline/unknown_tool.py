@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from surehand.core.events import CallEnded, CallStarted
 from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
 from surehand.core.outcome import Failed, attach_origin
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices

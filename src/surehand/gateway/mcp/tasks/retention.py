@@ -122,7 +122,7 @@ class TaskRetention:
     def _expire(self, task_id: str) -> None:
         retained = self._remove(task_id)
         if retained is not None and self._runtime.services.is_open:
-            _ = self._runtime.services.reaper.spawn(self._forget_in_ledger(task_id, retained))
+            _ = self._runtime.services.background_tasks.spawn(self._forget_in_ledger(task_id, retained))
 
     async def _forget_in_ledger(self, task_id: str, retained: _RetainedTask) -> None:
         row = await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)

@@ -59,7 +59,7 @@ class RunningTasks:
 
     def start(self, task_id: str, user: str | None, work: Coroutine[Any, Any, Outcome | None]) -> OutcomeTask:
         """Run the work to its end, whether or not the client that started it stays connected."""
-        outcome_task = self._runtime.services.reaper.spawn(self._run(task_id, work))
+        outcome_task = self._runtime.services.background_tasks.spawn(self._run(task_id, work))
         self._running[task_id] = outcome_task
         self._count_by_user[user] += 1
         if self._stop_listening is None:

@@ -123,7 +123,7 @@ class TaskHandlers:
         except asyncio.CancelledError:
             outcome_task.cancel()
             scope = self._served_runtime.scope(caller.user)
-            _ = self._served_runtime.runtime.services.reaper.spawn(self._undo(scope, call_id, outcome_task))
+            _ = self._served_runtime.runtime.services.background_tasks.spawn(self._undo(scope, call_id, outcome_task))
             raise
         outcome = outcome_task.result() if outcome_task.done() and not outcome_task.cancelled() else None
         if outcome is not None and not isinstance(outcome, Pending) and not (is_required and status):

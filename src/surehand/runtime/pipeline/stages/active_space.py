@@ -6,11 +6,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 
-def active_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def active_space(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out until an agent enters a space. Outermost, so that events and records carry the space too."""
     services = plan.services
     visible_calls = services.visible_calls

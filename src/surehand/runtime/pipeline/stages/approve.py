@@ -12,12 +12,12 @@ from surehand.core.errors import InvalidArguments
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.scope_key import scope_key
 from surehand.runtime.pending.confirmation import ask_approver, build_question, wants_confirmation
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.scope_key import scope_key
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.runtime.policy import Rule, first_matching_rule
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 
 
-def approve(plan: StackPlan, proceed: Proceed) -> Proceed:
+def approve(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out if policy allows every call of the tool and the tool never asks for confirmation.
 
     A pending call keeps the stage whatever policy says by then: a rejection ends the call here.
@@ -46,7 +46,7 @@ class _ApproveStage:
 
     rules: tuple[Rule, ...]
     services: RuntimeServices
-    proceed: Proceed
+    proceed: NextStage
 
     async def __call__(self, invocation: Invocation) -> Outcome:
         invocation.make_interruptible()

@@ -6,14 +6,14 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 if TYPE_CHECKING:
     from surehand.runtime.limits.shared_breaker import SharedBreaker
 
 
-def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
+def breaker(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Count failures per provider; after a pause, let one call through as a probe."""
     provider = plan.listing.provider
     if provider is None or plan.listing.abilities.traits.tracks_own_health:
@@ -43,7 +43,7 @@ def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
     return _claim_probe_first(shared, name, stage)
 
 
-def _claim_probe_first(shared_breaker: SharedBreaker, name: str, proceed: Proceed) -> Proceed:
+def _claim_probe_first(shared_breaker: SharedBreaker, name: str, proceed: NextStage) -> NextStage:
     """Claim the probe in the store when one is due; while the provider is up, the store is not asked."""
 
     async def claim_and_proceed(invocation: Invocation) -> Outcome:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from surehand.core.outcome import Done, Failed, Outcome
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.outputs import READER_TOOL_NAME, parse_placeholder
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 
-def budget(plan: StackPlan, proceed: Proceed) -> Proceed:
+def budget(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Refuse calls beyond the budget; store the output of a call that ran but does not fit."""
     if not plan.has_budget or plan.listing.kind == "internal":  # internal tools, such as tool_output, always run
         return proceed

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan, add_outcome_filter
 
 _MAX_FIRST_LINE_LENGTH = 500
 """A longer first line of a failure is cut with the rest of it."""
 
 
-def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
+def clip(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Replace the text and content of large outcomes; `data` stays complete."""
     outputs = plan.services.outputs
     limit = max_output_bytes(plan)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Outcome, Pending
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 
-def commit(plan: StackPlan, proceed: Proceed) -> Proceed:
+def commit(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out for calls without a session, in a runtime without `on_commit`."""
     services = plan.services
     has_session = plan.has_session

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from surehand.core.clock import Deadline, wake
 from surehand.core.invoke import failed_from_crash
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign, run_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
+from surehand.runtime.invocation.background_tasks import CANCELLATION_GRACE_SECONDS
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign, run_foreign
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 log = logging.getLogger("surehand")
 TimeLimit: TypeAlias = float | Callable[[dict[str, Any]], float | None] | None
@@ -23,7 +23,7 @@ KINDS_WITHOUT_DEADLINE = frozenset({"client", "external", "hosted", "agent"})
 """Kinds without a time limit: they wait for people or for other agents."""
 
 
-def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
+def deadline(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Run a handler in a task of its own, so that its caller gets an answer in time even if it ignores cancellation.
 
     A handler that never awaits cannot be interrupted: the stage is left out, which saves the task.
@@ -56,7 +56,7 @@ def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-async def _run_in_caller_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
+async def _run_in_caller_task(proceed: NextStage, invocation: Invocation, seconds: float | None) -> Outcome | None:
     """Run in the caller's task, and cancel that when the time is up; returns None then."""
     expiry = _DeadlineExpiry(invocation)
     timer = _start_timer(invocation, seconds, expiry)
@@ -101,8 +101,8 @@ class _DeadlineExpiry:
         return self._has_expired and self._task.uncancel() <= self._cancelling_before
 
 
-async def _run_in_own_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
-    """Run in a new task, which the reaper keeps if it does not end; returns None if the time was up."""
+async def _run_in_own_task(proceed: NextStage, invocation: Invocation, seconds: float | None) -> Outcome | None:
+    """Run in a new task, which the background tasks keep if it does not end; returns None if the time was up."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     name = invocation.listing.name
@@ -124,7 +124,7 @@ async def _run_in_own_task(proceed: Proceed, invocation: Invocation, seconds: fl
     return None
 
 
-async def _run_and_wake(proceed: Proceed, invocation: Invocation, ended_future: asyncio.Future[None]) -> Outcome:
+async def _run_and_wake(proceed: NextStage, invocation: Invocation, ended_future: asyncio.Future[None]) -> Outcome:
     try:
         return await proceed(invocation)
     finally:
@@ -134,7 +134,7 @@ async def _run_and_wake(proceed: Proceed, invocation: Invocation, ended_future: 
 async def _stop_task(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
     invocation.cancelled = True
     try:
-        await invocation.scope.services.reaper.stop(task)
+        await invocation.scope.services.background_tasks.stop(task)
     finally:  # also if this task was cancelled again while it waited
         await _notify_provider(invocation, reason)
 
@@ -148,7 +148,7 @@ async def _notify_provider(invocation: Invocation, reason: str) -> None:
     call = invocation.call_as(listing.tool.provider_name)
     try:
         async with asyncio.timeout(CANCELLATION_GRACE_SECONDS):
-            await run_foreign(invocation.scope.services.reaper, cancellable.cancel, call, reason)
+            await run_foreign(invocation.scope.services.background_tasks, cancellable.cancel, call, reason)
     except (ForeignCodeError, TimeoutError) as error:
         original = error.original if isinstance(error, ForeignCodeError) else error
         message = "Provider %s raised when its call was cancelled (%s)"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from surehand.core.client import ClientHandler
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.runtime.pipeline.stages.intent import needs_claim
 
 
-def follow(plan: StackPlan, proceed: Proceed) -> Proceed:
+def follow(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Outside `approve`: no one is asked twice. Left out without a session, with a given id, and if nothing can wait.
 
     A call that never asks and that `intent` claims in a configured store is recognised there, with the claim.

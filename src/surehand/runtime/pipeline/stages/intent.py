@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.store.errors import StoreError, UnstorableValue
 
 KINDS_WITHOUT_EFFECT = frozenset({"client", "external", "hosted", "internal"})
@@ -19,7 +19,7 @@ def needs_claim(plan: StackPlan) -> bool:
     return not can_repeat and (plan.is_recallable or plan.services.is_durable)
 
 
-def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
+def intent(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Inside `queue`: a call whose process dies while it waits for a slot has had no effect."""
     if not needs_claim(plan):
         return proceed

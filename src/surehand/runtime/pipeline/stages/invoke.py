@@ -10,12 +10,12 @@ from surehand.core.errors import Unavailable
 from surehand.core.handler import StartHandler
 from surehand.core.invoke import Invoker, build_invoker, outcome_from_value, with_block_content
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.runtime.pipeline.stages.clip import max_output_bytes
 
 
-def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
+def invoke(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Turn results and errors into outcomes; a resumed call continues with its answer."""
     listing = plan.listing
     services = plan.services
@@ -35,7 +35,7 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
         run = _with_current_call(run, has_own_task=handler.can_suspend)
     # A provider's call may become pending while its caller waits: it is then resumed, not started again.
     if listing.kind not in ("client", "external") and listing.provider is None and not plan.is_recallable:
-        return cast(Proceed, run)
+        return cast(NextStage, run)
 
     resume = build_invoker(
         listing.name,

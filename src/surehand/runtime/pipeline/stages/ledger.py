@@ -6,13 +6,13 @@ import asyncio
 
 from surehand.core.invoke import failed_from_crash
 from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.runtime.pipeline.stages.intent import CALL_ENDED_FAILURE, needs_claim
 from surehand.store.errors import StoreUnavailable
 
 
-def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
+def ledger(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Record what may have happened; a call that had no effect may be tried again under the same id."""
     if not plan.is_recallable and not needs_claim(plan):
         return proceed

@@ -13,15 +13,15 @@ from surehand.core.context import CURRENT_CALL
 from surehand.core.errors import ToolError
 from surehand.core.invoke import failed_from_crash, failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, foreign_result, is_interruption, start_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
+from surehand.runtime.invocation.background_tasks import CANCELLATION_GRACE_SECONDS
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, foreign_result, is_interruption, start_foreign
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 if TYPE_CHECKING:
     from surehand.runtime.services import RuntimeServices
 
-Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Invocation, NextStage], Awaitable[Any]]
 """Gets the invocation and the rest of the pipeline, and returns an outcome."""
 
 
@@ -32,11 +32,11 @@ class OuterMiddleware:
         self._wrapper = wrapper
         self.__name__ = getattr(wrapper, "__name__", type(wrapper).__name__)
 
-    async def __call__(self, invocation: Invocation, proceed: Proceed) -> Any:
+    async def __call__(self, invocation: Invocation, proceed: NextStage) -> Any:
         return await self._wrapper(invocation, proceed)
 
 
-def outer_middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
+def outer_middleware(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Wrap all other stages but `record` in the outer middleware, the first one outermost."""
     wrappers = [wrapper for wrapper in _middleware_of(plan) if isinstance(wrapper, OuterMiddleware)]
     if not wrappers:
@@ -45,7 +45,7 @@ def outer_middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
     return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=2 * CANCELLATION_GRACE_SECONDS)
 
 
-def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
+def middleware(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Wrap the rest of the pipeline in the middleware, the first one outermost."""
     wrappers = [wrapper for wrapper in _middleware_of(plan) if not isinstance(wrapper, OuterMiddleware)]
     if not wrappers:
@@ -56,7 +56,7 @@ def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
     return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=CANCELLATION_GRACE_SECONDS)
 
 
-def wrap_all(wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices) -> Proceed:
+def wrap_all(wrappers: Sequence[Middleware], proceed: NextStage, services: RuntimeServices) -> NextStage:
     """Wrap a part of the pipeline in several middlewares, the first one outermost."""
     for wrapper in reversed(wrappers):
         proceed = _wrap(wrapper, proceed, services)
@@ -69,7 +69,7 @@ def _middleware_of(plan: StackPlan) -> tuple[Middleware, ...]:
     return (*of_runtime, *plan.listing.tool.lifecycle.middleware)
 
 
-def _track_execution(proceed: Proceed) -> Proceed:
+def _track_execution(proceed: NextStage) -> NextStage:
     """Note that the handler ran, whatever outcome middleware makes of it."""
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -81,8 +81,8 @@ def _track_execution(proceed: Proceed) -> Proceed:
 
 
 def _in_own_task(
-    wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices, *, inner_grace_seconds: float
-) -> Proceed:
+    wrappers: Sequence[Middleware], proceed: NextStage, services: RuntimeServices, *, inner_grace_seconds: float
+) -> NextStage:
     """Run middleware in a task of its own: one that ignores its cancellation does not keep the caller.
 
     Args:
@@ -109,7 +109,7 @@ def _in_own_task(
             # Middleware may stop its own call and return in the same moment: then its outcome counts.
             if not task.done() or invocation.interruption_reason is None:
                 inner = inner_grace_seconds if invocation in inside else 0.0
-                await services.reaper.stop(task, grace_seconds=inner + CANCELLATION_GRACE_SECONDS)
+                await services.background_tasks.stop(task, grace_seconds=inner + CANCELLATION_GRACE_SECONDS)
                 raise
         try:
             return foreign_result(task)  # type: ignore[no-any-return]  # what `chain` returns
@@ -119,7 +119,7 @@ def _in_own_task(
     return stage
 
 
-def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> Proceed:
+def _wrap(wrapper: Middleware, proceed: NextStage, services: RuntimeServices) -> NextStage:
     """One middleware around the rest of the pipeline; its exceptions become outcomes."""
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 

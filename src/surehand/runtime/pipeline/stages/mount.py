@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 
-def mount(plan: StackPlan, proceed: Proceed) -> Proceed:
+def mount(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out for tools without a lifespan."""
     tool = plan.listing.tool
     lifespans = plan.services.lifespans

@@ -9,10 +9,10 @@ from typing import Any
 from surehand.core.call import Principal
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import TooManyPendingCalls
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan, add_outcome_filter
 from surehand.store.errors import UnstorableValue
 
 _TOO_MANY_PENDING_MESSAGE = (
@@ -39,7 +39,7 @@ def sanitize_pending(pending: Pending) -> Pending:
     return pending.evolve(**corrections) if corrections else pending
 
 
-def park(plan: StackPlan, proceed: Proceed) -> Proceed:
+def park(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Store pending calls; a caller that waits for the answer waits here, without a slot and without a deadline."""
     services = plan.services
     is_durable = services.is_durable
@@ -81,7 +81,7 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         awaited_call_id = pending_call.request["follows"] if pending_call.is_following else outcome.call_id
         if awaited_call_id and await services.pending_calls.ended_outcome(awaited_call_id, invocation.principal):
             # The call that it waits for has ended while this one was stored.
-            await services.decisions.end_followers(services.root_scope, awaited_call_id)
+            await services.answers.end_followers(services.root_scope, awaited_call_id)
         if invocation.id not in services.pending_calls.invocations:  # it has ended already
             invocation.is_journalled = True
             return await services.pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()

@@ -9,15 +9,15 @@ from typing import Any
 
 from surehand.core.client import ClientHandler
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.pipeline.foreign_code import is_interruption
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.foreign_code import is_interruption
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.runtime.visible_calls import to_message_status
 
 log = logging.getLogger("surehand")
 
 
-def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
+def publish(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out without spaces, and for tools that are not visible."""
     services = plan.services
     spaces = services.visible_calls.spaces
@@ -35,7 +35,9 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     handler = plan.listing.tool.handler
     visible_calls = plan.services.visible_calls
     posts_when_stored = isinstance(handler, ClientHandler) and handler.waits and visible_calls.can_post_with_wait
-    from surehand.runtime.call_messages import build_call_message  # keeps the store tables off the import path
+    from surehand.runtime.durability.call_messages import (
+        build_call_message,
+    )  # keeps the store tables off the import path
 
     async def stage(invocation: Invocation) -> Outcome:
         space = invocation.principal.space or ""
@@ -88,7 +90,7 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _refuse_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def _refuse_without_space(plan: StackPlan, proceed: NextStage) -> NextStage:
     """No space is active, and the developer chose that nothing visible runs without one."""
     name, catalogue = plan.listing.name, plan.services.catalogue
 
@@ -101,7 +103,7 @@ def _refuse_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _warn_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def _warn_without_space(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Warn that a visible call is not shown because no space is active, if there are any spaces."""
     visible_calls = plan.services.visible_calls
     name = plan.listing.name

@@ -8,19 +8,19 @@ from time import perf_counter
 
 from surehand.core.events import CallQueued
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.limits.admission import QueueRefusal
 from surehand.runtime.limits.deadlocks import waiting_for
 from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, enter_slot, find_held_slot, leave_slot
 from surehand.runtime.limits.waiting_calls import SlotFuture
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.store.errors import StoreError
 
 KINDS_WITHOUT_QUEUE = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for other calls, and could deadlock."""
 
 
-def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
+def queue(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Left out unless the tool, its provider or the default limit names a queue."""
     if plan.listing.kind in KINDS_WITHOUT_QUEUE:
         return proceed

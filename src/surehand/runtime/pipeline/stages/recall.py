@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from surehand.core.call import Principal
 from surehand.core.ids import MAX_CALL_ID_LENGTH
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
     from surehand.store.tables.ledger import LedgerRow
 
 
-def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
+def recall(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Return the stored outcome, the same Pending, or a conflict that reveals nothing about the other call."""
     if not plan.is_recallable:
         return proceed

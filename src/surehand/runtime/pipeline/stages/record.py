@@ -12,9 +12,9 @@ from surehand.core.errors import NotStarted
 from surehand.core.events import CallEnded, CallResumed, CallStarted
 from surehand.core.invoke import failed_from_crash, failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.runtime.pipeline.foreign_code import is_interruption
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.foreign_code import is_interruption
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 from surehand.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _new_tuple = tuple.__new__
 """Builds an event in half the time of its constructor; a call with listeners needs two."""
 
 
-def record(plan: StackPlan, proceed: Proceed) -> Proceed:
+def record(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Count, time and report calls; turn interruptions by the runtime, and its own bugs, into outcomes."""
     services = plan.services
     listing = plan.listing

@@ -6,8 +6,8 @@ import random
 
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
 
 RETRYABLE_CODES = frozenset({"unavailable", "rate_limited", "timed_out"})
 """Failure codes of temporary failures."""
@@ -16,7 +16,7 @@ MAX_RETRY_AFTER_SECONDS = 300.0
 """A call whose provider asks for a longer pause is not retried."""
 
 
-def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
+def retry(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Retry with doubling delays and jitter, so that many callers do not retry at the same moment."""
     tool = plan.listing.tool
     services = plan.services

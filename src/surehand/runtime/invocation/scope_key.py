@@ -17,7 +17,7 @@ from surehand.core.canonical_json import canonical_json
 from surehand.core.ids import new_id
 
 if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.scope import Scope
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from surehand.core.context import Context
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Done, Failed
-from surehand.runtime.pending import decisions
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, run_foreign
+from surehand.runtime.pending import answers
 from surehand.runtime.pending.restored_call import find_listing, restore_invocation
 from surehand.runtime.pending.resumption import end_calls_that_follow_nothing
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, run_foreign
 from surehand.store.database import Statement, UnexpectedRowCount
 from surehand.store.tables.pending import PendingRow
 
@@ -37,8 +37,8 @@ async def verify_effect(scope: Scope, row: PendingRow) -> None:
     try:
         invocation.arguments = listing.tool.validate_arguments(invocation.raw_arguments)
         verify = listing.tool.safety.verify
-        reaper = scope.services.reaper
-        finding = await run_foreign(reaper, verify, invocation.effective_arguments(), Context(invocation))
+        background_tasks = scope.services.background_tasks
+        finding = await run_foreign(background_tasks, verify, invocation.effective_arguments(), Context(invocation))
     except (ForeignCodeError, InvalidArguments) as error:
         original = error.original if isinstance(error, ForeignCodeError) else error
         message = "The verify function of %s raised for call %s; its effect stays unknown"
@@ -54,7 +54,7 @@ async def _settle_with_finding(scope: Scope, row: PendingRow, finding: Any) -> N
         await _record_not_run(scope, row)
         return
     outcome = finding if isinstance(finding, (Done, Failed)) else Done(None if finding is True else finding)
-    await decisions.settle(scope.services.root_scope, row.call.call_id, outcome, by="verify")
+    await answers.settle(scope.services.root_scope, row.call.call_id, outcome, by="verify")
 
 
 async def _record_not_run(scope: Scope, row: PendingRow) -> None:

@@ -22,7 +22,7 @@ from surehand.core.threads import HandlerThreads
 
 if TYPE_CHECKING:
     from surehand.runtime.durability.call_record import RecordTemplate
-    from surehand.runtime.pending.approval import Approval
+    from surehand.runtime.invocation.approval import Approval
     from surehand.runtime.scope import Scope
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow

@@ -13,11 +13,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from surehand.runtime.call_messages import mark_interrupted_calls, mark_unknown_effect
+from surehand.runtime.durability.call_messages import mark_interrupted_calls, mark_unknown_effect
 from surehand.runtime.durability.journal_writer import JournalWriter
-from surehand.runtime.durability.verify import verify_effect
 from surehand.runtime.limits.shared_limits import SharedLimits
-from surehand.runtime.pending import decisions
+from surehand.runtime.maintenance.verify import verify_effect
+from surehand.runtime.pending import answers
 from surehand.runtime.pending.restored_call import find_listing
 from surehand.runtime.pending.resumption import claim_ready_call, end_following_calls
 from surehand.store.database import Statement, StoreError, to_storable_name
@@ -77,7 +77,7 @@ class StoreMaintenance:
         """Register this runtime as an owner in the store, and load what it needs before providers start."""
         store = self._store
         services = self._services
-        services.journal_writer = JournalWriter(store, services.reaper)
+        services.journal_writer = JournalWriter(store, services.background_tasks)
         await store.owners.join(services.owner_id)
         await store.owners.release_dead_owners(services.owner_id)
         self._shared_limits.open_queues()
@@ -189,7 +189,7 @@ class StoreMaintenance:
                 continue
             failure = connection_bound.resume_failure(row.provider_state)
             if failure is not None:
-                await decisions.end_without_answer(self._scope, call_id, failure.code, failure.message)
+                await answers.end_without_answer(self._scope, call_id, failure.code, failure.message)
 
     async def _resume_ready_calls(self) -> None:
         """Claim and resume answered calls whose tools this process has."""
@@ -276,7 +276,7 @@ class StoreMaintenance:
         call_ids = [row["call_id"] for row in await self._store.database.read(_SELECT_UNKNOWN_CALLS)]
         for call_id in call_ids:
             if call_id not in self._verify_tasks:
-                self._verify_tasks[call_id] = self._services.reaper.spawn(self._verify_unknown_call(call_id))
+                self._verify_tasks[call_id] = self._services.background_tasks.spawn(self._verify_unknown_call(call_id))
         if tasks := [self._verify_tasks[call_id] for call_id in call_ids]:
             await asyncio.wait(tasks, timeout=VERIFY_TIMEOUT_SECONDS)
 
@@ -306,7 +306,7 @@ async def expire_overdue_calls(scope: Scope) -> None:
     store = await scope.services.open_store()
     while expired := await store.pending.find_expired():
         for call_id in expired:
-            await decisions.end_without_answer(scope, call_id, "expired", "nobody answered in time.")
+            await answers.end_without_answer(scope, call_id, "expired", "nobody answered in time.")
         if expired == await store.pending.find_expired():  # other answers are being applied to them
             break
     scope.services.pending_calls.schedule_expiry(await store.pending.next_expiry())

@@ -1,4 +1,4 @@
-"""Decisions: the functions behind `approve`, `reject`, `settle` and `cancel` of a scope.
+"""Answers: the functions behind `approve`, `reject`, `settle` and `cancel` of a scope.
 
 They check whether an answer is valid for the open question of a call; `resumption` then applies it.
 """
@@ -18,8 +18,8 @@ from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
 from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
-from surehand.runtime.pending.approval import Approval
 from surehand.runtime.pending.restored_call import find_listing
 from surehand.runtime.pending.resumption import (
     apply_answer,
@@ -203,7 +203,9 @@ async def _handle_ineffective_answer(
 async def _claim_ready_call(scope: Scope, row: PendingRow, ending_answer: Answer | None = None) -> Outcome | None:
     """Claim and resume an answered call in a task of the runtime, so that a cancelled caller leaves no claim behind."""
     try:
-        resumption = await asyncio.shield(scope.services.reaper.spawn(claim_ready_call(scope, row, ending_answer)))
+        resumption = await asyncio.shield(
+            scope.services.background_tasks.spawn(claim_ready_call(scope, row, ending_answer))
+        )
     except StoreError as error:
         return store_failure(error)
     return await wait_for_task(resumption) if resumption is not None else None

@@ -15,7 +15,7 @@ from surehand.core.errors import NotFound
 from surehand.core.ids import new_id
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.runtime.durability.call_record import unknown_effect_failure
-from surehand.runtime.durability.json_arguments import json_arguments
+from surehand.runtime.invocation.json_arguments import json_arguments
 from surehand.runtime.visible_calls import to_message_status
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.stored_identity import identity_fields_with_user
@@ -32,7 +32,7 @@ from surehand.store.tables.messages import (
 from surehand.store.tables.spaces import space_not_found
 
 if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow
