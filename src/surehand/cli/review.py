@@ -97,7 +97,7 @@ async def _review_call(options: RuntimeOptions, runtime: Runtime, pending_call: 
 
         await answer_and_print(options, runtime, question, settle)
         return True
-    approval = review_approval(pending_call, runtime.catalogue, runtime.services.policy)
+    approval = review_approval(pending_call, runtime.catalogue, runtime.policy)
     if approval is None:
         return False
     decision: Approval = approval

@@ -106,7 +106,7 @@ class StoredCall:
         )
 
 
-def stored_outcome(call: LedgerRow) -> Outcome:
+def outcome_of_row(call: LedgerRow) -> Outcome:
     """The outcome in a ledger row; `unknown_effect` if there is none."""
     if call.outcome is None:
         outcome: Outcome = unknown_effect_failure(call.tool, call.call_id)

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from surehand.runtime.invocation.background_tasks import BackgroundTasks
+from surehand.runtime.background_tasks import BackgroundTasks
 
 ForeignTask: TypeAlias = asyncio.Task[tuple[Any, BaseException | None]]
 """A task that runs foreign code and ends with its result or its exception."""

@@ -8,10 +8,9 @@ from time import monotonic
 from surehand.core.canonical_json import json_digest
 from surehand.core.durations import parse_duration
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.invocation.scope_key import scope_key
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 MAX_CACHED_OUTCOMES = 10_000
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from surehand.core.argument_errors import short_repr
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def dry_run(effects: Iterable[str] = ("write", "execute", "network")) -> Middleware:

@@ -9,9 +9,8 @@ from typing import Any
 from surehand.core.errors import InvalidArguments
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def input_repair(repair: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:

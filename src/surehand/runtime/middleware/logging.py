@@ -12,9 +12,8 @@ from surehand.core.argument_errors import short_repr
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.strict_json import parse_json
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware, OuterMiddleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware, OuterMiddleware
 
 MAX_ARGUMENT_CHARACTERS = 160
 """Longer arguments are cut in the log."""

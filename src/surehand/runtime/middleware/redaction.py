@@ -8,9 +8,8 @@ from typing import Any
 from surehand.core.content import Block, map_block_values
 from surehand.core.outcome import Done, Failed, Outcome
 from surehand.core.redaction import build_redactor
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def redaction(secrets: Iterable[str]) -> Middleware:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from time import perf_counter
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def timing(report: Callable[[str, float], object]) -> Middleware:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from surehand.core.outcome import Pending, WaitingFor
 
@@ -51,3 +51,7 @@ class PendingCall:
     def to_outcome(self) -> Pending:
         """The same as an outcome."""
         return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)
+
+
+Approver: TypeAlias = Callable[[PendingCall], Awaitable[Any]]
+"""Decides about a call at once: it returns True, False, an `Approval`, or None for "not now"."""

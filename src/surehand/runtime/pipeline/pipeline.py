@@ -5,20 +5,15 @@ A stage is a function that wraps the rest of the pipeline, or returns it unchang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from surehand.catalogue.listing import Listing
 from surehand.core.invoke import OutcomeFilter
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation.invocation import Invocation
-
-if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
-
-NextStage: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
-"""The rest of the pipeline, as one stage sees it."""
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.policy import Rule
 
 
 @dataclass(slots=True)
@@ -29,7 +24,8 @@ class StackPlan:
     """
 
     listing: Listing
-    services: RuntimeServices
+    rules: tuple[Rule, ...]
+    """The policy rules that can apply to the tool, in their order."""
     is_recallable: bool
     """Whether the stack serves calls with a given id, and calls that were pending."""
     has_budget: bool
@@ -47,6 +43,16 @@ class StackPlan:
 
 
 Stage: TypeAlias = Callable[[StackPlan, NextStage], NextStage]
+
+
+@dataclass(frozen=True, slots=True)
+class CallStages:
+    """The stages of a runtime, with the services that they use."""
+
+    all: tuple[Stage, ...]
+    """Outermost first."""
+    outer: tuple[Stage, ...]
+    """Those that report calls, for tools that a scope may not call."""
 
 
 def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> NextStage:

@@ -17,8 +17,7 @@ from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.core.provider_abilities import ProviderAbilities
 from surehand.core.tool import Tool
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing import tool_definition
 from surehand.testing.cassettes.player import CassettePlayer
 from surehand.testing.cassettes.recorder import CassetteRecorder

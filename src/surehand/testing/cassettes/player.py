@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from surehand.core.canonical_json import canonical_json
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing.cassettes.recording import Recording, RecordingLibrary
 from surehand.testing.cassettes.serialization import ToJSON, outcome_from_json
 

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 from surehand.core.events import CallProgress, Event
 from surehand.core.outcome import Done, Outcome, Pending
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing.cassettes.recording import Recording
 from surehand.testing.cassettes.serialization import ToJSON, outcome_to_json
 

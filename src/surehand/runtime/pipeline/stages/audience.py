@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import NextStage, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
 def audience(plan: StackPlan, proceed: NextStage) -> NextStage:
