@@ -263,7 +263,7 @@ async def wait_until_dead(runtime: Runtime) -> None:
 
     async def is_alone() -> bool:
         owners = [row["owner"] for row in await database.read("SELECT owner FROM owners")]
-        return await database.live_owners(owners) <= {runtime.id}
+        return await database.live_owners(owners) <= {runtime.runtime_id}
 
     await wait_until(is_alone)
 

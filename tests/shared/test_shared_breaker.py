@@ -177,7 +177,7 @@ async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) ->
         server.gate.set()
         await wait_until(lambda: _answers(other))
 
-    assert row["probed_by"] == here.id
+    assert row["probed_by"] == here.runtime_id
 
 
 async def _answers(runtime: Runtime) -> bool:

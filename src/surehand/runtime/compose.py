@@ -29,6 +29,7 @@ from surehand.runtime.limits.breaker_table import BreakerTable
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
+from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.wait_refusal import WaitRefusal
@@ -82,6 +83,7 @@ class RuntimeParts:
         self.lifespans = Lifespans()
         self.listeners = Listeners()
         self.stats = StatsTable()
+        self.named_scopes: NamedScopes[Any] = NamedScopes()
         self.last_results = LastResults()
         self.memory_journal = MemoryJournal() if options.keeps_journal else None
         self.wait_refusal = WaitRefusal()

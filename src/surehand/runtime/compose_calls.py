@@ -77,11 +77,12 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         crash_report=crash_report,
         on_ended=local.on_call_ended,
     )
-    pending_calls = PendingCalls(store, local, outcomes, parts.catalogue)
+    pending_calls = PendingCalls(store, local, outcomes, parts.catalogue, parts.named_scopes)
     writer = PendingCallWriter(
         store,
         pending_calls,
         local,
+        outcomes=outcomes,
         repeated_calls=repeated_calls,
         messages=messages,
         journal=journal,
@@ -90,7 +91,7 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         listeners=parts.listeners,
         default_time_to_live=defaults.pending_ttl,
     )
-    restored_calls = RestoredCalls(local, parts.offered_tools, open_scope)
+    restored_calls = RestoredCalls(local, parts.offered_tools, parts.named_scopes, open_scope)
     resumptions = Resumptions(
         store,
         pending_calls,

@@ -184,11 +184,6 @@ class Runtime(Scope):
                 await store.close()
 
     @property
-    def store(self) -> Store | None:
-        """The configured store, or the one in memory once it has been used."""
-        return self._runtime_parts.store.current
-
-    @property
     def providers(self) -> list[Provider]:
         """All providers, started or not."""
         return self._runtime_parts.provider_table.all_providers
@@ -277,11 +272,6 @@ class Runtime(Scope):
     # For programs that serve a runtime to others
 
     @property
-    def id(self) -> str:
-        """The id under which this runtime owns its calls in the store."""
-        return self._runtime_parts.store.owner_id
-
-    @property
     def defaults(self) -> Defaults:
         """The limits for tools, providers and calls that set none themselves."""
         return self._runtime_parts.options.defaults
@@ -294,7 +284,11 @@ class Runtime(Scope):
 
     async def is_alive(self, runtime_id: str) -> bool:
         """Whether a runtime is alive: this one, or another one on the same store."""
-        return self.is_open if runtime_id == self.id else await self._runtime_parts.store.is_runtime_alive(runtime_id)
+        return (
+            self.is_open
+            if runtime_id == self.runtime_id
+            else await self._runtime_parts.store.is_runtime_alive(runtime_id)
+        )
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background, until it ends or the runtime closes."""
@@ -423,4 +417,5 @@ def _build_scope_parts(parts: RuntimeParts, calls: CallLoader) -> ScopeParts:
         session_states=SessionStates(),
         active_spaces=parts.active_spaces,
         auto_complete=parts.options.auto_complete,
+        named_scopes=parts.named_scopes,
     )

@@ -37,6 +37,7 @@ from surehand.runtime.limits.budget import Budget, TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import QueueStatus
 from surehand.runtime.listeners import EventBuffer, Listeners, stream_events
+from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, StackTables, limit_to_paths
 from surehand.runtime.policy import Policy
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from surehand.catalogue.describe import ToolDescriptions
     from surehand.runtime.pending.pending_call import PendingCall
     from surehand.runtime.pending.status import CallStatus
+    from surehand.store.store import Store
     from surehand.store.tables.grants import Grant
     from surehand.store.tables.pending import PendingRound
 
@@ -75,6 +77,7 @@ class ScopeParts:
     session_states: SessionStates
     active_spaces: ActiveSpaces
     auto_complete: bool
+    named_scopes: NamedScopes[Any]
 
 
 class Scope:
@@ -111,6 +114,8 @@ class Scope:
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
         self.scope_in_entered_space: CallScope | None = None
         """The same scope in the space that its agent entered, once a call was made there."""
+        self.scope_name: str | None = None
+        """The name by which other processes build the same scope again, see `named_scopes`."""
         self.has_session = principal.session is not None
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
@@ -326,6 +331,10 @@ class Scope:
         """The calls of this scope's user and session that run in this process."""
         return self.environment.running.visible_to(self.principal)
 
+    async def end_calls_that_follow_run(self, run_id: str) -> None:
+        """End the calls that wait for a run of an agent which has ended."""
+        await self._parts.calls.load().resumptions.end_calls_that_follow_run(run_id)
+
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""
         running = [each for each in self.running_calls() if call_id in (None, each.assigned_id)]
@@ -341,20 +350,20 @@ class Scope:
 
     async def _pending_call_ids(self) -> list[str]:
         """Ids of pending calls, and of answered calls that no runtime has resumed yet."""
-        if self.environment.store.current is None:
+        if self.store is None:
             return []
         calls = await self._parts.calls.load().pending_calls.list_for(self.principal, grace_seconds=0.0)
         return [call.call_id for call in calls]
 
     async def grants(self) -> list[Grant]:
         """The standing approvals of this scope's user, or of all users if the scope has none."""
-        store = self.environment.store.current
+        store = self.store
         return [] if store is None else await store.grants.list_grants(self.principal.user)
 
     async def revoke(self, tool: str, *, by: str | None = None) -> bool:
         """Delete the standing approvals of a tool, of this user or of all users; returns False if there were none."""
         listing = self.find(tool)
-        store = self.environment.store.current
+        store = self.store
         name = tool if listing is None else listing.name
         return store is not None and await store.grants.revoke(name, self.principal.user, by) > 0
 
@@ -394,6 +403,21 @@ class Scope:
     def is_open(self) -> bool:
         """Whether the runtime is running."""
         return self.environment.running.is_open
+
+    @property
+    def store(self) -> Store | None:
+        """The configured store, or the one in memory once it has been used."""
+        return self.environment.store.current
+
+    @property
+    def runtime_id(self) -> str:
+        """The id under which the runtime owns its calls in the store."""
+        return self.environment.store.owner_id
+
+    @property
+    def named_scopes(self) -> NamedScopes[Scope]:
+        """The scopes of agents, which the runtime builds again for calls that were made in another process."""
+        return self._parts.named_scopes
 
     @property
     def auto_complete(self) -> bool:
@@ -474,6 +498,15 @@ class Scope:
         viewer = self.principal
         return viewer.user in (None, event.user) and viewer.session in (None, event.session)
 
+    def emit(self, event: Event) -> None:
+        """Emit an event to all listeners: for parts, such as agents, that report more than calls."""
+        self._parts.listeners.emit(event)
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anything hears events: without listeners, an event need not be built."""
+        return bool(self._parts.listeners.callbacks)
+
     def complete(self, outcome: Outcome) -> None:
         """Emit `CallEnded` for a call, where `auto_complete=False` leaves that to the caller."""
         meta = outcome.meta
@@ -489,7 +522,7 @@ class Scope:
     def stats(self) -> Stats:
         """Counts and durations of calls, by tool."""
         running = self.environment.running
-        has_store = self.environment.store.current is not None
+        has_store = self.store is not None
         return Stats(
             total=len(self.catalogue),
             by_category=self.catalogue.categories(),
@@ -560,7 +593,7 @@ class Scope:
         if allowed_paths is not None:
             folders = replace(folders, allowed_paths=self._narrowed_paths(allowed_paths))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
-        return Scope(
+        narrowed = Scope(
             self._parts,
             principal,
             values=(*values, *self.offered_values),
@@ -571,6 +604,8 @@ class Scope:
             priority=self.priority if priority is None else validate_priority(priority),
             folders=folders,
         )
+        narrowed.scope_name = self.scope_name
+        return narrowed
 
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
         """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""

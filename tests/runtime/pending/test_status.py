@@ -127,14 +127,14 @@ async def test_a_failed_call_can_be_recorded_once(store):
 async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
     async with Runtime(store=tmp_path / "calls.db") as one:
         async with Runtime(store=tmp_path / "calls.db") as two:
-            assert await one.is_alive(one.id)
-            assert await one.is_alive(two.id)
-        assert not await one.is_alive(two.id)
+            assert await one.is_alive(one.runtime_id)
+            assert await one.is_alive(two.runtime_id)
+        assert not await one.is_alive(two.runtime_id)
         assert not await one.is_alive("nobody")
         assert not await one.is_alive("")
     async with Runtime() as alone:
-        assert await alone.is_alive(alone.id)
-        assert not await alone.is_alive(one.id)
+        assert await alone.is_alive(alone.runtime_id)
+        assert not await alone.is_alive(one.runtime_id)
 
 
 async def test_without_a_store_a_retained_call_is_kept_until_it_is_forgotten(monkeypatch):

@@ -77,6 +77,8 @@ class CallScope(Protocol):
     has_session: bool
     host_space: str | None
     """The space that the host made active; `principal.space` differs from it where the agent entered another."""
+    scope_name: str | None
+    """The name by which other processes build the same scope again."""
     scope_in_entered_space: CallScope | None
     state: dict[str, Any]
     folders: ScopeFolders

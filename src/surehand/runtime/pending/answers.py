@@ -210,6 +210,11 @@ class Answers:
     def _find_objection(self, row: PendingRow, answer: Answer) -> Outcome | None:
         """The outcome of an answer that has no effect; None if it is to be applied."""
         wait = row.open_round
+        if wait is not None and wait.inner_run_id is not None and answer.kind not in ("cancel", "expire"):
+            problem = (
+                f"Call {row.call.call_id} waits for the run {wait.inner_run_id}. Answer the calls of that run instead."
+            )
+            return Failed("conflict", problem)
         fits = wait is not None and answer.kind in (*_EXPECTED_ANSWERS[wait.waiting_for], "cancel", "expire")
         if wait is not None and wait.inner_call_id is None and not answer.is_for_round(wait.round):
             return Failed("conflict", _wrong_round_message(row, wait, answer))

@@ -13,6 +13,7 @@ from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_record import build_ledger_row
 from surehand.runtime.durability.repeated_calls import RepeatedCalls, is_following
 from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.invocation.json_arguments import json_arguments
@@ -48,6 +49,7 @@ class PendingCallWriter:
         pending_calls: PendingCalls,
         local: LocalPendingCalls,
         *,
+        outcomes: StoredOutcomes,
         repeated_calls: RepeatedCalls,
         messages: CallMessages,
         journal: StoreJournal,
@@ -59,6 +61,7 @@ class PendingCallWriter:
         self._store = store
         self._pending_calls = pending_calls
         self._local = local
+        self._outcomes = outcomes
         self._repeated_calls = repeated_calls
         self._messages = messages
         self._journal = journal
@@ -78,7 +81,7 @@ class PendingCallWriter:
         for _ in range(MAX_STORE_ATTEMPTS):
             inner_call_id = await self._find_inner_call(pending.call_id, invocation)
             # A call whose handler has run does not follow another one: its effect is its own.
-            can_follow = inner_call_id is None and not invocation.may_have_run
+            can_follow = inner_call_id is None and pending.run_id is None and not invocation.may_have_run
             key = repeated_calls.key_of(invocation) if can_follow else None
             guard = [] if key is None else repeated_calls.guard_statements(invocation, key, locks=True)
             try:
@@ -98,9 +101,10 @@ class PendingCallWriter:
         store = await self._store.open()
         call_id = invocation.id
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
-        # A call that waits for another one has no expiry of its own: it ends with the other.
-        expires_at = None if inner_call_id else pending.expires_at
-        timeout_seconds = None if inner_call_id else self._time_to_live(pending)
+        # A call that waits for another one, or for a run, has no expiry of its own: it ends with the other.
+        ends_with_other = bool(inner_call_id or pending.run_id)
+        expires_at = None if ends_with_other else pending.expires_at
+        timeout_seconds = None if ends_with_other else self._time_to_live(pending)
         post_statements = await self._messages.post_statements(invocation)
         call = self._build_ledger_row(invocation)
         if is_following(pending):
@@ -116,6 +120,7 @@ class PendingCallWriter:
             request=request,
             provider_state=provider_state,
             inner_call_id=inner_call_id,
+            inner_run_id=pending.run_id,
             expires_at=expires_at,
             timeout_seconds=timeout_seconds,
         )
@@ -222,6 +227,8 @@ class PendingCallWriter:
     async def _find_inner_call(self, call_id: str, invocation: Invocation) -> str | None:
         """The id of the call that this one waits for; None if the user may not see it, or it waits for this one."""
         row = await self._pending_calls.find(call_id, invocation.principal) if call_id else None
+        if row is None and call_id:
+            return call_id if await self._runs_elsewhere(call_id, invocation) else None
         first = row.call.call_id if row else None
         while row is not None:
             if row.call.call_id == invocation.id:
@@ -229,6 +236,15 @@ class PendingCallWriter:
             inner_call_id = row.open_round.inner_call_id if row.open_round else None
             row = await self._pending_calls.find(inner_call_id, Principal()) if inner_call_id else None
         return first
+
+    async def _runs_elsewhere(self, call_id: str, invocation: Invocation) -> bool:
+        """Whether a call that never waited is being run, for the same user and session, by another process or task."""
+        call = await self._outcomes.find(call_id)
+        if call is None or call.call_id == invocation.id:
+            return False
+        principal = invocation.principal
+        is_visible = (call.user_id, call.session) == (principal.user, principal.session)
+        return is_visible and call.state in ("running", "unknown")
 
     def _emit_pending(self, pending_call: PendingCall, identity: CallIdentity) -> None:
         if not self._listeners.callbacks:

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import json
-from typing import cast
+from typing import Any, cast
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Principal
-from surehand.core.outcome import Outcome, Pending, WaitingFor
+from surehand.core.outcome import Failed, Outcome, Pending, WaitingFor
 from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.invocation.json_arguments import load_json_arguments
+from surehand.runtime.named_scopes import NamedScopes
+from surehand.runtime.pending.followed_run import find_followed_run, outcome_of_run
 from surehand.runtime.pending.local_calls import LocalPendingCalls
-from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.pending.pending_call import PendingCall, absent_agent_message
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import UnstorableValue
 from surehand.store.tables.pending import (
@@ -35,12 +37,18 @@ class PendingCalls:
     """The pending calls in the store, as the users see them whose calls they are."""
 
     def __init__(
-        self, store: RuntimeStore, local: LocalPendingCalls, outcomes: StoredOutcomes, catalogue: Catalogue
+        self,
+        store: RuntimeStore,
+        local: LocalPendingCalls,
+        outcomes: StoredOutcomes,
+        catalogue: Catalogue,
+        named_scopes: NamedScopes[Any],
     ) -> None:
         self._store = store
         self._local = local
         self._outcomes = outcomes
         self._catalogue = catalogue
+        self._named_scopes = named_scopes
 
     async def find(self, call_id: str, viewer: Principal) -> PendingRow | None:
         """Find a call that the viewer may see; None for any other call, as for an unknown id."""
@@ -57,6 +65,13 @@ class PendingCalls:
         if row is None or row.call.state != "ended":
             return None
         return self._outcomes.outcome_of(row.call)
+
+    async def outcome_of_followed_run(self, run_id: str, viewer: Principal) -> Outcome | None:
+        """What a call that waits for this run ends with; None while the run goes on."""
+        run = await find_followed_run(await self._store.open(), run_id, viewer)
+        if run is None:
+            return Failed("not_found", f"There is no run {run_id[:80]} to wait for.", executed=True)
+        return outcome_of_run(run)
 
     async def current_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
         """The outcome of a call that was or is pending; None if the viewer may not see it."""
@@ -93,7 +108,7 @@ class PendingCalls:
                     viewer.user, viewer.session, limit=page_size, after=position, grace_seconds=grace_seconds
                 )
                 found += [
-                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
+                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row), self._missing_agent(row))
                     for row in rows
                     if row.call.call_id not in self._local.answers_in_progress
                 ]
@@ -109,8 +124,14 @@ class PendingCalls:
         invocation = self._local.invocations.get(row.call.call_id)
         return self._catalogue.find(row.call.tool) if invocation is None else invocation.listing
 
+    def _missing_agent(self, row: PendingRow) -> str | None:
+        """The agent that an answered call waits for, because its tool is the own tool of an agent that is not here."""
+        return self._named_scopes.missing_agent(row.call) if row.is_ready else None
 
-def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing: Listing | None = None) -> PendingCall:
+
+def pending_call_from_row(
+    row: PendingRow, pending_round: PendingRound, listing: Listing | None = None, missing_agent: str | None = None
+) -> PendingCall:
     """Convert a stored round to what is shown to the people who answer."""
     call = row.call
     waiting_for = pending_round.waiting_for
@@ -119,6 +140,8 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
     if row.is_ready:
         waiting_for = "result"
         message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
+        if missing_agent is not None:
+            message = f"{call.tool} was let run. {absent_agent_message(call.tool, missing_agent)}"
         expires_at = pending_round.answer_expires_at
     return PendingCall(
         call_id=call.call_id,
@@ -130,5 +153,6 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
         expires_at=expires_at,
         created_at=pending_round.created_at,
         round=pending_round.round,
+        missing_agent=missing_agent,
         **identity_of_stored_call(call, listing)._asdict(),
     )

@@ -13,6 +13,7 @@ from surehand.core.call import Principal
 from surehand.core.define import tool
 from surehand.core.outcome import Done, WaitingFor
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
+from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.pending.answer import Answer
 from surehand.runtime.pending.local_calls import LocalPendingCalls
@@ -64,8 +65,15 @@ class OpenScope(Protocol):
 class RestoredCalls:
     """Rebuilds pending calls of this process or of another one."""
 
-    def __init__(self, local: LocalPendingCalls, offered_tools: OfferedTools, open_scope: OpenScope) -> None:
+    def __init__(
+        self,
+        local: LocalPendingCalls,
+        offered_tools: OfferedTools,
+        named_scopes: NamedScopes[Any],
+        open_scope: OpenScope,
+    ) -> None:
         self._local = local
+        self._named_scopes = named_scopes
         self._offered_tools = offered_tools
         self._open_scope = open_scope
 
@@ -75,8 +83,14 @@ class RestoredCalls:
         if call.session is not None and self.find_listing(row) is None:
             await self._offered_tools.load_session(Principal(user=call.user_id, session=call.session))
 
+    def missing_agent(self, row: PendingRow) -> str | None:
+        """The agent whose own tool a call is for, if this runtime does not have the agent."""
+        return self._named_scopes.missing_agent(row.call)
+
     def find_listing(self, row: PendingRow) -> Listing | None:
-        """Find the tool of a call in the call's own scope."""
+        """Find the tool of a call in the call's own scope; None if that is the scope of an agent which is not here."""
+        if row.call.call_id not in self._local.invocations and self.missing_agent(row):
+            return None
         return self.restore_scope(row).find(row.call.tool)
 
     def restore_scope(self, row: PendingRow) -> CallScope:
@@ -89,7 +103,8 @@ class RestoredCalls:
         fields: dict[str, Any] = {name: context[name] for name in _CONTEXT_FIELDS if context.get(name) is not None}
         columns = {"user": call.user_id, "session": call.session, "agent": call.agent}
         fields.update({name: value for name, value in columns.items() if value is not None})
-        return self._open_scope(**fields)
+        scope: CallScope = self._named_scopes.rebuild(call, self._open_scope(**fields))
+        return scope
 
     def restore_invocation(self, row: PendingRow) -> Invocation:
         """A new invocation of the call, with its stored arguments."""
@@ -105,7 +120,8 @@ class RestoredCalls:
         invocation.parent = context.get("parent")
         invocation.nesting_depth = int(context.get("depth", 0))
         is_known_here = call.call_id in self._local.invocations
-        invocation.has_lost_scope = bool(context.get("own_scope")) and not is_known_here
+        is_rebuilt = invocation.scope.scope_name is not None
+        invocation.has_lost_scope = bool(context.get("own_scope")) and not (is_known_here or is_rebuilt)
         invocation.ledger_row = call
         return invocation
 
@@ -117,7 +133,7 @@ class RestoredCalls:
         invocation = self.restore_invocation(row)
         apply_resumption(invocation, row, resumption)
         call = row.call
-        listing = invocation.scope.find(call.tool)
+        listing = self.find_listing(row)
         is_unchanged = listing is not None and listing.tool.is_bound_by(call.definition)
         if listing is None or not (is_unchanged or resumption.continues):
             # A rejection or a result ends the call even if its tool has changed or is missing: use the original one.

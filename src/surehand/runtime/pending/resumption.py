@@ -26,7 +26,9 @@ from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
+from surehand.runtime.pending.followed_run import outcome_of_run
 from surehand.runtime.pending.local_calls import LocalPendingCalls
+from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import RestoredCalls, Resumption, apply_resumption
 from surehand.runtime.running_calls import RunningCalls
@@ -183,7 +185,10 @@ class Resumptions:
         emit_settled()
         if fence is None:
             done = "Approved" if answer.kind == "approve" else "Answered"
-            return Pending("result", row.call.call_id, f"{done}, but {row.call.tool} is not here now.")
+            agent = self._restored_calls.missing_agent(row)
+            tool = row.call.tool
+            absent = f"{tool} is not here now." if agent is None else absent_agent_message(tool, agent)
+            return Pending("result", row.call.call_id, f"{done}, but {absent}")
         return await self._deliver_answer(edited, Resumption(answer, fence=fence))
 
     async def _commit(
@@ -282,8 +287,23 @@ class Resumptions:
                 continue
             await self.apply_answer(outer, outer.open_round, Answer("settle", value=value), Principal())
 
+    async def end_calls_that_follow_run(self, run_id: str) -> None:
+        """End the calls that wait for a run which has ended."""
+        store = await self._store.open()
+        followers = await store.pending.find_followers_of_run(run_id)
+        run = await store.runs.find(run_id) if followers else None
+        outcome = None if run is None else outcome_of_run(run)
+        if outcome is None:
+            return
+        for call_id in followers:
+            row = await store.pending.find(call_id)
+            if row is None or row.open_round is None or call_id in self._local.answers_in_progress:
+                continue
+            # A copy: each outcome belongs to one call.
+            await self.apply_answer(row, row.open_round, Answer("settle", value=outcome.evolve()), Principal())
+
     async def end_calls_that_follow_nothing(self, call_id: str) -> None:
-        """End the calls that follow a call which has not happened and will not run: they may be made again."""
+        """End the calls that wait for a call which has not happened and will not run: they may be made again."""
         store = await self._store.open()
         for follower in await store.pending.find_followers(call_id):
             outer = await store.pending.find(follower)
@@ -291,8 +311,11 @@ class Resumptions:
                 continue
             tool = outer.call.tool
             problem = f"{tool} has not happened: call {call_id}, which this one followed, did not run. Call it again."
-            answer = Answer("settle", value=Failed("interrupted", problem))
-            await self.apply_answer(outer, outer.open_round, answer, Principal())
+            failure = Failed("interrupted", problem)
+            if outer.open_round.first_call_id is None:  # the handler has run, and waits for the other call's result
+                problem = f"{tool} waited for call {call_id}, which did not run."
+                failure = Failed("interrupted", problem, executed=True)
+            await self.apply_answer(outer, outer.open_round, Answer("settle", value=failure), Principal())
 
     def _emit_settled(
         self,

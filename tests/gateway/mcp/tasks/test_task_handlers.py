@@ -544,7 +544,7 @@ async def grind(what: str = "corn") -> str:
 async def main():
     tools = [tool(effects={"read"})(grind), *(tool(effects={"write"}, name=each)(grind) for each in ("write", "check"))]
     async with Runtime(*tools, store=sys.argv[1]) as runtime:
-        ids = {each.name: f"{new_id()}@{runtime.id}" for each in tools}
+        ids = {each.name: f"{new_id()}@{runtime.runtime_id}" for each in tools}
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:

@@ -88,7 +88,7 @@ class TaskHandlers:
         """Make a new call as a task."""
         scope = self._served_runtime.scope(caller.user)
         # With the id of this runtime, so that any process can find out later whether the call is still running.
-        call_id = f"{new_id()}@{self._served_runtime.runtime.id}"
+        call_id = f"{new_id()}@{self._served_runtime.runtime.runtime_id}"
         self.retention.retain(call_id, caller.user, arguments)
         work = scope.call(served_tool.listing.name, arguments, call_id=call_id)
         outcome_task = self.running_tasks.start(call_id, caller.user, work)
@@ -293,7 +293,7 @@ class TaskHandlers:
         if match is None or any(call.assigned_id == task_id for call in runtime.running_calls()):
             return False
         owner = match["owner"]
-        if owner != runtime.id:
+        if owner != runtime.runtime_id:
             return not await runtime.is_alive(owner)
         return runtime.clock.time() - status.changed_at > LOST_AFTER_SECONDS
 

@@ -80,8 +80,10 @@ def park(
             problem = f"{invocation.tool_name} {wait_refusal.describe(outcome)}"
             return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_run))
         ended = await pending_calls.ended_outcome(outcome.call_id, invocation.principal)
+        if ended is None and outcome.run_id is not None:
+            ended = await pending_calls.outcome_of_followed_run(outcome.run_id, invocation.principal)
         if ended is not None:
-            return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
+            return await end(invocation, ended)  # the nested call or run that it would wait for has ended meanwhile
         await journal.write_progress(invocation)
         try:
             pending_call = await writer.park(invocation, outcome)
@@ -98,6 +100,8 @@ def park(
         if awaited_call_id and await pending_calls.ended_outcome(awaited_call_id, invocation.principal):
             # The call that it waits for has ended while this one was stored.
             await resumptions.end_following_calls(awaited_call_id)
+        if outcome.run_id is not None:  # the run may have ended while this call was stored
+            await resumptions.end_calls_that_follow_run(outcome.run_id)
         if invocation.id not in local.invocations:  # it has ended already
             invocation.is_journalled = True
             return await pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
