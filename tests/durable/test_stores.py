@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, Store, tool
-from surehand.runtime.maintenance import store_maintenance
+from surehand.runtime.maintenance import answered_calls, dead_runtimes, store_maintenance
 from surehand.store.database import StoreError, StoreUnavailable
 from surehand.store.tables import owners
 from tests.durable.bank_tools import (
@@ -192,8 +192,8 @@ async def test_calls_that_other_processes_answered_are_dropped_from_memory(
 
 async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_over(file: str) -> None:
     looks = {
-        store_maintenance._SELECT_READY_CALLS: {"after": "", "most": 1},
-        store_maintenance._SELECT_UNKNOWN_CALLS: {},
+        answered_calls._SELECT_READY_CALLS: {"after": "", "most": 1},
+        dead_runtimes._SELECT_UNKNOWN_CALLS: {},
         owners._SQL["list_other_owners"]: {"owner": "a"},
         owners._SQL["return_taken_calls"]: {"owner": "a"},
         owners._SQL["mark_running_calls_unknown"]: {"owner": "a"},
