@@ -177,6 +177,7 @@ def compose_maintenance(parts: RuntimeParts, calls: CallServices, store: Store) 
             parts.queues, parts.breakers, catalogue=parts.catalogue, store=store, owner_id=owner_id
         ),
         offered_tools=parts.offered_tools,
+        active_spaces=parts.active_spaces,
         ledger=calls.ledger,
         write_retry=calls.write_retry,
         journal_writer=parts.journal.writer,

@@ -166,6 +166,7 @@ class Runtime(Scope):
         parts.outputs.stored_count = await store.artifacts.count()
         calls.expiry_timer.schedule(await store.pending.next_expiry())
         await store.spaces.refresh_has_spaces()
+        await parts.active_spaces.look_for_entered_spaces()
         if parts.outputs.stored_count:
             parts.outputs.add_reader_tool()
 
