@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from surehand.providers import mcp as mcp
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
+    from surehand.runtime.invocation.approval import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
-    from surehand.runtime.pending.approval import Approval as Approval
     from surehand.runtime.policy import Policy as Policy
     from surehand.runtime.runtime import Runtime as Runtime
     from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 # The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does
 # not load the rest of the package.
 _MODULE_BY_NAME = {
-    "Approval": "runtime.pending.approval",
+    "Approval": "runtime.invocation.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",

@@ -16,7 +16,7 @@ from surehand.core.handler import StartHandler
 from surehand.core.names import nearest_names, qualified_name
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.sources import flatten_sources
 from surehand.testing.faults import Fault
 

@@ -156,11 +156,10 @@ def _count_served_tools(runtime: Runtime, toolset: str | None) -> int:
 def _announce_pending(runtime_options: RuntimeOptions, runtime: Runtime, tool: str, pending: Pending) -> None:
     """Print the command that answers a pending call, because its client cannot ask a person."""
     announcement = f"{to_one_line(tool)} waits for {pending.waiting_for}"
-    if not runtime.services.is_durable:
+    if not runtime.is_durable:
         print_stderr(f"{announcement}, which cannot be given without a store.")
         return
-    invocation = runtime.services.pending_calls.invocations.get(pending.call_id)
-    question = question_arguments(pending.call_id, invocation.round if invocation is not None else 1)
+    question = question_arguments(pending.call_id, runtime.last_round(pending.call_id))
     if pending.waiting_for == "approval" or is_yes_no_form(pending.request):
         print_stderr(f"{announcement}: {_shell_command(runtime_options, 'approve', *question)}")
     else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from surehand.core.outcome import Pending, WaitingFor
 
@@ -60,3 +60,7 @@ def absent_agent_message(tool: str, agent: str) -> str:
     return (
         f"{tool} is a tool of the agent {agent}, which is not here: the call goes on in a process that has the agent."
     )
+
+
+Approver: TypeAlias = Callable[[PendingCall], Awaitable[Any]]
+"""Decides about a call at once: it returns True, False, an `Approval`, or None for "not now"."""
