@@ -169,7 +169,15 @@ async def test_two_agents_of_one_name_are_refused():
         Runtime(first, second)
     async with Runtime(first) as runtime:
         with pytest.raises(DefinitionError, match="has another agent 'a'"):
-            await second.run("Go", runtime=runtime)
+            await runtime.add(second)
+
+
+async def test_an_agent_that_is_built_anew_takes_the_place_of_the_old_one(store):
+    async with Runtime(store=store) as runtime:
+        for text in ("one", "two"):
+            agent = Agent("a", model=ScriptedModel([("secret", {})], text), tools=[secret])
+
+            assert (await agent.run("Go", runtime=runtime)).text == text
 
 
 async def test_an_agent_can_be_added_while_the_runtime_runs():

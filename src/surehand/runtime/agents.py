@@ -41,6 +41,8 @@ class AgentTable:
         self._lifespans = lifespans
         self._named_scopes = named_scopes
         self._attached: dict[str, AttachedAgent] = {}
+        self._replaced: list[AttachedAgent] = []
+        """Agents whose place another one of the same name has taken: their providers run until the runtime closes."""
 
     def __iter__(self) -> Iterator[AgentSource]:
         return (each.agent for each in list(self._attached.values()))
@@ -52,22 +54,32 @@ class AgentTable:
     def add_unstarted(self, agents: Iterable[AgentSource]) -> None:
         """Add agents that are started when the runtime is opened."""
         for agent in agents:
+            self._require_free_name(agent)
             self._attach(agent)
 
-    async def add(self, agent: AgentSource) -> AttachedAgent:
-        """Add an agent while the runtime runs; nothing changes if it has been added before."""
+    async def add(self, agent: AgentSource) -> None:
+        """Add an agent while the runtime runs."""
+        self._require_free_name(agent)
+        await self.enter(agent)
+
+    async def enter(self, agent: AgentSource) -> AttachedAgent:
+        """The agent with its tools. It takes the place of another one of its name: programs may build it anew."""
         known = self._attached.get(agent.name)
         if known is not None and known.agent is agent:
             return known
+        if known is not None and known.agent.providers:
+            self._replaced.append(known)
         attached = self._attach(agent)
         await self._start(attached)
         return attached
 
-    def _attach(self, agent: AgentSource) -> AttachedAgent:
+    def _require_free_name(self, agent: AgentSource) -> None:
         known = self._attached.get(agent.name)
         if known is not None and known.agent is not agent:
             problem = f"The runtime has another agent {agent.name!r}."
             raise DefinitionError(problem, fix="give one of them another name: answers find an agent by its name.")
+
+    def _attach(self, agent: AgentSource) -> AttachedAgent:
         own_catalogue = self._catalogue.new_empty()
         for tool in agent.own_tools:
             tool.require_runner()
@@ -91,6 +103,6 @@ class AgentTable:
 
     async def stop(self) -> None:
         """Stop the providers of all agents."""
-        for attached in self._attached.values():
+        for attached in [*self._attached.values(), *self._replaced]:
             attached.provider_table.unsubscribe()
             await attached.provider_table.stop()

@@ -562,7 +562,7 @@ class Scope:
 
     async def enter_agent(self, agent: AgentSource, **principal_fields: Any) -> Scope:
         """The scope of an agent's run: it has the agent's tools alone. Adds the agent to the runtime, if need be."""
-        attached = await self._parts.agents.add(agent)
+        attached = await self._parts.agents.enter(agent)
         scope = self.named_scopes.build(agent.name, self.scope(agent=agent.name, **principal_fields))
         attached.last_scope = scope
         return scope
