@@ -22,7 +22,7 @@ from surehand.cli.outcome_output import unanswerable_wait_message
 from surehand.cli.run_output import run_event_to_json, run_exit_code, run_to_json, waiting_hint
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 from surehand.runtime.runtime import Runtime
 from surehand.store.tables.runs import RunRow
