@@ -42,11 +42,11 @@ class ActiveSpaces:
         return self.host_spaces is not None or (store is not None and store.spaces.has_spaces)
 
     @property
-    def are_stored(self) -> bool:
-        """Whether other processes learn of the spaces that agents enter here."""
+    def is_stored(self) -> bool:
+        """Whether the spaces that agents enter are known in every process on a store."""
         return self._store.is_durable
 
-    def activate(self, scope: CallScope, space: str | None) -> None:
+    def set_active(self, scope: CallScope, space: str | None) -> None:
         """Activate a space for the agent (or else user) and session of a scope, until the host activates another."""
         scope.state[_active_space_key(scope)] = (space, scope.host_space)
         if not self.has_entered_space:
@@ -59,7 +59,7 @@ class ActiveSpaces:
         if member is not None:
             store = await self._store.open()
             await store.active_spaces.enter(member, space, scope.host_space)
-        self.activate(scope, space)
+        self.set_active(scope, space)
 
     async def load(self, scope: CallScope) -> None:
         """Learn which space the agent of a scope has entered in another process, if it has entered one since."""
@@ -80,16 +80,14 @@ class ActiveSpaces:
         """User, session and member whose space is stored; None without a configured store, a session, or a name."""
         principal = scope.principal
         name = principal.agent or principal.user
-        if not self.are_stored or principal.session is None or not name:
+        if not self._store.is_durable or principal.session is None or not name:
             return None
         return principal.user, principal.session, name
 
     async def look_for_entered_spaces(self) -> None:
         """Look whether an agent has entered a space in another process, as long as none has in this one."""
-        if self.has_entered_space:
-            return
-        store = await self._store.open()
-        if not await store.active_spaces.is_empty():
+        store = self._store.current
+        if store is not None and not self.has_entered_space and not await store.active_spaces.is_empty():
             self.has_entered_space = True
             self._on_first_entered()
 

@@ -149,7 +149,9 @@ class Runtime(Scope):
             await self._maintenance.start_loop()
 
     async def _open_store(self, configured: str | Store) -> None:
-        from surehand.runtime.compose_calls import compose_maintenance  # keeps the store tables off the import path
+        from surehand.runtime.compose_maintenance import (
+            compose_maintenance,  # keeps the store tables off the import path
+        )
         from surehand.store.store import Store  # keeps sqlite3 off the import path
 
         if not isinstance(configured, (str, Store)):

@@ -420,11 +420,6 @@ class Scope:
         return self.environment.store.owner_id
 
     @property
-    def named_scopes(self) -> NamedScopes[Scope]:
-        """The scopes of agents, which the runtime builds again for calls that were made in another process."""
-        return self._parts.named_scopes
-
-    @property
     def auto_complete(self) -> bool:
         """Whether `CallEnded` is emitted when a call ends, and not by `complete`."""
         return self._parts.auto_complete
@@ -563,7 +558,7 @@ class Scope:
     async def enter_agent(self, agent: AgentSource, **principal_fields: Any) -> Scope:
         """The scope of an agent's run: it has the agent's tools alone. Adds the agent to the runtime, if need be."""
         attached = await self._parts.agents.enter(agent)
-        scope = self.named_scopes.build(agent.name, self.scope(agent=agent.name, **principal_fields))
+        scope: Scope = self._parts.named_scopes.build(agent.name, self.scope(agent=agent.name, **principal_fields))
         attached.last_scope = scope
         return scope
 
@@ -630,11 +625,12 @@ class Scope:
 
         Returns a function that undoes this.
         """
-        return self.named_scopes.register(name, build)
+        return self._parts.named_scopes.register(name, build)
 
     def named_scope(self, name: str) -> Scope:
         """This scope narrowed by what was registered under a name; raises `KeyError` for an unknown one."""
-        return self.named_scopes.build(name, self)
+        scope: Scope = self._parts.named_scopes.build(name, self)
+        return scope
 
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
         """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""
@@ -673,7 +669,7 @@ class Scope:
 
     def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this scope's agent and session in another space, or in none."""
-        self._parts.active_spaces.activate(self, space)
+        self._parts.active_spaces.set_active(self, space)
 
     async def enter_space(self, space: str | None) -> None:
         """The same, in every process on the store."""

@@ -31,4 +31,4 @@ def active_space(plan: StackPlan, proceed: NextStage, *, active_spaces: ActiveSp
             await active_spaces.load(invocation.scope)
         return await stage(invocation)
 
-    return stage_with_store if active_spaces.are_stored and plan.has_session else stage
+    return stage_with_store if active_spaces.is_stored and plan.has_session else stage
