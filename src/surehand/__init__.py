@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from surehand import gateway as gateway
     from surehand import messages as messages
     from surehand.agent import models as models
+    from surehand.agent.agent import Agent as Agent
+    from surehand.agent.limits import Limits as Limits
+    from surehand.agent.models.base import Model as Model
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
 # The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does
 # not load the rest of the package.
 _MODULE_BY_NAME = {
+    "Agent": "agent.agent",
     "Approval": "runtime.invocation.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
@@ -88,6 +92,8 @@ _MODULE_BY_NAME = {
     "Image": "core.content",
     "InvalidArguments": "core.errors",
     "Json": "core.content",
+    "Limits": "agent.limits",
+    "Model": "agent.models.base",
     "NotFound": "core.errors",
     "OtherBlock": "core.content",
     "Outcome": "core.outcome",

@@ -17,6 +17,7 @@ from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
 from surehand.runtime.active_spaces import ActiveSpaces, OnNoSpace
+from surehand.runtime.agents import AgentTable
 from surehand.runtime.background_tasks import BackgroundTasks
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
@@ -109,13 +110,8 @@ class RuntimeParts:
         )
         self.outputs = OversizedOutputs(self.store, self.catalogue, self.threads, max_output=defaults.max_output)
         self.offered_tools = OfferedTools(self.catalogue, self.store, self.running, self.background_tasks)
-        self.provider_table = ProviderTable(
-            self.catalogue,
-            defaults,
-            running=self.running,
-            background_tasks=self.background_tasks,
-            crash_report=options.crash_report,
-        )
+        self.provider_table = self._build_provider_table(self.catalogue)
+        self.agents = AgentTable(self.catalogue, self._build_provider_table, self.lifespans, self.named_scopes)
         self.environment = CallEnvironment(
             workspace=options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd(),
             threads=self.threads,
@@ -124,6 +120,15 @@ class RuntimeParts:
             store=self.store,
             progress=ProgressReports(self.listeners, self.journal, clock),
             object_tokens=ObjectTokens(),
+        )
+
+    def _build_provider_table(self, catalogue: Catalogue) -> ProviderTable:
+        return ProviderTable(
+            catalogue,
+            self.options.defaults,
+            running=self.running,
+            background_tasks=self.background_tasks,
+            crash_report=self.options.crash_report,
         )
 
 

@@ -32,7 +32,7 @@ from surehand.runtime.policy import Policy
 from surehand.runtime.scope import Scope, ScopeParts
 from surehand.runtime.scope_tools import ToolSources
 from surehand.runtime.session_states import SessionStates
-from surehand.runtime.sources import flatten_sources, left_out_tools, split_server_tools
+from surehand.runtime.sources import AgentSource, Source, flatten_sources, left_out_tools, split_server_tools
 from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
@@ -101,13 +101,14 @@ class Runtime(Scope):
         self._add_sources(flatten_sources(sources))
         self._refuse_left_out(sources)
 
-    def _add_sources(self, sources: list[Tool[..., Any] | Provider | LazyTool]) -> None:
+    def _add_sources(self, sources: list[Source]) -> None:
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
         self._lazy_tools += [item for item in sources if isinstance(item, LazyTool)]
         providers += [item for item in sources if isinstance(item, Provider)]
         self._runtime_parts.provider_table.add_unstarted(providers)
         if tools:
             self.catalogue.add(*tools)
+        self._runtime_parts.agents.add_unstarted(item for item in sources if isinstance(item, AgentSource))
 
     @property
     def _init_context(self) -> InitContext:
@@ -135,6 +136,7 @@ class Runtime(Scope):
             self._add_sources([await self._lazy_tools[0].resolve(self._init_context)])
             del self._lazy_tools[0]
         await self._runtime_parts.provider_table.start()
+        await self._runtime_parts.agents.start()
         if errors := self.check_tools():
             raise DefinitionError.combine(errors)
         self._runtime_parts.running.open()
@@ -195,7 +197,7 @@ class Runtime(Scope):
         """Compile all tools; returns the mistakes that keep the runtime from starting."""
         queues = self._runtime_parts.queues
         errors: list[DefinitionError] = []
-        for listing in self.catalogue:
+        for listing in [*self.catalogue, *self._runtime_parts.agents.listings()]:
             try:
                 listing.tool.compile()
                 if listing.provider is None:
@@ -210,7 +212,7 @@ class Runtime(Scope):
         return errors
 
     async def add(self, *sources: Any, on_conflict: OnConflict = "error") -> None:
-        """Add tools or providers while running.
+        """Add tools, providers or agents while running.
 
         Args:
             on_conflict: what happens to a tool whose name is taken; a provider has an `on_conflict` of its own.
@@ -219,6 +221,9 @@ class Runtime(Scope):
         for source in flatten_sources(sources):
             if isinstance(source, Provider):
                 await self._runtime_parts.provider_table.add(source)
+                continue
+            if isinstance(source, AgentSource):
+                await self._runtime_parts.agents.add(source)
                 continue
             resolved = await source.resolve(self._init_context) if isinstance(source, LazyTool) else source
             tools, providers = split_server_tools([resolved])
@@ -347,6 +352,7 @@ class Runtime(Scope):
             last.push_async_callback(self._close_store)
             last.push_async_callback(self._stop_background_work)
             last.push_async_callback(parts.provider_table.stop)
+            last.push_async_callback(parts.agents.stop)
             last.push_async_callback(parts.lifespans.close)
             await parts.running.cancel_all()
 
@@ -421,4 +427,5 @@ def _build_scope_parts(parts: RuntimeParts, calls: CallLoader) -> ScopeParts:
         active_spaces=parts.active_spaces,
         auto_complete=parts.options.auto_complete,
         named_scopes=parts.named_scopes,
+        agents=parts.agents,
     )

@@ -21,6 +21,7 @@ from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, M
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
 from surehand.runtime.active_spaces import ActiveSpaces
+from surehand.runtime.agents import AgentTable
 from surehand.runtime.call_loader import CallLoader
 from surehand.runtime.call_options import (
     PRINCIPAL_FIELDS,
@@ -44,11 +45,12 @@ from surehand.runtime.policy import Policy
 from surehand.runtime.running_calls import InterruptibleCall
 from surehand.runtime.scope_tools import ScopeTools, ToolSources
 from surehand.runtime.session_states import SessionStates
+from surehand.runtime.sources import AgentSource
 from surehand.runtime.stats import Stats, StatsTable
 
 if TYPE_CHECKING:
     from surehand.catalogue.describe import ToolDescriptions
-    from surehand.runtime.pending.pending_call import PendingCall
+    from surehand.runtime.pending.pending_call import Approver, PendingCall
     from surehand.runtime.pending.status import CallStatus
     from surehand.store.store import Store
     from surehand.store.tables.grants import Grant
@@ -78,6 +80,7 @@ class ScopeParts:
     active_spaces: ActiveSpaces
     auto_complete: bool
     named_scopes: NamedScopes[Any]
+    agents: AgentTable
 
 
 class Scope:
@@ -114,6 +117,8 @@ class Scope:
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
         self.scope_in_entered_space: CallScope | None = None
         """The same scope in the space that its agent entered, once a call was made there."""
+        self.approver: Approver | None = None
+        """Asked about pending calls of this scope before the runtime's own approver."""
         self.scope_name: str | None = None
         """The name by which other processes build the same scope again, see `named_scopes`."""
         self.has_session = principal.session is not None
@@ -550,12 +555,20 @@ class Scope:
             raise TypeError("Only a scope with a session can offer tools: runtime.scope(session=...).offer(...).")
         self._tools.sources.offered_tools.add(self.principal, tools)
 
+    async def enter_agent(self, agent: AgentSource, **principal_fields: Any) -> Scope:
+        """The scope of an agent's run: it has the agent's tools alone. Adds the agent to the runtime, if need be."""
+        attached = await self._parts.agents.enter(agent)
+        scope: Scope = self._parts.named_scopes.build(agent.name, self.scope(agent=agent.name, **principal_fields))
+        attached.last_scope = scope
+        return scope
+
     def scope(
         self,
         *values: Any,
-        tools: Iterable[Tool[..., Any]] = (),
+        tools: Iterable[Tool[..., Any]] | Catalogue = (),
         toolset: str | None = None,
         priority: int | None = None,
+        approver: Approver | None = None,
         max_tokens: int | None = None,
         max_calls: int | None = None,
         memory_dir: str | PathLike[str] | None = None,
@@ -569,7 +582,8 @@ class Scope:
         be called, `priority` is that of its calls in their queues (the higher the sooner), and `max_tokens` and
         `max_calls` set a budget for the turn.
         `memory_dir` and `session_dir` are the folders that the tools of `memory` and `sessions` use instead of theirs,
-        and `allowed_paths` the folders that file tools and commands are limited to.
+        and `allowed_paths` the folders that file tools and commands are limited to. `approver` is asked before that of
+        the runtime.
         """
         validate_principal_fields(principal_fields)
         principal = replace(self.principal, **principal_fields)
@@ -599,6 +613,7 @@ class Scope:
             priority=self.priority if priority is None else validate_priority(priority),
             folders=folders,
         )
+        narrowed.approver = self.approver if approver is None else approver
         narrowed.scope_name = self.scope_name
         return narrowed
 
@@ -634,8 +649,10 @@ class Scope:
         self.catalogue.toolset(toolset)
         return (*self.toolsets, toolset)
 
-    def _catalogue_with(self, tools: Iterable[Tool[..., Any]]) -> Catalogue | None:
+    def _catalogue_with(self, tools: Iterable[Tool[..., Any]] | Catalogue) -> Catalogue | None:
         """The catalogue of this scope's own tools and more tools, which replace those of the same name."""
+        if isinstance(tools, Catalogue):  # of an agent, with tools of its providers: it comes in place of the scope's
+            return tools
         added = list(tools)
         if not added:
             return self.own_catalogue

@@ -62,14 +62,17 @@ class JournalWriter:
             _ = self._background_tasks.spawn(self._flush_in_background())
 
     def add_approver_answer(self, invocation: Invocation, approval: Approval) -> None:
-        """Buffer the audit row of a decision of the runtime's approver, which no stored question precedes."""
+        """Buffer the audit row of a decision of an approver, which no stored question precedes."""
+        detail: dict[str, Any] = {"answer": "approve" if approval.allow else "reject", "approver": True}
+        if approval.reason:
+            detail["reason"] = approval.reason[:MAX_MESSAGE_CHARS]
         row = self._store.audit.row_statement(
             "answer",
             to_storable_name(invocation.id) or "",
             invocation.listing.name,
             identity=invocation.identity,
             by=approval.by,
-            detail={"answer": "approve" if approval.allow else "reject", "approver": True},
+            detail=detail,
         )
         self.add([row])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -86,6 +86,8 @@ class CallScope(Protocol):
     priority: int | None
     offered_values: tuple[Any, ...]
     own_catalogue: Catalogue | None
+    approver: Callable[[Any], Awaitable[Any]] | None
+    """Asked about a pending call before the runtime's own approver."""
     environment: CallEnvironment
 
     def find(self, name: str) -> Listing | None: ...

@@ -94,13 +94,13 @@ class Confirmation:
             return None
 
     async def ask_approver(self, invocation: Invocation, pending: Pending) -> Approval | None:
-        """Ask the runtime's approver; None if there is none, or it does not decide now."""
-        name = invocation.listing.name
-        if self._approver is None:
+        """Ask the approvers of the scope and of the runtime; None if there is none, or none decides now."""
+        approvers = [each for each in (invocation.scope.approver, self._approver) if each is not None]
+        if not approvers:
             return None
         pending_call = PendingCall(
             call_id=invocation.id,
-            tool=name,
+            tool=invocation.listing.name,
             arguments=json_arguments(invocation),
             waiting_for="approval",
             message=pending.message,
@@ -109,11 +109,20 @@ class Confirmation:
             created_at=self._clock.time(),
             **invocation.identity._asdict(),
         )
+        for approver in approvers:
+            decision = await self._ask_one(approver, pending_call)
+            if decision is not None:
+                return decision
+        return None
+
+    async def _ask_one(self, approver: Approver, pending_call: PendingCall) -> Approval | None:
         try:
-            return Approval.from_decision(await run_foreign(self._background_tasks, self._approver, pending_call))
+            return Approval.from_decision(await run_foreign(self._background_tasks, approver, pending_call))
         except (ForeignCodeError, TypeError) as error:
             original = error.original if isinstance(error, ForeignCodeError) else error
-            log.error("The approver raised on a call of %s; the call stays pending", name, exc_info=original)
+            log.error(
+                "The approver raised on a call of %s; the call stays pending", pending_call.tool, exc_info=original
+            )
             return None
 
     async def _evaluate(self, value_or_function: Any, invocation: Invocation) -> Any:

@@ -32,6 +32,8 @@ class PendingCall:
     model_id: str | None = None
     intent: str | None = None
     display: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    """The agents whose runs wait for the call, from the top; set in `Run.waiting`."""
     missing_agent: str | None = None
     """The agent whose own tool this is, if the call was answered and waits for a process that has the agent."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
@@ -121,12 +121,19 @@ class StackTables:
         self.shared = self._new_table(None, ())
         """The stacks of the runtime's own tools."""
         self._by_toolsets: dict[tuple[str, ...], StackTable] = {}
+        self._by_own_catalogue: WeakValueDictionary[tuple[Catalogue, tuple[str, ...]], StackTable] = (
+            WeakValueDictionary()
+        )
         self._by_session: WeakKeyDictionary[SessionTools, StackTable] = WeakKeyDictionary()
 
     def for_scope(self, own_catalogue: Catalogue | None, toolsets: tuple[str, ...]) -> StackTable:
-        """The stacks for a scope: those for its own tools live as long as the scope, all others are shared."""
+        """The stacks for a scope: those for own tools live as long as a scope with them, all others as the runtime."""
         if own_catalogue is not None:
-            return self._new_table(own_catalogue, toolsets)
+            key = (own_catalogue, toolsets)
+            table = self._by_own_catalogue.get(key)
+            if table is None:
+                table = self._by_own_catalogue[key] = self._new_table(own_catalogue, toolsets)
+            return table
         if not toolsets:
             return self.shared
         if toolsets not in self._by_toolsets:
