@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand import Runtime
+from surehand import Runtime, Store
 from surehand.builtin.agent.inbox import inbox
 from surehand.builtin.agent.memories import memories
 from surehand.runtime.scope import Scope
@@ -16,6 +16,13 @@ from surehand.store.migrations import open_database
 from tests.durable.conftest import POSTGRES
 
 pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the server
+
+
+def _address_without_tables(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    if kind == "sqlite":
+        return str(folder / "old.db")
+    schemas = request.getfixturevalue("schemas")
+    return str(schemas.address(schemas.fresh()))
 
 
 async def remembered(scope: Scope) -> dict[str, str]:
@@ -30,10 +37,7 @@ async def events(scope: Scope) -> list[str]:
 async def test_rows_from_before_users_were_kept_apart_belong_to_calls_without_a_user(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = str(tmp_path / "old.db")
-    if kind == "postgres":
-        schemas = request.getfixturevalue("schemas")
-        address = schemas.address(schemas.fresh())
+    address = _address_without_tables(kind, request, tmp_path)
     number = migrations.MIGRATION_FILES.index("migrations/0005_grants_by_session.sql")
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "MIGRATION_FILES", migrations.MIGRATION_FILES[:number])
@@ -62,3 +66,31 @@ async def test_rows_from_before_users_were_kept_apart_belong_to_calls_without_a_
 
     assert item.id == 8
     assert (grant.tool, grant.user, grant.session) == ("pay", "ann", None)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", POSTGRES])
+async def test_a_run_that_was_interrupted_has_failed_and_one_that_ran_goes_on(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = _address_without_tables(kind, request, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATION_FILES", migrations.MIGRATION_FILES[:8])
+        old = await open_database(address)
+        row = "INSERT INTO runs (run_id, agent, state, cause, owner, started_at, ended_at) VALUES"
+        await old.write(
+            [
+                Statement(f"{row} ('r1', 'helper', 'interrupted', '\"tick\"', 'gone', 1.0, 2.0)"),
+                Statement(f"{row} ('r2', 'helper', 'running', '\"tock\"', 'any name', 1.0, NULL)"),
+            ]
+        )
+        await old.close()
+
+    async with Store.open(address) as store:
+        failed = await store.runs.find("r1")
+        await store.owners.join("c0de")
+        claim = await store.runs.claim("r2", owner="c0de")
+
+    assert failed is not None
+    assert claim is not None
+    assert (failed.state, failed.reason) == ("failed", "The process of the run ended before the run did.")
+    assert (claim.run.prompt, claim.run.state) == ("tock", "running")

@@ -11,6 +11,7 @@ from surehand import Queue, Retention, Runtime, tool
 from surehand.runtime.durability import ledger
 from surehand.store.database import Statement
 from surehand.store.store import Store
+from surehand.store.tables.runs import RunClaim
 from surehand.testing import ManualClock
 from tests.durable.bank_tools import (
     Bank,
@@ -274,3 +275,25 @@ async def test_entries_from_a_clock_that_was_ahead_are_kept_as_long_as_their_nei
 
         assert (await store.prune(Retention(journal=30 * 86_400.0)))["journal"] == 0
         assert (await store.prune(Retention(journal=28 * 86_400.0)))["journal"] == 7
+
+
+async def test_a_call_is_kept_until_the_run_that_made_it_has_its_outcome(address: str) -> None:
+    async with Runtime(Bank(), store=address) as runtime:
+        store = runtime.store
+        assert store is not None
+        await store.owners.join("c0de")
+        run = await store.runs.begin("r1", "helper", "Pay.", owner="c0de")
+        assert isinstance(run, RunClaim)
+        await store.steps.add(run, 0, "I pay.", ["kept"])
+        for call_id in ("kept", "other"):
+            await runtime.call("pay", {"amount": 1}, call_id=call_id)
+        await aged(runtime, 100)
+
+        await store.prune(Retention(max_calls=0))
+        kept = await read_rows(runtime, "SELECT call_id FROM ledger")
+        await store.steps.set_outcomes(run, 0, {"kept": "paid"})
+        await store.prune()
+        after = await read_rows(runtime, "SELECT call_id FROM ledger")
+
+    assert [row["call_id"] for row in kept] == ["kept"]
+    assert after == []

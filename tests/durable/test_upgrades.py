@@ -182,3 +182,24 @@ async def test_a_standing_approval_of_an_old_store_still_holds(old_address: str)
 
     assert allowed == Done("sent 3 to ann")
     assert isinstance(asked, Pending)
+
+
+async def test_runs_of_an_old_store_go_on(old_address: str) -> None:
+    async with upgraded(old_address, has_tools=False) as runtime:
+        store = runtime.store
+        assert store is not None
+        runs = {run.state: run for run in await store.runs.latest("helper")}
+        await store.owners.join("c0de")
+        claims = {state: await store.runs.claim(run.run_id, owner="c0de") for state, run in runs.items()}
+        steps = {state: await store.steps.list(run.run_id) for state, run in runs.items()}
+
+    if not runs:  # versions before 9 stored none
+        return
+    assert {state for state, claim in claims.items() if claim is not None} == {"running", "waiting"}
+    for state, run in runs.items():
+        assert (run.prompt, run.user, run.session, run.spent) == ("Buy tea.", "ada", "s1", {"requests": 1})
+        [step] = steps[state]
+        assert [(call.call_id, call.outcome) for call in step.calls] == [
+            ("approval", None),
+            ("ended", {"done": "paid 1"}),
+        ]

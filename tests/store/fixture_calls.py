@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
-from surehand import Call, Context, Pending, Provider, Runtime, tool
+from surehand import Call, Context, Pending, Provider, Runtime, Store, tool
 
 A_CENTURY_SECONDS = 100 * 365 * 86_400.0
 
@@ -86,6 +86,22 @@ async def make_calls(address: str) -> None:
     async with Runtime(store=address):
         pass  # sees that the process is dead, and asks what came of its call
     run_process(address, "die", "running")
+    await make_runs(address)
+
+
+async def make_runs(address: str) -> None:
+    """Make one run for every state: an owner that left, or never came back, drives none of them."""
+    async with Store.open(address) as store:
+        await store.owners.join("dead")
+        for state in ("running", "waiting", "done", "stopped", "failed"):
+            run = await store.runs.begin(
+                f"run-{state}", "helper", "Buy tea.", owner="dead", user="ada", session="s1", context={"space": "team"}
+            )
+            await store.steps.add(run, 0, {"text": "I ask."}, ["approval", "ended"], spent={"requests": 1})
+            await store.steps.set_outcomes(run, 0, {"ended": {"done": "paid 1"}})
+            await store.runs.send(run.run_id, "steer", "Rather coffee.")
+            if state != "running":
+                await store.runs.save(run, state, report={"text": "No tea."}, reason="a reason")
 
 
 def run_process(address: str, *arguments: str) -> None:

@@ -67,10 +67,15 @@ class HttpClient:
         **limits: Unpack[HttpLimits],
     ) -> AsyncIterator[IncomingResponse]:
         """Send a request and read the response while it arrives; the timeout covers the block too."""
+        async with self.open(build_request(method, url, headers, body, idempotency_key), **limits) as incoming:
+            yield incoming
+
+    @asynccontextmanager
+    async def open(self, request: HttpRequest, **limits: Unpack[HttpLimits]) -> AsyncIterator[IncomingResponse]:
+        """Send a request that was built with `build_request`, like `stream`."""
         if unknown := limits.keys() - HttpLimits.__annotations__.keys():
             raise TypeError(f"One request cannot change {', '.join(sorted(unknown))}: that takes a client of its own.")
         settings = replace(self.settings, **limits) if limits else self.settings
-        request = build_request(method, url, headers, body, idempotency_key)
         try:
             async with asyncio.timeout(settings.timeout) as deadline:
                 incoming = await self._final_response(request, settings)

@@ -22,6 +22,8 @@ from surehand.http.ip_addresses import (
 
 AllowedPorts: TypeAlias = Collection[int] | Literal["any"]
 """The ports that may be reached."""
+Endpoint: TypeAlias = tuple[str, int]
+"""A host, as `HttpTarget` has it, and a port."""
 PrivateAccess: TypeAlias = bool | Collection[str]
 """Whether private addresses may be reached: no, yes, or only those of the named hosts and networks."""
 
@@ -41,13 +43,17 @@ class AddressGuard:
     deny_networks: tuple[IpNetwork, ...] = ()
     ports: AllowedPorts | None = None
     """None: `DEFAULT_PORTS` on the public internet, and any port of a permitted private address."""
+    endpoints: frozenset[Endpoint] = frozenset()
+    """Hosts with their ports that may be reached beside all others, also on private addresses."""
 
     def check_host(self, host: str, port: int) -> None:
         """Raise `Denied` for a host name or port that may not be reached, before the host is resolved."""
-        if _matches_any(host, self.deny_hosts) or (self.allow_hosts and not _matches_any(host, self.allow_hosts)):
+        is_endpoint = (host, port) in self.endpoints
+        is_allowed = is_endpoint or not self.allow_hosts or _matches_any(host, self.allow_hosts)
+        if _matches_any(host, self.deny_hosts) or not is_allowed:
             raise mark_unsent(Denied(f"{host} is not among the hosts that may be reached. Use another source."))
         may_be_private = self.allow_private or self.private_hosts or self.private_networks
-        if not (self.ports is None and may_be_private):
+        if not is_endpoint and not (self.ports is None and may_be_private):
             self._check_port(host, port)
 
     def check_target(self, host: str, port: int) -> None:
@@ -69,23 +75,25 @@ class AddressGuard:
     def check_addresses(self, host: str, port: int, addresses: Iterable[IpAddress]) -> list[IpAddress]:
         """The addresses to connect to; raises `Denied` if one of them may not be reached."""
         unmapped = [unmapped_address(address) for address in addresses]
-        if not all(self._permits(host, address) for address in unmapped):
+        is_endpoint = (host, port) in self.endpoints
+        if not all(self._permits(host, address, is_endpoint=is_endpoint) for address in unmapped):
             # The error names neither the address nor its kind: that would reveal the layout of the internal network.
             raise mark_unsent(
                 Denied(f"{host} is not on the public internet, and private addresses may not be reached from here.")
             )
-        if any(special_address_kind(address) is None for address in unmapped):
+        if not is_endpoint and any(special_address_kind(address) is None for address in unmapped):
             self._check_port(host, port)
         return unmapped
 
-    def _permits(self, host: str, address: IpAddress) -> bool:
+    def _permits(self, host: str, address: IpAddress, *, is_endpoint: bool) -> bool:
         candidates = (address, *embedded_addresses(address))
         if any(_is_within_any(each, self.deny_networks) for each in candidates):
             return False
         kind = special_address_kind(address)
         if kind is None or any(_is_within_any(each, self.private_networks) for each in candidates):
             return True
-        return kind in PRIVATE_KINDS and (self.allow_private or _matches_any(host, self.private_hosts))
+        may_be_private = is_endpoint or self.allow_private or _matches_any(host, self.private_hosts)
+        return kind in PRIVATE_KINDS and may_be_private
 
 
 def build_guard(
@@ -93,6 +101,7 @@ def build_guard(
     allow_hosts: Iterable[str] = (),
     deny_hosts: Iterable[str] = (),
     ports: AllowedPorts | None = None,
+    endpoints: Iterable[Endpoint] = (),
 ) -> AddressGuard:
     """Make a guard from a developer's settings; raises `DefinitionError`."""
     private_patterns = () if isinstance(allow_private, bool) else _validate_patterns(allow_private, "allow_private")
@@ -106,6 +115,7 @@ def build_guard(
         denied_hosts,
         denied_networks,
         _validate_ports(ports),
+        frozenset(endpoints),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.decoding import ACCEPT_ENCODING
@@ -17,9 +17,22 @@ from surehand.http.target import HttpTarget, parse_target
 if TYPE_CHECKING:
     import httpx2
 
-ALLOWED_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})
 """Methods that change nothing: they need no idempotency key."""
+ALLOWED_METHODS = SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedBody:
+    """A body that is sent piece by piece, for example a large file."""
+
+    open_chunks: Callable[[], AsyncIterator[bytes]]
+    """Opens the body from its beginning; called again if a redirect on the same origin asks for it once more."""
+    size: int
+    """Bytes of the whole body."""
+
+
+OutgoingBody: TypeAlias = bytes | StreamedBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,12 @@ class HttpRequest:
     method: str
     target: HttpTarget
     headers: HeaderPairs = ()
-    body: bytes | None = None
+    body: OutgoingBody | None = None
+
+    @property
+    def body_size(self) -> int:
+        """Bytes of the body."""
+        return self.body.size if isinstance(self.body, StreamedBody) else len(self.body or b"")
 
     def to_httpx2(self, settings: HttpSettings) -> httpx2.Request:
         """The request with all headers and timeouts."""
@@ -45,7 +63,7 @@ class HttpRequest:
             self.method,
             self._httpx2_url(),
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._all_headers(settings)],
-            stream=httpx2.ByteStream(self.body or b""),
+            stream=_as_httpx2_stream(self.body),
             extensions={"timeout": timeouts},
         )
 
@@ -68,15 +86,31 @@ class HttpRequest:
         if not has_header(self.headers, "accept"):
             ours.append(("Accept", "*/*"))
         if self.body is not None or self.method in ("POST", "PUT", "PATCH"):
-            ours.append(("Content-Length", str(len(self.body or b""))))
+            ours.append(("Content-Length", str(self.body_size)))
         return (*ours, *self.headers)
+
+
+def _as_httpx2_stream(body: OutgoingBody | None) -> httpx2.AsyncByteStream:
+    import httpx2  # heavy, and an extra
+
+    if not isinstance(body, StreamedBody):
+        return httpx2.ByteStream(body or b"")
+
+    open_chunks = body.open_chunks
+
+    class ChunkStream(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for chunk in open_chunks():
+                yield chunk
+
+    return ChunkStream()
 
 
 def build_request(
     method: str,
-    url: str,
-    headers: Mapping[str, str] | None = None,
-    body: bytes | None = None,
+    url: str | HttpTarget,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+    body: OutgoingBody | None = None,
     idempotency_key: str | None = None,
 ) -> HttpRequest:
     """Validate a request; the idempotency key is added unless the method is safe or the headers hold one already."""
@@ -87,7 +121,7 @@ def build_request(
     sent = validate_headers(headers)
     if idempotency_key and method not in SAFE_METHODS and not has_header(sent, "idempotency-key"):
         sent = (*sent, ("Idempotency-Key", _idempotency_key_header(idempotency_key)))
-    return HttpRequest(method, parse_target(url), sent, body)
+    return HttpRequest(method, parse_target(url) if isinstance(url, str) else url, sent, body)
 
 
 def _idempotency_key_header(key: str) -> str:

@@ -10,7 +10,7 @@ from typing import TypedDict
 from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
 from surehand.http.connector import Dialer, Resolver
-from surehand.http.guard import AddressGuard, AllowedPorts, PrivateAccess, build_guard
+from surehand.http.guard import AddressGuard, AllowedPorts, Endpoint, PrivateAccess, build_guard
 
 USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
 MAX_AUTH_STEPS = 20
@@ -30,6 +30,8 @@ class HttpSettings:
     """Patterns, or networks, that are never reached."""
     ports: AllowedPorts | None = None
     """Ports that may be reached, or `any`. None: 80, 443, 8080, 8443, and any port of a permitted private address."""
+    endpoints: Iterable[Endpoint] = ()
+    """Hosts with ports that a developer wrote down: reached beside all others, also on private addresses."""
     allow_downgrade: bool = False
     """Whether a redirect may lead from https to http."""
     timeout: float | None = 30.0
@@ -63,7 +65,7 @@ class HttpSettings:
             problem = f"max_redirects must not be negative, got {self.max_redirects}."
             raise DefinitionError(problem, fix="give zero or more.")
         # An iterator would be empty, and so permit everything, when it is read a second time.
-        for name in ("allow_private", "allow_hosts", "deny_hosts", "ports"):
+        for name in ("allow_private", "allow_hosts", "deny_hosts", "ports", "endpoints"):
             if isinstance(value := getattr(self, name), Iterator):
                 object.__setattr__(self, name, tuple(value))
         self.build_guard()
@@ -81,7 +83,7 @@ class HttpSettings:
 
     def build_guard(self) -> AddressGuard:
         """The guard for these settings."""
-        return build_guard(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports)
+        return build_guard(self.allow_private, self.allow_hosts, self.deny_hosts, self.ports, self.endpoints)
 
 
 class HttpOptions(TypedDict, total=False):

@@ -29,6 +29,7 @@ class Retention:
     journal: float | None = 30 * DAY_SECONDS
     inbox: float | None = 7 * DAY_SECONDS
     runs: float | None = 90 * DAY_SECONDS
+    """Ended runs of agents, with their steps. A call is kept until the run that made it has its outcome."""
     artifacts: float | None = 7 * DAY_SECONDS
     events: float | None = 7 * DAY_SECONDS
     """Events of spaces and runs. A reader that was away for longer gets `Missed` with their number."""
@@ -38,7 +39,7 @@ class Retention:
     max_artifacts: int | None = None
     max_artifact_bytes: int | None = None
     offers: float | None = 30 * DAY_SECONDS
-    """Tools that sessions offer, since they were last offered."""
+    """Tools that sessions offer, since they last did, and the space that an agent is in, since it entered it."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -56,13 +57,19 @@ _DELETIONS = {
     "idle": (("ledger", "call_id", "old_idle_calls"),),
     "journal": (("journal", "id", "old_journal_entries"),),
     "inbox": (("inbox", "id", "old_inbox_items"),),
-    "runs": (("runs", "run_id", "old_runs"),),
+    "runs": (
+        ("step_calls", "run_id", "old_runs"),
+        ("steps", "run_id", "old_runs"),
+        ("run_messages", "run_id", "old_runs"),
+        ("runs", "run_id", "old_runs"),
+    ),
     "artifacts": (("artifacts", "handle", "old_artifacts"),),
     "events": (("events", "(stream, number)", "old_events"),),
     "messages": (("messages", "message_id", "old_messages"),),
     "offers": (("offered_tools", "(user_id, session, name)", "old_offered_tools"),),
 }
 """By field of `Retention`: table, key, and the query that selects the keys to delete."""
+_ACTIVE_SPACES = (("active_spaces", "(user_id, session, member)", "old_active_spaces"),)
 
 
 async def prune(database: Database, retention: Retention, exempt_call_ids: Collection[str] = ()) -> dict[str, int]:
@@ -77,6 +84,8 @@ async def prune(database: Database, retention: Retention, exempt_call_ids: Colle
         for name, deletions in _DELETIONS.items()
         if ages[name] is not None
     }
+    if retention.offers is not None:
+        counts["offers"] += await _delete_in_batches(database, _ACTIVE_SPACES, {"age": float(retention.offers)})
     if retention.max_calls is not None:
         surplus = await _delete_surplus_calls(database, retention.max_calls, exempt_call_ids)
         counts["calls"] = counts.get("calls", 0) + surplus

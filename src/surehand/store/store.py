@@ -26,12 +26,13 @@ from surehand.store.tables.pending import PendingTable
 from surehand.store.tables.runs import RunTable
 from surehand.store.tables.slots import SlotTable
 from surehand.store.tables.spaces import SpaceTable
+from surehand.store.tables.steps import StepTable
 from surehand.store.tables.streams import StreamTable
 
 TABLES = (
-    "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "artifacts", "notes", "owners",
-    "spaces", "members", "messages", "streams", "events", "queues", "slots", "starts", "breakers",
-    "offered_tools",
+    "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "steps", "step_calls", "run_messages",
+    "artifacts", "notes", "owners", "spaces", "members", "messages", "active_spaces", "streams", "events", "queues",
+    "slots", "starts", "breakers", "offered_tools",
 )  # fmt: skip
 _SQL = load_queries("store")
 
@@ -63,6 +64,7 @@ class Store:
         self.journal = JournalTable(database, self._flush_buffers)
         self.audit = AuditTable(database, self._flush_buffers)
         self.runs = RunTable(database)
+        self.steps = StepTable(database)
         self.artifacts = ArtifactTable(database)
         self.notes = NoteTable(database)
         self.offered_tools = OfferedToolTable(database)

@@ -10,7 +10,7 @@ import pytest
 from surehand import Approval, Done, Failed, Pending, Policy, Runtime, tool
 from surehand.core.outcome import Outcome
 from surehand.runtime.pipeline.stages.middleware import OuterMiddleware
-from surehand.testing import settle
+from surehand.testing import ManualClock, settle
 
 
 class OwnBaseException(BaseException):
@@ -170,7 +170,7 @@ class Stubborn:
         return None
 
 
-def runtime_with(stubborn: Stubborn, place: str) -> Runtime:
+def runtime_with(stubborn: Stubborn, place: str, **options: Any) -> Runtime:
     async def wrapper(invocation: Any, proceed: Any) -> Any:
         await stubborn()
         return Done("too late")
@@ -182,16 +182,16 @@ def runtime_with(stubborn: Stubborn, place: str) -> Runtime:
 
     match place:
         case "approver":
-            return Runtime(make_tool(confirm=True), approver=stubborn)
+            return Runtime(make_tool(confirm=True), approver=stubborn, **options)
         case "middleware":
-            return Runtime(make_tool(), middleware=[wrapper])
+            return Runtime(make_tool(), middleware=[wrapper], **options)
         case "middleware after its handler":
-            return Runtime(make_tool(), middleware=[wrapper_after])
+            return Runtime(make_tool(), middleware=[wrapper_after], **options)
         case "outer middleware":
-            return Runtime(make_tool(), middleware=[OuterMiddleware(wrapper)])
+            return Runtime(make_tool(), middleware=[OuterMiddleware(wrapper)], **options)
         case "on_commit":
-            return Runtime(make_tool(), on_commit=stubborn)
-    return Runtime(make_tool(**{"confirm": True, place: stubborn}))
+            return Runtime(make_tool(), on_commit=stubborn, **options)
+    return Runtime(make_tool(**{"confirm": True, place: stubborn}), **options)
 
 
 PLACES = [
@@ -209,9 +209,13 @@ PLACES = [
 @pytest.mark.parametrize("place", PLACES)
 async def test_code_that_ignores_its_cancellation_does_not_keep_a_caller_with_a_timeout(place):
     stubborn = Stubborn()
+    clock = ManualClock()
 
-    async with runtime_with(stubborn, place) as runtime:
-        outcome = await runtime.call("pay", timeout=0.01)
+    async with runtime_with(stubborn, place, clock=clock) as runtime:
+        call = asyncio.create_task(runtime.call("pay", timeout=5))
+        await stubborn.started.wait()
+        await clock.advance(5)
+        outcome = await call
         still_runs = stubborn.cancellations and not stubborn.released.is_set()
         stubborn.released.set()
         await settle()

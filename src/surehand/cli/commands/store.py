@@ -33,7 +33,7 @@ RETENTION_LABELS = {
     "messages": "messages of spaces",
     "runs": "ended runs of agents",
     "idle": "ids of calls that never ran",
-    "offers": "tools that sessions offered",
+    "offers": "tools and active spaces of sessions",
 }
 
 

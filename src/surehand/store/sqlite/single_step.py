@@ -29,8 +29,9 @@ MAX_STATEMENTS_PER_TRIGGER = 4
 _NO_OPERATION = "{announce}"
 """Other processes poll a SQLite file, so there is nothing to announce."""
 _NAMED_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
-_CREATE_VIEW = "CREATE TEMP VIEW IF NOT EXISTS steps AS SELECT 0 AS number, 0.0 AS now, '' AS params"
-_INSERT_STEPS = """INSERT INTO temp.steps (number, now, params)
+# Temporary names come before those of the file: the view must not be called like one of its tables.
+_CREATE_VIEW = "CREATE TEMP VIEW IF NOT EXISTS single_steps AS SELECT 0 AS number, 0.0 AS now, '' AS params"
+_INSERT_STEPS = """INSERT INTO temp.single_steps (number, now, params)
     SELECT json_extract(value, '$[0]'), ?2, json_extract(value, '$[1]') FROM json_each(?1)"""
 
 TriggerKey: TypeAlias = tuple[tuple[str, int | None], ...]
@@ -82,7 +83,7 @@ class SingleStepWriter:
     def drop_triggers(self) -> None:
         """Drop all triggers before the tables change: SQLite would rewrite them, or refuse the change."""
         if self._triggers:
-            self._connection.execute("DROP VIEW IF EXISTS temp.steps")
+            self._connection.execute("DROP VIEW IF EXISTS temp.single_steps")
             self._triggers.clear()
 
     def _find_trigger(self, key: TriggerKey) -> Trigger | None:
@@ -111,7 +112,7 @@ class SingleStepWriter:
             all_names.append(names)
         self._connection.execute(_CREATE_VIEW)
         self._connection.execute(
-            f"CREATE TEMP TRIGGER step_{number} INSTEAD OF INSERT ON steps WHEN NEW.number = {number} "
+            f"CREATE TEMP TRIGGER step_{number} INSTEAD OF INSERT ON single_steps WHEN NEW.number = {number} "
             f"BEGIN {'; '.join(body or ['SELECT 1'])}; END"
         )
         return Trigger(number, tuple(all_names))

@@ -88,6 +88,7 @@ class OwnerTable:
             Statement(_SQL["lock_queues_of_owner"], params),
             Statement(_SQL["delete_slots_of_owner"], params),
             Statement(_SQL["release_probes_of_owner"], params),
+            Statement(_SQL["release_runs_of_owner"], params),
         ]
         try:
             results = await self._database.write(statements)

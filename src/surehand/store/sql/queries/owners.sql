@@ -15,6 +15,9 @@ SELECT owner, lease_until, lease_until < {now} AS is_late FROM owners WHERE owne
     UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM ledger
     WHERE state IN ('taken', 'running') AND state <> 'ended' AND owner <> :owner
     AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = ledger.owner)
+    UNION ALL SELECT DISTINCT owner, 0.0, 1 = 0 FROM runs
+    WHERE state = 'running' AND ended_at IS NULL AND owner <> :owner
+    AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner = runs.owner)
 
 -- name: delete_owner
 -- Delete an owner that is dead, or whose lease has ended.
@@ -61,3 +64,7 @@ DELETE FROM slots WHERE owner = :owner
 
 -- name: release_probes_of_owner
 UPDATE breakers SET probed_by = NULL WHERE probed_by = :owner
+
+-- name: release_runs_of_owner
+-- Another owner may go on with the runs that this one drove.
+UPDATE runs SET owner = NULL, lease_until = NULL WHERE owner = :owner AND state = 'running' AND ended_at IS NULL

@@ -1,7 +1,13 @@
 -- The oldest rows that may be deleted, a batch at a time. Rows of calls that wait, run or are unknown never are.
 
+-- fragment: is_in_no_open_step
+-- A run that goes on gets the outcome of its call, however long ago the call ended.
+NOT EXISTS (SELECT 1 FROM step_calls JOIN runs ON runs.run_id = step_calls.run_id
+    WHERE step_calls.call_id = ledger.call_id AND step_calls.outcome IS NULL AND runs.ended_at IS NULL)
+
 -- name: old_calls
-SELECT call_id FROM ledger WHERE state = 'ended' AND ended_at < {now} - :age ORDER BY ended_at LIMIT :batch
+SELECT call_id FROM ledger WHERE state = 'ended' AND ended_at < {now} - :age AND {{is_in_no_open_step}}
+    ORDER BY ended_at LIMIT :batch
 
 -- fragment: is_in_no_runtime
 -- A call with a given id has an idle row while it waits for a slot in the runtime that `owner` names.
@@ -42,9 +48,13 @@ SELECT message_id FROM messages WHERE created_at < {now} - :age AND NOT EXISTS (
 -- name: old_offered_tools
 SELECT user_id, session, name FROM offered_tools WHERE offered_at < {now} - :age ORDER BY offered_at LIMIT :batch
 
+-- name: old_active_spaces
+SELECT user_id, session, member FROM active_spaces WHERE entered_at < {now} - :age ORDER BY entered_at LIMIT :batch
+
 -- name: surplus_ended_calls
 -- Ended calls beyond the newest `:max_calls`.
-SELECT call_id FROM ledger WHERE state = 'ended' AND (ended_at, call_id) <= (SELECT ended_at, call_id
+SELECT call_id FROM ledger WHERE state = 'ended' AND {{is_in_no_open_step}}
+    AND (ended_at, call_id) <= (SELECT ended_at, call_id
     FROM ledger WHERE state = 'ended' ORDER BY ended_at DESC, call_id DESC LIMIT 1 OFFSET :max_calls)
     ORDER BY ended_at, call_id LIMIT :batch
 
@@ -58,6 +68,7 @@ SELECT call_id FROM ledger WHERE state = 'idle' AND {{is_in_no_runtime}}
 -- name: surplus_ended_calls_except
 -- The same without the exempt calls; only for SQLite, whose `json_each` reads the list.
 SELECT call_id FROM ledger WHERE state = 'ended' AND call_id NOT IN (SELECT value FROM json_each(:exempt_call_ids))
+    AND {{is_in_no_open_step}}
     AND (ended_at, call_id) <= (SELECT ended_at, call_id
     FROM ledger WHERE state = 'ended' ORDER BY ended_at DESC, call_id DESC LIMIT 1 OFFSET :max_calls)
     ORDER BY ended_at, call_id LIMIT :batch

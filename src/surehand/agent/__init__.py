@@ -1,0 +1,1 @@
+"""Agents: a model that is asked again and again, with the calls it makes in between."""
