@@ -43,6 +43,8 @@ class SchemaConverter:
     """Converts schemas of one document; converted references are kept for all operations."""
 
     document: Document
+    for_responses: bool = False
+    """Whether write-only properties are left out, in place of read-only ones."""
     _names: dict[int, str] = field(default_factory=dict)
     """The name of each definition by the identity of the value that it is made from."""
     _targets: dict[str, Located] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class _Conversion:
     def __init__(self, converter: SchemaConverter) -> None:
         self._converter = converter
         self._document = converter.document
+        self._hidden_flag = "writeOnly" if converter.for_responses else "readOnly"
         self._has_siblings = converter.document.version >= (3, 1)
         self._nodes = 0
         self.refs: set[str] = set()
@@ -197,20 +200,21 @@ class _Conversion:
         shown = {
             str(name): self.convert(each, source, depth)
             for name, each in properties.items()
-            if not self._is_read_only(each, source)
+            if not self._is_hidden(each, source)
         }
         if shown or properties:
             converted["properties"] = shown
 
-    def _is_read_only(self, schema: Any, source: SourceFile) -> bool:
+    def _is_hidden(self, schema: Any, source: SourceFile) -> bool:
+        """Whether a property is read-only, in a schema for arguments."""
         if not isinstance(schema, dict):
             return False
-        if schema.get("readOnly") is True:
+        if schema.get(self._hidden_flag) is True:
             return True
         if "$ref" not in schema:
             return False
         value = self._document.resolve(schema, source).value
-        return isinstance(value, dict) and value.get("readOnly") is True
+        return isinstance(value, dict) and value.get(self._hidden_flag) is True
 
 
 def _is_nullable(schema: dict[str, Any]) -> bool:
