@@ -62,10 +62,12 @@ def print_summary(name: str, reports: list[DocumentReport], seconds: float) -> b
     print(f"{name}: {len(reports):,} documents, {operations:,} operations, {seconds:.0f} s")
     print(f"  imported {imported:,} ({imported / max(operations, 1):.2%}), named with a reason {len(skipped):,}")
     print(f"  not compiled or described {len(failed):,}, documents that failed {len(errors):,}")
-    print(f"  import {sum(each.import_seconds for each in reports):.1f} s, compile {sum(each.compile_seconds for each in reports):.1f} s")
+    import_seconds = sum(each.import_seconds for each in reports)
+    print(f"  import {import_seconds:.1f} s, compile {sum(each.compile_seconds for each in reports):.1f} s")
     slowest = max(reports, key=lambda each: each.import_seconds)
     largest = max(reports, key=lambda each: each.peak_megabytes)
-    print(f"  slowest import {slowest.import_seconds:.2f} s ({Path(slowest.path).name}, {slowest.operations:,} operations)")
+    size = f"{Path(slowest.path).name}, {slowest.operations:,} operations"
+    print(f"  slowest import {slowest.import_seconds:.2f} s ({size})")
     print(f"  largest peak {largest.peak_megabytes:.0f} MB ({Path(largest.path).name})")
     for reason, count in Counter(_generic(entry[2]) for entry in skipped).most_common(20):
         print(f"    {count:6,}  {reason}")

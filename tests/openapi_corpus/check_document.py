@@ -90,7 +90,7 @@ async def _compile(provider: OpenApiProvider, report: DocumentReport, describes:
     imported = 0
     names: set[str] = set()
     for tool in await provider.tools():
-        if not tool.where:  # one of the search tools
+        if tool.kind != "rest":  # one of the search tools
             continue
         try:
             schema = tool.schema
@@ -106,7 +106,7 @@ async def _compile(provider: OpenApiProvider, report: DocumentReport, describes:
             json.dumps(schema)
             if describes:
                 listing = Listing(full_name, tool, provider, "corpus", full_name)
-                for format in ("openai", "anthropic", "gemini", "mcp"):
+                for format in ("openai", "anthropic", "mcp"):
                     left_out = describe_listings([listing], format).left_out
                     assert not left_out, f"{format}: {left_out}"
         except Exception as error:  # noqa: BLE001 - every one is reported

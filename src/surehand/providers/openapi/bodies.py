@@ -122,9 +122,11 @@ def iter_properties(document: Document, schema: Located, depth: int = 0) -> list
     if not isinstance(value, dict) or depth > 16:
         return []
     properties = value.get("properties")
-    own = [(str(name), Located(each, located.source)) for name, each in properties.items()] if isinstance(
-        properties, dict
-    ) else []
+    own = (
+        [(str(name), Located(each, located.source)) for name, each in properties.items()]
+        if isinstance(properties, dict)
+        else []
+    )
     parts = value.get("allOf")
     for part in parts if isinstance(parts, list) else ():
         own += iter_properties(document, Located(part, located.source), depth + 1)

@@ -1,6 +1,6 @@
 """Bodies of requests: what a document says about one (`BodyPlan`), and the bytes that are sent.
 
-`encode_body` is a pure function of plan and value. Files have been read before: they stand in the value as `FileContent`.
+`encode_body` is a pure function of plan and value. Files were read before, and stand in the value as `FileContent`.
 """
 
 from __future__ import annotations

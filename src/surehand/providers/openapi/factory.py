@@ -133,7 +133,7 @@ def _default_namespace(document: Any) -> str:
 
 
 def _validate_namespace(namespace: str) -> str:
-    if not isinstance(namespace, str) or not is_legal_name(namespace) or "__" in namespace:
+    if not is_legal_name(str(namespace)) or "__" in namespace:
         fix = "use letters, digits, `_` and `-`, and no `__`."
         raise DefinitionError(f"{namespace!r} is not a legal namespace.", fix=fix)
     if len(namespace) > MAX_NAMESPACE_LENGTH:

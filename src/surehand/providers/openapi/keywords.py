@@ -1,4 +1,4 @@
-"""JSON Schema keywords: which values of each are valid, so that a mistake in a document costs a keyword and not the tool."""
+"""JSON Schema keywords: which values of each are valid. A mistake in a document costs a keyword, and not the tool."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 
 JSON_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 _OTHER_TYPE_NAMES = {
-    **{"int": "integer", "int32": "integer", "int64": "integer", "long": "integer", "float": "number"},
-    **{"double": "number", "decimal": "number", "bool": "boolean", "date": "string", "datetime": "string"},
-    **{"date-time": "string", "uuid": "string", "text": "string", "file": "string", "list": "array", "map": "object"},
+    other: name
+    for name, others in {
+        "integer": ("int", "int32", "int64", "long"),
+        "number": ("float", "double", "decimal"),
+        "boolean": ("bool",),
+        "string": ("date", "datetime", "date-time", "uuid", "text", "file"),
+        "array": ("list",),
+        "object": ("map",),
+    }.items()
+    for other in others
 }
 _MAX_COUNT = 2**53
 _JAVASCRIPT_PATTERN = re.compile(r"/(\^.*\$)/[a-z]*\Z", re.DOTALL)

@@ -77,5 +77,7 @@ class OperationParameters:
             raise InvalidArguments(f"This operation cannot be called: {error}") from None
         if self._other_names and not self._other_names.keys().isdisjoint(values):
             known = parameters.argument_names
-            values = {name if name in known else self._other_names.get(name, name): each for name, each in values.items()}
+            values = {
+                name if name in known else self._other_names.get(name, name): each for name, each in values.items()
+            }
         return parameters.validate_mapping(values)

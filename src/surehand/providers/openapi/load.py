@@ -110,7 +110,6 @@ def _loader_class(yaml: Any) -> Any:
     }
     DocumentLoader.yaml_implicit_resolvers = resolvers
 
-
     words = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
     DocumentLoader.add_implicit_resolver("tag:yaml.org,2002:bool", words, list("tTfF"))
     return DocumentLoader

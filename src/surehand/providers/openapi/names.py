@@ -1,7 +1,7 @@
 """Tool names of operations: legal, unique in the document, short enough for model APIs, and always the same.
 
-A name depends on the operation alone, unless two operations would have the same one: then each gets a hash of its method
-and path, so that neither the order of the document nor a filter decides which one keeps the plain name.
+A name depends on the operation alone, unless two operations would have the same one: then each gets a hash of its
+method and path, so that neither the order of the document nor a filter decides which one keeps the plain name.
 """
 
 from __future__ import annotations

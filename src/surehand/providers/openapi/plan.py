@@ -23,8 +23,8 @@ from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
 from surehand.providers.rest.auth import Auth
 
-DEFINITION_BUDGETS = (40_000, 10_000, 2_000, 0)
-"""Characters of `$defs` that a model is shown; the next smaller one is tried if the schema is too costly to validate."""
+DEFINITION_BUDGETS = (16_000, 4_000, 1_000, 0)
+"""Characters of `$defs` that a model is shown; the next smaller one is tried if validating would cost too much."""
 MAX_ARGUMENT_NAME_LENGTH = 64
 _ILLEGAL_ARGUMENT_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _PLACE_ORDER = {"path": 0, "query": 1, "querystring": 2, "header": 3, "cookie": 4}

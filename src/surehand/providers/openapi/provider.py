@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
@@ -113,7 +113,9 @@ class OpenApiProvider(Provider):
         self._log_skipped()
         has_search = self._has_search
         self._search = OperationSearch(self.namespace, self._operations, self._looked_up) if has_search else None
-        tools = [self._build_tool(name, operation, is_listed=not has_search) for name, operation in self._operations.items()]
+        tools = [
+            self._build_tool(name, operation, is_listed=not has_search) for name, operation in self._operations.items()
+        ]
         if self._pins.is_active:
             tools = await asyncio.to_thread(self._pins.check, self._main_address, tools)
         if has_search:
@@ -272,10 +274,11 @@ class OpenApiProvider(Provider):
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Send the request of a call, or run one of the search tools."""
+        arguments = cast("dict[str, Any]", call.arguments)  # validated
         if self._search is not None and call.tool in SEARCH_TOOL_NAMES:
-            return await self._search.invoke(call.tool, call.arguments, context)
+            return await self._search.invoke(call.tool, arguments, context)
         self._pins.refuse_held_back(call.tool)
-        plan, request = await self._build_request(call.tool, call.arguments, context)
+        plan, request = await self._build_request(call.tool, arguments, context)
         sender = self._require_sender()
         done = await sender.send(request, self._reader, context.report, auth=plan.auth)
         return self._with_note(plan, done)

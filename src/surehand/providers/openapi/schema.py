@@ -1,8 +1,8 @@
 """Converts the schemas of a document to JSON Schema for arguments: what a model is shown, and what is enforced.
 
-Version 2.0 and 3.0 have their own dialect (`nullable`, boolean limits), and documents have mistakes: a keyword that means
-nothing, or that the validator cannot compile, is left out, so that the schema may accept more, never less. Read-only
-properties are left out. References become `$defs`, so that cycles stay cycles.
+Version 2.0 and 3.0 have their own dialect (`nullable`, boolean limits), and documents have mistakes: a keyword that
+means nothing, or that the validator cannot compile, is left out, so that the schema may accept more, never less.
+Read-only properties are left out. References become `$defs`, so that cycles stay cycles.
 """
 
 from __future__ import annotations
@@ -87,12 +87,9 @@ class SchemaConverter:
             for name in waiting:
                 if name in found:
                     continue
-                if used >= max_chars:
-                    found[name] = {"description": "Any value: this part of the document is not shown here."}
-                    continue
-                definition = self.definition(name)
-                if used + definition.size > max_chars:
-                    found[name] = {"description": "Any value: this part of the document is not shown here."}
+                definition = self.definition(name) if used < max_chars else None
+                if definition is None or used + definition.size > max_chars:
+                    found[name] = {"description": "Any value."}
                     continue
                 used += definition.size
                 found[name] = definition.schema
@@ -233,7 +230,7 @@ def _allow_null(converted: dict[str, Any]) -> dict[str, Any]:
         return nullable
     if not converted.keys() - {"description", "examples", "default"}:
         return converted  # it accepts everything already
-    outside = {key: converted[key] for key in ("description", "default") if key in converted}
+    outside: dict[str, Any] = {key: converted[key] for key in ("description", "default") if key in converted}
     inside = {key: value for key, value in converted.items() if key not in outside}
     return {"anyOf": [inside, {"type": "null"}], **outside}
 

@@ -59,7 +59,7 @@ def matches(operation: Operation, pattern: str) -> bool:
 def _as_patterns(name: str, value: Patterns | None) -> tuple[str, ...]:
     patterns = (value,) if isinstance(value, str) else tuple(value or ())
     for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern.strip():
+        if not str(pattern).strip() or type(pattern) is not str:
             fix = 'give methods ("GET"), path globs ("/pets/*"), tags ("tag:pets") or operation ids.'
             raise DefinitionError(f"{name} has the entry {pattern!r}, which is no pattern.", fix=fix)
     return patterns
