@@ -327,6 +327,15 @@ class Pending(_Outcome):
     __match_args__ = ("waiting_for", "call_id")
     data: Any = None
     """Always None: every outcome has `data`."""
+    run_id: str | None = None
+    """The run of an agent that the call waits for, see `for_run`."""
+
+    @classmethod
+    def for_run(cls, run_id: str, message: str = "") -> Self:
+        """The outcome of a call that waits for a run of an agent, and ends with its report, in any process."""
+        pending = cls("result", message=message or f"Waits for the run {run_id}.", request={"run": run_id})
+        pending.__dict__["run_id"] = run_id
+        return pending
 
     def __init__(
         self,

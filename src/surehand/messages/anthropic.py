@@ -46,14 +46,15 @@ def results(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> list[dict[str
     """The messages to append: one user message with a result for each call; none without calls."""
     blocks = []
     for call, outcome in pair_results(calls, outcomes):
-        text, parts = split_media(call, outcome, _media_part)
+        text, parts = split_media(call, outcome, media_part)
         content = [{"type": "text", "text": text}, *parts] if parts else text
         block = {"type": "tool_result", "tool_use_id": require_model_id(call), "content": content}
         blocks.append(block | {"is_error": True} if isinstance(outcome, Failed) else block)
     return [{"role": "user", "content": blocks}] if blocks else []
 
 
-def _media_part(block: Media) -> dict[str, Any] | None:
+def media_part(block: Media) -> dict[str, Any] | None:
+    """The part of a message that carries an image, a recording or a file; None if this API cannot."""
     source: dict[str, Any] = {"type": "url", "url": block.url}
     if not block.url:
         source = {"type": "base64", "media_type": block.mime_type, "data": block.data}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from surehand.core.call import Call
 from surehand.core.content import Audio, File, Image
@@ -14,11 +14,16 @@ BuildPart: TypeAlias = Callable[[Media], dict[str, Any] | None]
 """Builds the part of a message that carries a block; None if the model API cannot carry it."""
 
 
+def is_media(block: object) -> TypeGuard[Media]:
+    """Whether a block is an image, a recording or a file."""
+    return isinstance(block, (Image, Audio, File))
+
+
 def media_of(outcome: Outcome) -> list[Media]:
     """The images, recordings and files of an outcome."""
     if not isinstance(outcome, Done):
         return []
-    return [block for block in outcome.content if isinstance(block, (Image, Audio, File))]
+    return [block for block in outcome.content if is_media(block)]
 
 
 def split_media(call: Call, outcome: Outcome, build_part: BuildPart) -> tuple[str, list[dict[str, Any]]]:
@@ -31,17 +36,18 @@ def split_media(call: Call, outcome: Outcome, build_part: BuildPart) -> tuple[st
     for block in media_of(outcome):
         part = build_part(block)
         if part is None:
-            notes.append(_not_carried_note(call, block))
+            notes.append(not_carried_note(block, call.id))
         else:
             parts.append(part)
     return "\n".join([outcome.text, *notes]), parts
 
 
-def _not_carried_note(call: Call, block: Media) -> str:
+def not_carried_note(block: Media, call_id: str | None) -> str:
+    """What the model reads instead of a block that its API cannot carry: where it can be seen."""
     name = block.filename if isinstance(block, File) and block.filename else f"this {block.type}"
     if block.url:
         return f"({name} cannot be shown to you here. It is at {block.url}.)"
-    where = f" in the result of call {call.id}" if call.id else " in the result of the call"
+    where = f" in the result of call {call_id}" if call_id else " in the result of the call"
     return f"({name}, {block.mime_type}, cannot be shown to you here. The person finds it{where}.)"
 
 

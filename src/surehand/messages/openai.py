@@ -54,7 +54,7 @@ def results(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> list[dict[str
     tool_messages = []
     media_parts: list[dict[str, Any]] = []
     for call, outcome in pair_results(calls, outcomes):
-        text, parts = split_media(call, outcome, _media_part)
+        text, parts = split_media(call, outcome, media_part)
         model_id = require_model_id(call)
         tool_messages.append({"role": "tool", "tool_call_id": model_id, "content": text})
         if parts:
@@ -63,7 +63,8 @@ def results(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> list[dict[str
     return [*tool_messages, {"role": "user", "content": media_parts}] if media_parts else tool_messages
 
 
-def _media_part(block: Media) -> dict[str, Any] | None:
+def media_part(block: Media) -> dict[str, Any] | None:
+    """The part of a message that carries an image, a recording or a file; None if this API cannot."""
     match block:
         case Image():
             return {"type": "image_url", "image_url": {"url": data_url(block)}}

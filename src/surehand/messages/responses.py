@@ -43,13 +43,14 @@ def results(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> list[dict[str
     """The input items to append: one for each call, in order, with its images and files."""
     items = []
     for call, outcome in pair_results(calls, outcomes):
-        text, parts = split_media(call, outcome, _media_part)
+        text, parts = split_media(call, outcome, media_part)
         output = [{"type": "input_text", "text": text}, *parts] if parts else text
         items.append({"type": "function_call_output", "call_id": require_model_id(call), "output": output})
     return items
 
 
-def _media_part(block: Media) -> dict[str, Any] | None:
+def media_part(block: Media) -> dict[str, Any] | None:
+    """The part of a message that carries an image, a recording or a file; None if this API cannot."""
     match block:
         case Image():
             return {"type": "input_image", "image_url": data_url(block)}

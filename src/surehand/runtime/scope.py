@@ -77,6 +77,8 @@ class Scope:
         """The space that the host made active; `principal.space` differs from it where the agent entered another."""
         self.scope_in_entered_space: Scope | None = None
         """The same scope in the space that its agent entered, once a call was made there."""
+        self.scope_name: str | None = None
+        """The name by which other processes build the same scope again, see `named_scopes`."""
         self.has_session = principal.session is not None
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in _PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
@@ -550,7 +552,7 @@ class Scope:
         if allowed_paths is not None:
             folders = replace(folders, allowed_paths=self._narrowed_paths(allowed_paths))
         state = None if "session" in principal_fields or "user" in principal_fields else self.state
-        return Scope(
+        narrowed = Scope(
             self.services,
             principal,
             values=(*values, *self.offered_values),
@@ -561,6 +563,8 @@ class Scope:
             priority=self.priority if priority is None else validate_priority(priority),
             folders=folders,
         )
+        narrowed.scope_name = self.scope_name
+        return narrowed
 
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
         """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""

@@ -35,6 +35,7 @@ from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
+from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.call_ends import CallEnds
@@ -86,6 +87,7 @@ class Decisions(Protocol):
         self, scope: Scope, call_id: str, result: Any, *, by: str | None, round: int | None = None
     ) -> AnswerCoroutine: ...
     def end_followers(self, scope: Scope, call_id: str) -> Coroutine[Any, Any, None]: ...
+    def end_followers_of_run(self, scope: Scope, run_id: str) -> Coroutine[Any, Any, None]: ...
     def end_without_answer(
         self, scope: Scope, call_id: str, code: FailureCode, message: str, by: str | None = None
     ) -> AnswerCoroutine: ...
@@ -138,6 +140,7 @@ class RuntimeServices:
         self.clock = clock
         self.turn_budgets = TurnBudgets(defaults.max_calls_per_turn)
         self.visible_calls = VisibleCalls(self, spaces, on_no_space)
+        self.named_scopes = NamedScopes()
         self.unavailable_providers: dict[str, str] = {}
         """Why a provider is unavailable, by namespace."""
         self.active_providers: list[AddedProvider] = []

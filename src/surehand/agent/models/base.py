@@ -6,7 +6,8 @@ its own wire.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -79,7 +80,18 @@ class ModelAnswer:
     """What the provider needs back unchanged, each tagged with the name of its wire."""
 
 
-ModelChunk: TypeAlias = TextChunk | ToolInputChunk | ModelAnswer
+@dataclass(frozen=True, slots=True)
+class AnswerRestarted:
+    """The request failed and is made again: the chunks before this one are void."""
+
+    reason: str
+    attempt: int
+    """The number of the attempt that failed, from 1."""
+    delay: float
+    """Seconds until the next attempt."""
+
+
+ModelChunk: TypeAlias = TextChunk | ToolInputChunk | AnswerRestarted | ModelAnswer
 
 
 class ModelError(Exception):
@@ -103,3 +115,14 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Answer a request: chunks, then one `ModelAnswer` as the last item. Everything else raises `ModelError`."""
         ...
+
+
+@asynccontextmanager
+async def open_stream(model: Model, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelChunk]]:
+    """The stream of a request, which is closed on leaving, so that its HTTP request ends at once."""
+    stream = model.stream(request)
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()

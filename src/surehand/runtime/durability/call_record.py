@@ -12,6 +12,7 @@ from surehand.core.call import Call, CallIdentity
 from surehand.core.content import to_text
 from surehand.core.outcome import CallMeta, Failed, Outcome, attach_origin
 from surehand.runtime.durability.json_arguments import call_fingerprint, load_json_arguments, original_arguments
+from surehand.runtime.named_scopes import OWN_TOOL_KEY, SCOPE_KEY
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.pipeline.scope_key import has_own_parts
 from surehand.store.database import Statement, validate_params
@@ -194,6 +195,12 @@ def serialize_call_arguments(invocation: Invocation) -> str:
     return serialize_arguments(original_arguments(invocation))
 
 
+def _is_own_tool(invocation: Invocation) -> bool:
+    """Whether the tool belongs to the scope of the call alone."""
+    own = invocation.scope.own_catalogue
+    return own is not None and own.find(invocation.listing.name) is not None
+
+
 def _serialize_context(invocation: Invocation) -> str:
     """The other fields of the call as JSON; most calls have none."""
     principal = invocation.principal
@@ -210,6 +217,8 @@ def _serialize_context(invocation: Invocation) -> str:
         "session_dir": invocation.session_dir,
         "allowed_paths": invocation.scope.folders.allowed_paths,
         "own_scope": has_own_parts(invocation.scope),
+        SCOPE_KEY: invocation.scope.scope_name,
+        OWN_TOOL_KEY: invocation.scope.scope_name is not None and _is_own_tool(invocation),
     }
     if not any(fields.values()):
         return "{}"

@@ -19,7 +19,12 @@ from surehand.runtime.durability.verify import verify_effect
 from surehand.runtime.limits.shared_limits import SharedLimits
 from surehand.runtime.pending import decisions
 from surehand.runtime.pending.restored_call import find_listing
-from surehand.runtime.pending.resumption import claim_ready_call, end_following_calls
+from surehand.runtime.pending.resumption import (
+    claim_ready_call,
+    end_calls_that_follow_nothing,
+    end_calls_that_follow_run,
+    end_following_calls,
+)
 from surehand.store.database import Statement, StoreError, to_storable_name
 from surehand.store.tables import owners
 
@@ -215,10 +220,14 @@ class StoreMaintenance:
             log.exception("The answered call %s cannot be resumed: its stored row is unreadable", call_id)
 
     async def _end_overdue_calls(self) -> None:
-        """End overdue pending calls, and calls whose inner call has ended."""
+        """End overdue pending calls, and calls whose inner call or run has ended."""
         await expire_overdue_calls(self._scope)
         for call_id in await self._store.pending.find_ended_inner_calls():
             await end_following_calls(self._scope, call_id)
+        for call_id in await self._store.pending.find_released_inner_calls():
+            await end_calls_that_follow_nothing(self._scope, call_id)
+        for run_id in await self._store.pending.find_ended_inner_runs():
+            await end_calls_that_follow_run(self._scope, run_id)
 
     async def _sync_offered_tools(self) -> None:
         """Store the tools that sessions offer here, and learn those that they offer in other processes."""

@@ -24,6 +24,7 @@ from surehand.runtime.pending.restored_call import find_listing
 from surehand.runtime.pending.resumption import (
     apply_answer,
     claim_ready_call,
+    end_calls_that_follow_run,
     end_following_calls,
     store_failure,
     wait_for_task,
@@ -115,6 +116,11 @@ async def settle(scope: Scope, call_id: str, result: Any, *, by: str | None, rou
 async def end_followers(scope: Scope, call_id: str) -> None:
     """End the calls that wait for a call which has ended."""
     await end_following_calls(scope, call_id)
+
+
+async def end_followers_of_run(scope: Scope, run_id: str) -> None:
+    """End the calls that wait for a run which has ended."""
+    await end_calls_that_follow_run(scope, run_id)
 
 
 async def end_without_answer(
@@ -212,6 +218,11 @@ async def _claim_ready_call(scope: Scope, row: PendingRow, ending_answer: Answer
 def _find_objection(scope: Scope, row: PendingRow, answer: Answer) -> Outcome | None:
     """The outcome of an answer that has no effect; None if it is to be applied."""
     wait = row.open_round
+    if wait is not None and wait.inner_run_id is not None and answer.kind not in ("cancel", "expire"):
+        problem = (
+            f"Call {row.call.call_id} waits for the run {wait.inner_run_id}. Answer the calls of that run instead."
+        )
+        return Failed("conflict", problem)
     fits = wait is not None and answer.kind in (*_EXPECTED_ANSWERS[wait.waiting_for], "cancel", "expire")
     if wait is not None and wait.inner_call_id is None and not answer.is_for_round(wait.round):
         return Failed("conflict", _wrong_round_message(row, wait, answer))

@@ -32,6 +32,8 @@ class PendingCall:
     model_id: str | None = None
     intent: str | None = None
     display: Mapping[str, Any] = field(default_factory=dict)
+    missing_agent: str | None = None
+    """The agent whose own tool this is, if the call was answered and waits for a process that has the agent."""
 
     @property
     def run(self) -> str | None:
@@ -51,3 +53,10 @@ class PendingCall:
     def to_outcome(self) -> Pending:
         """The same as an outcome."""
         return Pending(self.waiting_for, self.call_id, self.message, self.request, self.expires_at)
+
+
+def absent_agent_message(tool: str, agent: str) -> str:
+    """Say where a call of an agent's own tool goes on."""
+    return (
+        f"{tool} is a tool of the agent {agent}, which is not here: the call goes on in a process that has the agent."
+    )

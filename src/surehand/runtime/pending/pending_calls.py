@@ -14,12 +14,14 @@ from surehand.catalogue.listing import Listing
 from surehand.core.call import CallIdentity, Principal
 from surehand.core.clock import Timer, wake
 from surehand.core.events import CallPending
-from surehand.core.outcome import Outcome, Pending, WaitingFor
+from surehand.core.outcome import Failed, Outcome, Pending, WaitingFor
 from surehand.core.quotas import Quota
 from surehand.runtime.durability.call_record import build_ledger_row, identity_of_stored_call
 from surehand.runtime.durability.json_arguments import json_arguments, load_json_arguments
 from surehand.runtime.pending.answer import AnswerInProgress
+from surehand.runtime.pending.followed_run import find_followed_run, outcome_of_run
 from surehand.runtime.pending.pending_call import PendingCall as PendingCall
+from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.repeated_calls import is_following
 from surehand.runtime.pipeline.invocation import Invocation
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -83,6 +85,13 @@ class PendingCalls:
             return None
         return self._services.ledger.stored_outcome(row.call)
 
+    async def outcome_of_followed_run(self, run_id: str, viewer: Principal) -> Outcome | None:
+        """What a call that waits for this run ends with; None while the run goes on."""
+        run = await find_followed_run(await self._services.open_store(), run_id, viewer)
+        if run is None:
+            return Failed("not_found", f"There is no run {run_id[:80]} to wait for.", executed=True)
+        return outcome_of_run(run)
+
     async def current_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
         """The outcome of a call that was or is pending; None if the viewer may not see it."""
         row = await self.find(call_id, viewer)
@@ -118,7 +127,7 @@ class PendingCalls:
                     viewer.user, viewer.session, limit=page_size, after=position, grace_seconds=grace_seconds
                 )
                 found += [
-                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row))
+                    pending_call_from_row(row, row.rounds[-1], self.find_listing(row), self._missing_agent(row))
                     for row in rows
                     if row.call.call_id not in self.answers_in_progress
                 ]
@@ -134,6 +143,10 @@ class PendingCalls:
         invocation = self.invocations.get(row.call.call_id)
         return self._services.catalogue.find(row.call.tool) if invocation is None else invocation.listing
 
+    def _missing_agent(self, row: PendingRow) -> str | None:
+        """The agent that an answered call waits for, because its tool is the own tool of an agent that is not here."""
+        return self._services.named_scopes.missing_agent(row.call) if row.is_ready else None
+
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Store a pending call; returns it, or the outcome of the call if another invocation was first.
 
@@ -145,7 +158,7 @@ class PendingCalls:
         for _ in range(MAX_STORE_ATTEMPTS):
             inner_call_id = await self._find_inner_call(pending.call_id, invocation)
             # A call whose handler has run does not follow another one: its effect is its own.
-            can_follow = inner_call_id is None and not invocation.may_have_run
+            can_follow = inner_call_id is None and pending.run_id is None and not invocation.may_have_run
             key = repeated_calls.key_of(invocation) if can_follow else None
             guard = [] if key is None else repeated_calls.guard_statements(invocation, key, locks=True)
             try:
@@ -165,9 +178,10 @@ class PendingCalls:
         store = await self._services.open_store()
         call_id = invocation.id
         message = pending.message or f"{invocation.listing.name} waits for {pending.waiting_for}."
-        # A call that waits for another one has no expiry of its own: it ends with the other.
-        expires_at = None if inner_call_id else pending.expires_at
-        timeout_seconds = None if inner_call_id else self._time_to_live(pending)
+        # A call that waits for another one, or for a run, has no expiry of its own: it ends with the other.
+        ends_with_other = bool(inner_call_id or pending.run_id)
+        expires_at = None if ends_with_other else pending.expires_at
+        timeout_seconds = None if ends_with_other else self._time_to_live(pending)
         post_statements = await self._services.visible_calls.post_statements(invocation)
         call = self._build_ledger_row(invocation)
         if is_following(pending):
@@ -183,6 +197,7 @@ class PendingCalls:
             request=request,
             provider_state=provider_state,
             inner_call_id=inner_call_id,
+            inner_run_id=pending.run_id,
             expires_at=expires_at,
             timeout_seconds=timeout_seconds,
         )
@@ -289,6 +304,8 @@ class PendingCalls:
     async def _find_inner_call(self, call_id: str, invocation: Invocation) -> str | None:
         """The id of the call that this one waits for; None if the user may not see it, or it waits for this one."""
         row = await self.find(call_id, invocation.principal) if call_id else None
+        if row is None and call_id:
+            return call_id if await self._runs_elsewhere(call_id, invocation) else None
         first = row.call.call_id if row else None
         while row is not None:
             if row.call.call_id == invocation.id:
@@ -296,6 +313,15 @@ class PendingCalls:
             inner_call_id = row.open_round.inner_call_id if row.open_round else None
             row = await self.find(inner_call_id, Principal()) if inner_call_id else None
         return first
+
+    async def _runs_elsewhere(self, call_id: str, invocation: Invocation) -> bool:
+        """Whether a call that never waited is being run, for the same user and session, by another process or task."""
+        call = await self._services.ledger.find(call_id)
+        if call is None or call.call_id == invocation.id:
+            return False
+        principal = invocation.principal
+        is_visible = (call.user_id, call.session) == (principal.user, principal.session)
+        return is_visible and call.state in ("running", "unknown")
 
     def schedule_expiry(self, expires_at: float | None) -> None:
         """Start the timer that ends overdue calls, unless it fires earlier anyway."""
@@ -370,7 +396,9 @@ class PendingCalls:
         return self.invocations.pop(call_id, None)
 
 
-def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing: Listing | None = None) -> PendingCall:
+def pending_call_from_row(
+    row: PendingRow, pending_round: PendingRound, listing: Listing | None = None, missing_agent: str | None = None
+) -> PendingCall:
     """Convert a stored round to what is shown to the people who answer."""
     call = row.call
     waiting_for = pending_round.waiting_for
@@ -379,6 +407,8 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
     if row.is_ready:
         waiting_for = "result"
         message = f"{call.tool} was let run, and no runtime that has it has taken it up yet."
+        if missing_agent is not None:
+            message = f"{call.tool} was let run. {absent_agent_message(call.tool, missing_agent)}"
         expires_at = pending_round.answer_expires_at
     return PendingCall(
         call_id=call.call_id,
@@ -390,5 +420,6 @@ def pending_call_from_row(row: PendingRow, pending_round: PendingRound, listing:
         expires_at=expires_at,
         created_at=pending_round.created_at,
         round=pending_round.round,
+        missing_agent=missing_agent,
         **identity_of_stored_call(call, listing)._asdict(),
     )

@@ -25,7 +25,9 @@ _CONTEXT_FIELDS = ("message", "task", "space", "turn", "memory_dir", "session_di
 
 
 def find_listing(services: RuntimeServices, row: PendingRow) -> Listing | None:
-    """Find the tool of a call in the call's own scope."""
+    """Find the tool of a call in the call's own scope; None if that is the scope of an agent which is not here."""
+    if row.call.call_id not in services.pending_calls.invocations and services.named_scopes.missing_agent(row.call):
+        return None
     return restore_scope(services, row).find(row.call.tool)
 
 
@@ -39,7 +41,7 @@ def restore_scope(services: RuntimeServices, row: PendingRow) -> Scope:
     fields: dict[str, Any] = {name: context[name] for name in _CONTEXT_FIELDS if context.get(name) is not None}
     columns = {"user": call.user_id, "session": call.session, "agent": call.agent}
     fields.update({name: value for name, value in columns.items() if value is not None})
-    return services.root_scope.scope(**fields)
+    return services.named_scopes.rebuild(call, services.root_scope.scope(**fields))
 
 
 def restore_invocation(services: RuntimeServices, row: PendingRow) -> Invocation:
@@ -56,7 +58,8 @@ def restore_invocation(services: RuntimeServices, row: PendingRow) -> Invocation
     invocation.parent = context.get("parent")
     invocation.nesting_depth = int(context.get("depth", 0))
     is_known_here = call.call_id in services.pending_calls.invocations
-    invocation.has_lost_scope = bool(context.get("own_scope")) and not is_known_here
+    is_rebuilt = invocation.scope.scope_name is not None
+    invocation.has_lost_scope = bool(context.get("own_scope")) and not (is_known_here or is_rebuilt)
     invocation.ledger_row = call
     return invocation
 
@@ -71,7 +74,7 @@ def restore_resumed_call(
     invocation = restore_invocation(services, row)
     apply_resumption(invocation, row, resumption)
     call = row.call
-    listing = invocation.scope.find(call.tool)
+    listing = find_listing(services, row)
     is_unchanged = listing is not None and listing.tool.is_bound_by(call.definition)
     if listing is None or not (is_unchanged or resumption.continues):
         # A rejection or a result ends the call even if its tool has changed or is missing: use the one it was made for.

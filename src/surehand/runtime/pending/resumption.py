@@ -18,6 +18,8 @@ from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
 from surehand.runtime.durability.call_record import identity_of_stored_call
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
+from surehand.runtime.pending.followed_run import outcome_of_run
+from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_resumed_call
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
@@ -157,7 +159,9 @@ async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRo
     emit_settled()
     if fence is None:
         done = "Approved" if answer.kind == "approve" else "Answered"
-        return Pending("result", row.call.call_id, f"{done}, but {row.call.tool} is not here now.")
+        agent = scope.services.named_scopes.missing_agent(row.call)
+        absent = f"{row.call.tool} is not here now." if agent is None else absent_agent_message(row.call.tool, agent)
+        return Pending("result", row.call.call_id, f"{done}, but {absent}")
     return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
@@ -302,20 +306,39 @@ async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | Non
         await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=value))
 
 
+async def end_calls_that_follow_run(scope: Scope, run_id: str) -> None:
+    """End the calls that wait for a run which has ended."""
+    services = scope.services
+    store = await services.open_store()
+    followers = await store.pending.find_followers_of_run(run_id)
+    run = await store.runs.find(run_id) if followers else None
+    outcome = None if run is None else outcome_of_run(run)
+    if outcome is None:
+        return
+    for call_id in followers:
+        row = await store.pending.find(call_id)
+        if row is None or row.open_round is None or call_id in services.pending_calls.answers_in_progress:
+            continue
+        # A copy: each outcome belongs to one call.
+        await apply_answer(services.root_scope, row, row.open_round, Answer("settle", value=outcome.evolve()))
+
+
 async def end_calls_that_follow_nothing(scope: Scope, call_id: str) -> None:
-    """End the calls that follow a call which has not happened and will not run: they may be made again."""
+    """End the calls that wait for a call which has not happened and will not run: they may be made again."""
     services = scope.services
     store = await services.open_store()
     for follower in await store.pending.find_followers(call_id):
         outer = await store.pending.find(follower)
         if outer is None or outer.open_round is None:
             continue
-        problem = (
-            f"{outer.call.tool} has not happened: call {call_id}, which this one followed, did not run. Call it again."
+        failure = Failed(
+            "interrupted",
+            f"{outer.call.tool} has not happened: call {call_id}, which this one followed, did not run. Call it again.",
         )
-        await apply_answer(
-            services.root_scope, outer, outer.open_round, Answer("settle", value=Failed("interrupted", problem))
-        )
+        if outer.open_round.first_call_id is None:  # the handler of this call has run, and waits for the other's result
+            problem = f"{outer.call.tool} waited for call {call_id}, which did not run."
+            failure = Failed("interrupted", problem, executed=True)
+        await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=failure))
 
 
 def store_failure(error: StoreError) -> Failed:

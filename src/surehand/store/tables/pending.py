@@ -58,6 +58,8 @@ class PendingRound(NamedTuple):
     binding: str | None = None
     answered_at: float | None = None
     answered_by: str | None = None
+    inner_run_id: str | None = None
+    """The run that the call waits for, if any."""
 
     @property
     def first_call_id(self) -> str | None:
@@ -116,6 +118,7 @@ def open_round_statement(
     request: str,
     provider_state: str,
     inner_call_id: str | None,
+    inner_run_id: str | None = None,
     expires_at: float | None,
     timeout_seconds: float | None,
 ) -> Statement:
@@ -127,6 +130,7 @@ def open_round_statement(
         "request": request,
         "provider_state": provider_state,
         "inner_call": inner_call_id,
+        "inner_run": inner_run_id,
         "binding": compute_answer_binding(call),
         "expires_at": expires_at,
         "timeout_seconds": timeout_seconds,
@@ -229,6 +233,19 @@ class PendingTable:
         """Find calls that have ended while other calls still wait for them."""
         return _call_ids(await self._database.read(_SQL["list_ended_inner_calls"], {"limit": limit}))
 
+    async def find_released_inner_calls(self, limit: int = 100) -> Sequence[str]:
+        """Find calls that have not happened and that no runtime runs, while other calls still wait for them."""
+        return _call_ids(await self._database.read(_SQL["list_released_inner_calls"], {"limit": limit}))
+
+    async def find_followers_of_run(self, run_id: str) -> Sequence[str]:
+        """Find calls that wait for this run."""
+        return _call_ids(await self._database.read(_SQL["list_followers_of_run"], {"run_id": run_id}))
+
+    async def find_ended_inner_runs(self, limit: int = 100) -> Sequence[str]:
+        """Find runs that have ended while calls still wait for them."""
+        rows = await self._database.read(_SQL["list_ended_inner_runs"], {"limit": limit})
+        return [row["run_id"] for row in rows]
+
 
 def _call_ids(rows: list[Row]) -> Sequence[str]:
     return [row["call_id"] for row in rows]
@@ -239,4 +256,5 @@ def _round_from_row(row: Row) -> PendingRound:
         row["round"], row["waiting_for"], row["message"], row["request"], row["provider_state"], row["inner_call"],
         bool(row["is_open"]), row["answer"], row["answer_digest"], row["answer_value"], row["asked_at"],
         row["expires_at"], bool(row["is_expired"]), row["binding"], row["answered_at"], row["answered_by"],
+        row["inner_run"],
     )  # fmt: skip

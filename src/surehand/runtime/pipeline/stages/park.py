@@ -64,8 +64,10 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
             problem = f"{invocation.tool_name} {services.refuse_wait(outcome)}"
             return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_run))
         ended = await services.pending_calls.ended_outcome(outcome.call_id, invocation.principal)
+        if ended is None and outcome.run_id is not None:
+            ended = await services.pending_calls.outcome_of_followed_run(outcome.run_id, invocation.principal)
         if ended is not None:
-            return await end(invocation, ended)  # the nested call that it would wait for has ended meanwhile
+            return await end(invocation, ended)  # the nested call or run that it would wait for has ended meanwhile
         await services.write_progress(invocation)
         try:
             pending_call = await services.pending_calls.park(invocation, outcome)
@@ -82,6 +84,8 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         if awaited_call_id and await services.pending_calls.ended_outcome(awaited_call_id, invocation.principal):
             # The call that it waits for has ended while this one was stored.
             await services.decisions.end_followers(services.root_scope, awaited_call_id)
+        if outcome.run_id is not None:  # the run may have ended while this call was stored
+            await services.decisions.end_followers_of_run(services.root_scope, outcome.run_id)
         if invocation.id not in services.pending_calls.invocations:  # it has ended already
             invocation.is_journalled = True
             return await services.pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()

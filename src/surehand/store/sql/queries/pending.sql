@@ -10,7 +10,7 @@ pending.round, pending.waiting_for, pending.message, pending.request, pending.pr
     pending.state = 'open' AS is_open, pending.answer, pending.answer_digest, pending.answer_value,
     pending.created_at AS asked_at, pending.expires_at,
     (pending.state = 'open' AND pending.expires_at <= {now}) AS is_expired, pending.binding, pending.answered_at,
-    pending.answered_by
+    pending.answered_by, pending.inner_run
 
 -- fragment: may_see
 (CAST(:user_id AS TEXT) IS NULL OR ledger.user_id = :user_id)
@@ -37,7 +37,7 @@ SELECT {{ledger_columns}}, {{round_columns}} FROM ledger JOIN pending ON pending
 -- name: list_open_rounds
 -- Open rounds, and answered calls that no runtime has resumed for a while; oldest first, after a position.
 SELECT {{ledger_columns}}, {{round_columns}} FROM pending JOIN ledger ON ledger.call_id = pending.call_id
-    WHERE pending.state = 'open' AND pending.inner_call IS NULL
+    WHERE pending.state = 'open' AND pending.inner_call IS NULL AND pending.inner_run IS NULL
     AND (pending.expires_at IS NULL OR pending.expires_at > {now}) AND {{may_see}} AND {{is_after}}
     UNION ALL SELECT {{ledger_columns}}, {{round_columns}} {{from_ready_calls}}
     AND pending.answered_at + :grace <= {now} AND {{may_see}} AND {{is_after}}
@@ -46,9 +46,10 @@ SELECT {{ledger_columns}}, {{round_columns}} FROM pending JOIN ledger ON ledger.
 -- name: open_round
 -- The next round of a call, until a time or for a number of seconds.
 INSERT INTO pending
-    (call_id, round, waiting_for, message, request, provider_state, inner_call, binding, state, created_at, expires_at)
+    (call_id, round, waiting_for, message, request, provider_state, inner_call, inner_run, binding, state, created_at,
+    expires_at)
     VALUES (:call_id, (SELECT coalesce(max(round), 0) + 1 FROM pending WHERE call_id = :call_id),
-    :waiting_for, :message, :request, :provider_state, :inner_call, :binding, 'open', {now},
+    :waiting_for, :message, :request, :provider_state, :inner_call, :inner_run, :binding, 'open', {now},
     coalesce(CAST(:expires_at AS {real}), {now} + CAST(:timeout_seconds AS {real}))) RETURNING round, created_at, expires_at
 
 -- name: answer_round
@@ -87,3 +88,19 @@ SELECT call_id FROM pending WHERE state = 'open' AND inner_call = :call_id ORDER
 SELECT DISTINCT pending.inner_call AS call_id FROM pending
     JOIN ledger ON ledger.call_id = pending.inner_call
     WHERE pending.state = 'open' AND pending.inner_call IS NOT NULL AND ledger.state = 'ended' LIMIT :limit
+
+-- name: list_released_inner_calls
+-- Calls that have not happened and that no runtime runs, while other calls still wait for them.
+SELECT DISTINCT pending.inner_call AS call_id FROM pending
+    JOIN ledger ON ledger.call_id = pending.inner_call
+    WHERE pending.state = 'open' AND pending.inner_call IS NOT NULL AND ledger.state = 'idle' AND ledger.owner IS NULL
+    LIMIT :limit
+
+-- name: list_followers_of_run
+-- Calls that wait for this run.
+SELECT call_id FROM pending WHERE state = 'open' AND inner_run = :run_id ORDER BY created_at
+
+-- name: list_ended_inner_runs
+-- Ended runs that calls still wait for.
+SELECT DISTINCT pending.inner_run AS run_id FROM pending JOIN runs ON runs.run_id = pending.inner_run
+    WHERE pending.state = 'open' AND pending.inner_run IS NOT NULL AND runs.ended_at IS NOT NULL LIMIT :limit
