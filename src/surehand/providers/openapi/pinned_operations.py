@@ -12,6 +12,7 @@ from surehand.core.tool import Tool
 from surehand.http.errors import mark_unsent
 from surehand.providers.openapi.document import UnusableOperation
 from surehand.providers.trust.change import DefinitionChange
+from surehand.providers.trust.fingerprint import hash_json
 from surehand.providers.trust.lock import DefinitionLock
 
 MAX_NAMED_HELD_BACK = 10
@@ -74,9 +75,15 @@ def _definition(tool: Tool[..., Any]) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": tool.schema,
+        "inputSchema": _schema_outline(tool.schema),
         "annotations": {"request": tool.where, "readOnlyHint": tool.repeatable},
     }
+
+
+def _schema_outline(schema: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with their types, for people, and a digest of the whole schema, which may be very large."""
+    types = {name: str(each.get("type", "any")) for name, each in schema["properties"].items()}
+    return {"properties": types, "required": schema.get("required", []), "sha256": hash_json(schema)}
 
 
 def _unlisted(tool: Tool[..., Any]) -> Tool[..., Any]:
