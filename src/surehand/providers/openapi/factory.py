@@ -47,6 +47,7 @@ def openapi(
     on_conflict: OnConflict = "error",
     lock: str | PathLike[str] | None = None,
     frozen: bool = False,
+    environment: Mapping[str, str] | None = None,
     http: HttpOptions | None = None,
 ) -> OpenApiProvider:
     """A provider with a tool for every operation of an OpenAPI document of version 2.0, 3.0, 3.1 or 3.2.
@@ -63,6 +64,7 @@ def openapi(
             `auto` does that above 40 operations.
         lock: the lock file; an operation that has changed since it was pinned is held back.
         frozen: whether the lock file is only compared with, and new operations are held back, too.
+        environment: the environment variables that secrets may name; those of the process if left out.
         http: settings of the HTTP client.
     """
     options = OpenApiOptions(
@@ -80,7 +82,12 @@ def openapi(
         lock=None if lock is None else Path(lock),
         frozen=frozen,
     )
-    return OpenApiProvider(_document_source(document, http), options, http)
+    return OpenApiProvider(_document_source(document, http), options, http, environment)
+
+
+def is_url(location: str) -> bool:
+    """Whether a document is fetched, and not read from a file."""
+    return _URL.match(location) is not None
 
 
 def _document_source(document: Any, http: HttpOptions | None) -> DocumentSource:
@@ -95,7 +102,7 @@ def _document_source(document: Any, http: HttpOptions | None) -> DocumentSource:
         problem = f"A document must be a path, a URL or a dictionary, got {type(document).__name__}."
         raise DefinitionError(problem, fix="give one of them.")
     location = fspath(document)
-    if _URL.match(location):
+    if is_url(location):
         return lambda: _fetch_document(location, http)
 
     async def load_from_file() -> Document:
@@ -123,7 +130,7 @@ def _default_namespace(document: Any) -> str:
     if isinstance(document, Mapping):
         info = document.get("info")
         words = str(info.get("title", "")) if isinstance(info, Mapping) else ""
-    elif _URL.match(location := fspath(document)):
+    elif is_url(location := fspath(document)):
         words = urlsplit(location).hostname or ""
     else:
         path = Path(location)

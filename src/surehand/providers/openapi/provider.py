@@ -58,7 +58,13 @@ class OpenApiProvider(Provider):
 
     kind: ToolKind = "rest"
 
-    def __init__(self, load: DocumentSource, options: OpenApiOptions, http: HttpOptions | None = None) -> None:
+    def __init__(
+        self,
+        load: DocumentSource,
+        options: OpenApiOptions,
+        http: HttpOptions | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.options = options
         self.namespace = options.namespace
         self.queue = options.queue
@@ -69,9 +75,12 @@ class OpenApiProvider(Provider):
         """Operations that are left out, such as `GET /pets`, each with the reason; once the runtime is open."""
         self._load = load
         self._http = http
+        self._environment = environment
         self._operations: dict[str, Operation] = {}
         self._excluded: frozenset[str] = frozenset()
         self._plans: dict[str, OperationPlan] = {}
+        self._broken: set[str] = set()
+        """Names of operations that turned out to be unusable when they were compiled."""
         self._tools: list[Tool[..., Any]] = []
         self._looked_up = LookedUpOperations()
         self._search: OperationSearch | None = None
@@ -107,9 +116,10 @@ class OpenApiProvider(Provider):
         self._security = SecuritySchemes(document, self.options.auth)
         self._notes = ResponseNotes(document)
         self._plans = {}
+        self._broken = set()
         targets = self._select_operations(document)
         tokens = [target for auth in self._security.auths for target in token_targets(auth)]
-        self._sender = RestSender([*targets, *tokens], http=self._http)
+        self._sender = RestSender([*targets, *tokens], http=self._http, environment=self._environment)
         self._log_skipped()
         has_search = self._has_search
         self._search = OperationSearch(self.namespace, self._operations, self._looked_up) if has_search else None
@@ -233,11 +243,17 @@ class OpenApiProvider(Provider):
                     given=self.options.given,
                 )
             except UnusableOperation as error:
-                if (entry := (operation.label, str(error))) not in self.skipped:
-                    self.skipped.append(entry)
+                if name not in self._broken:
+                    self._broken.add(name)
+                    self.skipped.append((operation.label, str(error)))
                 raise
             self._plans[name] = plan
         return plan
+
+    @property
+    def operation_count(self) -> int:
+        """How many operations can be called, as far as they have been compiled."""
+        return len(self._operations) - len(self._broken)
 
     def check_operations(self) -> list[tuple[str, str]]:
         """Compile every operation, and return those that are left out with the reasons; `doctor` calls it."""
