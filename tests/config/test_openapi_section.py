@@ -79,7 +79,7 @@ async def test_keys_of_other_programs_are_understood(load):
         """
 openapi:
   pets:
-    {spec: pets.json, baseUrlOverride: "http://127.0.0.1:9", toolNamePrefix: p, includeMethods: [get], tagFilter: [pets]}
+    {spec: pets.json, baseUrlOverride: "http://127.0.0.1:9", toolNamePrefix: p, includeMethods: [get], tagFilter: pets}
 """
     )
     async with runtime:
