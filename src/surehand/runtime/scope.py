@@ -566,6 +566,20 @@ class Scope:
         narrowed.scope_name = self.scope_name
         return narrowed
 
+    def register_scope(self, name: str, build: Callable[[Scope], Scope]) -> Callable[[], None]:
+        """Let `named_scope` build scopes of this name, also for calls that are answered after a restart.
+
+        Args:
+            build: narrows a scope, which has the principal of a call, to the tools and values of an agent.
+
+        Returns a function that undoes this.
+        """
+        return self.services.named_scopes.register(name, build)
+
+    def named_scope(self, name: str) -> Scope:
+        """This scope narrowed by what was registered under a name; raises `KeyError` for an unknown one."""
+        return self.services.named_scopes.build(name, self)
+
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
         """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""
         given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)

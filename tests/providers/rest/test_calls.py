@@ -91,6 +91,18 @@ async def test_whoever_approves_sees_the_request_that_will_be_sent():
         assert (call.asked.path, call.asked.body) == ("/pay/Ada", b'{"amount":5}')
 
 
+async def test_a_preview_has_no_default_that_is_not_sent():
+    parameters = object_schema(to={"type": "string", "default": "Ada"}, note={"type": "string", "default": "none"})
+    async with rest_tool("POST", "/{to}", parameters=parameters, runtime={"policy": Policy.default()}) as call:
+        waits = await call()
+        await call.runtime.approve(waits.call_id)
+
+        sent = f"POST http://127.0.0.1:{call.server.port}{call.asked.path}"
+        assert waits.request["preview"].startswith(f"{sent}\n")
+        assert waits.request["preview"].endswith("\n\n{}")
+        assert (call.asked.path, call.asked.body) == ("/Ada", b"{}")
+
+
 @pytest.mark.parametrize("environment", [{}, {"TOKEN": "x"}])
 async def test_nobody_is_asked_about_a_request_that_cannot_be_sent(environment):
     options = {"parameters": object_schema(to=STRING), "auth": "${env.TOKEN}", "environment": environment}

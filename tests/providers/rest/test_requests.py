@@ -81,7 +81,7 @@ async def test_a_url_takes_every_kind_of_reference(template, path):
         ("a b&c", "repeat", "v=a%20b%26c"),
         ([1, "x", True], "repeat", "v=1&v=x&v=true"),
         ([1, 2], "indexed", "v[0]=1&v[1]=2"),
-        ([1, 2], "comma", "v=1%2C2"),
+        ([1, "a,b"], "comma", "v=1,a%2Cb"),
         ({"a": 1, "b": {"c": [1, 2]}}, "repeat", "v[a]=1&v[b][c]=1&v[b][c]=2"),
         ([{"a": 1}, {"a": 2}], "repeat", "v[0][a]=1&v[1][a]=2"),
         ({"a": 1}, "indexed", "v[0][a]=1"),

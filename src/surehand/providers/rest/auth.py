@@ -92,6 +92,11 @@ def auth_secrets(auth: Auth | None) -> Iterator[Secret]:
                 yield from (each.client_id, each.client_secret)
 
 
+def auth_variables(auth: Auth | None) -> frozenset[str]:
+    """The environment variables that the secrets of an `Auth` refer to."""
+    return frozenset(name for secret in auth_secrets(auth) for name in secret.variables)
+
+
 def token_targets(auth: Auth | None) -> Iterator[HttpTarget]:
     """The token endpoints, which a client must be able to reach."""
     for each in single_auths(auth):

@@ -18,7 +18,7 @@ from surehand.core.raw_schema import is_json_schema
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.http.settings import HttpOptions
-from surehand.providers.rest.auth import Auth, auth_secrets, parse_auth, token_targets
+from surehand.providers.rest.auth import Auth, auth_variables, parse_auth, token_targets
 from surehand.providers.rest.fields import FieldMask, PickPath
 from surehand.providers.rest.handler import STANDALONE_TIMEOUT_SECONDS, RestHandler, sender_lifespan
 from surehand.providers.rest.pagination import parse_pagination
@@ -90,6 +90,9 @@ def rest(
         pick_path = None if pick is None else PickPath.parse(pick)
         reader = ResponseReader(pick_path, FieldMask.parse(redact), None if stream is None else parse_stream(stream))
         is_repeatable = _set_safety(options, template)
+        if paginate is not None and (stream is not None or not is_repeatable):
+            problem = "A stream has no pages." if is_repeatable else "Pages are read by several requests."
+            raise DefinitionError(problem, fix="remove paginate, or stream, or declare effects='read'.")
         if "lifespan" in options:
             raise DefinitionError("A REST tool has a lifespan of its own.", fix="remove lifespan.")
         options["lifespan"] = lifespan = _build_lifespan(template, parsed_auth, http, environment)
@@ -170,15 +173,11 @@ def _check_variables(template: RequestTemplate, auth: Auth | None, allowed: Iter
     if allowed is None:
         return
     names = frozenset([allowed] if isinstance(allowed, str) else allowed)
-    if unknown := _variables(template, auth) - names:
+    if unknown := (template.variables | auth_variables(auth)) - names:
         raise DefinitionError(
             f"The request refers to the environment variable {', '.join(sorted(unknown))}, which env does not allow.",
             fix="add it to env, or write ${parameters.name} for an argument.",
         )
-
-
-def _variables(template: RequestTemplate, auth: Auth | None) -> frozenset[str]:
-    return template.variables.union(*(secret.variables for secret in auth_secrets(auth)))
 
 
 def _derived_schema(template: RequestTemplate) -> dict[str, Any]:
@@ -233,4 +232,4 @@ def _schema_defaults(parameters: Any) -> dict[str, Any]:
 
 def _request_digest(template: RequestTemplate, auth: Auth | None) -> str:
     """What tells apart two requests of the same tool name: an approval is bound to it. No secret is part of it."""
-    return json_digest(repr(template), repr(auth), sorted(_variables(template, auth)))
+    return json_digest(repr(template), repr(auth), sorted(auth_variables(auth)))
