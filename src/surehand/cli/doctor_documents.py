@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from surehand.assemble.openapi_documents import build_openapi_provider
 from surehand.cli.doctor_checks import Finding
@@ -23,7 +24,8 @@ async def check_documents(config: Config, environment: Mapping[str, str]) -> lis
 async def _check_document(config: Config, entry: OpenApiEntry, environment: Mapping[str, str]) -> Finding:
     subject = f"openapi {entry.name}"
     try:
-        provider = build_openapi_provider(config, entry, environment)
+        # Without the lock file, which a check must not write.
+        provider = build_openapi_provider(config, replace(entry, lock=None), environment)
         await provider.start()
     except (ConfigError, DefinitionError, ToolError) as error:
         problem, _, fix = error_message(error).partition(" Fix: ")

@@ -9,6 +9,7 @@ import pytest
 
 from surehand import Policy, Runtime
 from surehand.providers.openapi.factory import openapi
+from surehand.providers.trust.lock import DefinitionLock
 from tests.http.server import reply
 from tests.providers.openapi.api_server import document, operation, serving_api, with_body, with_parameter
 
@@ -222,6 +223,10 @@ async def test_a_changed_operation_is_held_back_until_a_person_accepts_it(tmp_pa
         assert outcome.code == "denied"
         assert "surehand lock" in outcome.message
         assert "Held back" in runtime.instructions()
+
+        DefinitionLock(lock).accept("api", "a")
+        refused = await runtime.call("api__a", {})
+        assert refused.code == "unavailable"  # it was sent: nothing listens there
 
 
 async def test_another_server_under_the_same_name_holds_everything_back(tmp_path):

@@ -25,25 +25,39 @@ class PinnedOperations:
         self._namespace = namespace
         self._lock = None if lock is None else DefinitionLock(lock, frozen=frozen)
         self._changes: Mapping[str, DefinitionChange] = {}
+        self._identity = ""
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self._tools: list[Tool[..., Any]] = []
 
     @property
     def is_active(self) -> bool:
         """Whether there is a lock file. Comparing with it compiles every operation."""
         return self._lock is not None
 
-    def check(self, address: str, tools: Iterable[Tool[..., Any]]) -> list[Tool[..., Any]]:
-        """Pin new operations; those that differ from their pins are not shown to models. Reads and writes the file."""
-        assert self._lock is not None
-        usable: dict[str, Tool[..., Any]] = {}
-        definitions: list[dict[str, Any]] = []
+    def check(self, address: str, tools: Iterable[Tool[..., Any]]) -> None:
+        """Pin new operations, and find those that differ from their pins. Reads and writes the file."""
+        self._identity = f"openapi {address}".strip()
+        self._definitions = {}
+        self._tools = []
         for each in tools:
             try:
-                definitions.append(_definition(each))
+                self._definitions[each.name] = _definition(each)
             except UnusableOperation:
                 continue  # it cannot be called, and is in `skipped` now
-            usable[each.name] = each
-        self._changes = self._lock.check(self._namespace, f"openapi {address}".strip(), definitions)
-        return [_unlisted(each) if name in self._changes else each for name, each in usable.items()]
+            self._tools.append(each)
+        self.compare()
+
+    def compare(self) -> bool:
+        """Compare with the file again: a person may have accepted a change. Returns whether anything is different."""
+        assert self._lock is not None
+        before = self._changes
+        self._changes = self._lock.check(self._namespace, self._identity, self._definitions.values())
+        return self._changes != before
+
+    @property
+    def tools(self) -> list[Tool[..., Any]]:
+        """The tools of all operations that can be called; those that are held back are not shown to models."""
+        return [_unlisted(each) if each.name in self._changes else each for each in self._tools]
 
     def is_held_back(self, name: str) -> bool:
         """Whether an operation differs from its pin."""

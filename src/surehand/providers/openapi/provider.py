@@ -15,6 +15,7 @@ from surehand.core.context import Context
 from surehand.core.errors import DefinitionError, NotFound, NotStarted
 from surehand.core.facets import CallLimits, Presentation, Safety, ToolKind
 from surehand.core.outcome import Done
+from surehand.core.protocols import ChangeNotifier
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 from surehand.http.request import HttpRequest
@@ -49,7 +50,7 @@ READ_RETRIES = 2
 MAX_LOGGED_SKIPPED = 10
 
 
-class OpenApiProvider(Provider):
+class OpenApiProvider(ChangeNotifier, Provider):
     """The operations of one OpenAPI document. `openapi(...)` creates it.
 
     Args:
@@ -82,6 +83,7 @@ class OpenApiProvider(Provider):
         self._broken: set[str] = set()
         """Names of operations that turned out to be unusable when they were compiled."""
         self._tools: list[Tool[..., Any]] = []
+        self._search_tools: list[Tool[..., Any]] = []
         self._looked_up = LookedUpOperations()
         self._search: OperationSearch | None = None
         self._pins = PinnedOperations(options.namespace, options.lock, frozen=options.frozen)
@@ -127,10 +129,15 @@ class OpenApiProvider(Provider):
             self._build_tool(name, operation, is_listed=not has_search) for name, operation in self._operations.items()
         ]
         if self._pins.is_active:
-            tools = await asyncio.to_thread(self._pins.check, self._main_address, tools)
-        if has_search:
-            tools = [*build_search_tools(self.namespace, self._title, len(self._operations)), *tools]
-        self._tools = tools
+            await asyncio.to_thread(self._pins.check, self._main_address, tools)
+            tools = self._pins.tools
+        self._search_tools = self._build_search_tools()
+        self._tools = [*self._search_tools, *tools]
+
+    def _build_search_tools(self) -> list[Tool[..., Any]]:
+        if self._search is None:
+            return []
+        return build_search_tools(self.namespace, self._title, len(self._operations))
 
     def _select_operations(self, document: Document) -> set[HttpTarget]:
         """Choose and name the operations; returns the addresses that they may reach."""
@@ -286,14 +293,22 @@ class OpenApiProvider(Provider):
 
     async def check_call(self, call: Call) -> None:
         """Refuse a call of an operation that is held back."""
-        self._pins.refuse_held_back(call.tool)
+        await self._refuse_held_back(call.tool)
+
+    async def _refuse_held_back(self, name: str) -> None:
+        if not self._pins.is_held_back(name):
+            return
+        if await asyncio.to_thread(self._pins.compare):
+            self._tools = [*self._search_tools, *self._pins.tools]
+            self.notify_changed()
+        self._pins.refuse_held_back(name)
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Send the request of a call, or run one of the search tools."""
         arguments = cast("dict[str, Any]", call.arguments)  # validated
         if self._search is not None and call.tool in SEARCH_TOOL_NAMES:
             return await self._search.invoke(call.tool, arguments, context)
-        self._pins.refuse_held_back(call.tool)
+        await self._refuse_held_back(call.tool)
         plan, request = await self._build_request(call.tool, arguments, context)
         sender = self._require_sender()
         done = await sender.send(request, self._reader, context.report, auth=plan.auth)
