@@ -17,6 +17,16 @@ _MAP_KEYS = ("properties", "patternProperties", "dependentSchemas", "content", "
 """Keys whose values map names to parts of the document: a property may be called `default`."""
 
 
+def _has_plain_schema(parameter: dict[str, Any]) -> bool:
+    """Whether a parameter has a schema without any parts, as most have: there is nothing to follow in it."""
+    schema = parameter.get("schema")
+    if type(schema) is not dict or "$ref" in schema or "content" in parameter:
+        return False
+    return not any(
+        type(each) is dict or (type(each) is list and each and type(each[0]) is dict) for each in schema.values()
+    )
+
+
 class OperationChecker:
     """Finds operations of a document that cannot be imported."""
 
@@ -31,7 +41,8 @@ class OperationChecker:
         """Why an operation cannot be imported; None if it can."""
         try:
             for located in iter_parameters(self._document, operation):
-                self._check(located)
+                if not _has_plain_schema(located.value):
+                    self._check(located)
             body = operation.definition.get("requestBody")
             if body is not None and not self._document.is_swagger:
                 self._check_body(body, operation.source)

@@ -31,6 +31,7 @@ class Servers:
         self._document = document
         self._variables = dict(variables or {})
         self._override = parse_base(override) if override else None
+        self._main: HttpTarget | None = None
         self._targets: dict[str, HttpTarget] = {}
 
     def target_of(self, operation: Operation) -> HttpTarget:
@@ -47,6 +48,11 @@ class Servers:
         """The base address of operations that name no server of their own."""
         if self._override is not None:
             return self._override
+        if self._main is None:
+            self._main = self._find_main_target()
+        return self._main
+
+    def _find_main_target(self) -> HttpTarget:
         root = self._document.root
         if self._document.is_swagger:
             return self._parse(self._swagger_url(root))
