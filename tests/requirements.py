@@ -18,6 +18,7 @@ NO_SKIPS_VARIABLE = "SUREHAND_NO_SKIPS"
 """Environment variable: if it is 1, a missing requirement fails the tests."""
 CLIENTS = Path(__file__).parents[1] / ".clients"
 OPENAPI_DOCUMENTS = Path(__file__).parents[1] / ".openapi"
+WEIGHTS = Path(__file__).parents[1] / ".weights"
 INSPECTOR = node_packages.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
@@ -43,6 +44,10 @@ def _check_clients() -> str:
 def _check_openapi_documents() -> str:
     is_installed = (OPENAPI_DOCUMENTS / "installed-pins").exists()
     return "" if is_installed else "scripts/openapi-corpus --install has not installed the public documents"
+
+
+def _check_weights() -> str:
+    return "" if (WEIGHTS / "installed-pins").exists() else "scripts/weights has not installed the language model"
 
 
 def _check_inspector() -> str:
@@ -75,4 +80,5 @@ _CHECK_BY_REQUIREMENT: dict[str, Callable[[], str]] = {
     "node servers": node_packages.missing_reason,
     "python in /usr": _check_python,
     "root": _check_root,
+    "weights": _check_weights,
 }

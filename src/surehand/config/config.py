@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surehand.config import mcp_section, sections
+from surehand.config.agents_section import AgentEntry, parse_agents
 from surehand.config.builtin_section import ToolFamily, parse_builtin
 from surehand.config.errors import ConfigError
 from surehand.config.file_formats import read_config_file
@@ -40,13 +41,14 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "openapi": parse_openapi,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
+    "agents": parse_agents,
     "log": sections.parse_log,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("agents", "gateway")
+UNAVAILABLE_SECTIONS = ("gateway",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Config:
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
+    agents: tuple[AgentEntry, ...] = ()
     log: LogLevel | None = None
     """How much is logged on stderr; None for warnings and errors."""
 

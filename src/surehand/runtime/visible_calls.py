@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.spaces import SpaceWriter
+from surehand.store.errors import StoreError
 
 if TYPE_CHECKING:
     from surehand.runtime.call_messages import CallMessages
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
     from surehand.runtime.services import RuntimeServices
     from surehand.store.database import Statement
+    from surehand.store.store import Store
 
 OnNoSpace: TypeAlias = Literal["warn", "error"]
 """What happens to a visible call while no space is active."""
@@ -55,6 +57,43 @@ class VisibleCalls:
         """Activate a space for the agent (or else user) and session of a scope, until the host activates another."""
         scope.state[_active_space_key(scope)] = (space, scope.host_space)
         if not self.has_entered_space:
+            self.has_entered_space = True
+            self._services.rebuild_stacks()
+
+    async def enter_space(self, scope: Scope, space: str | None) -> None:
+        """The same, and store it, so that the calls of other processes in the session are made there too."""
+        member = self._find_member(scope)
+        if member is not None:
+            store = await self._services.open_store()
+            await store.active_spaces.enter(member, space, scope.host_space)
+        self.set_active_space(scope, space)
+
+    async def load_active_space(self, scope: Scope) -> None:
+        """Learn which space the agent of a scope has entered in another process, if it has entered one since."""
+        member = self._find_member(scope)
+        if member is None:
+            return
+        try:
+            active = await (await self._services.open_store()).active_spaces.find(member)
+        except StoreError as error:
+            log.warning("The active space of %s is not known, because the store failed: %s", member[-1], error)
+            return
+        key = _active_space_key(scope)
+        if active is not None and active != scope.state.get(f"stored {key}"):
+            scope.state[f"stored {key}"] = active
+            scope.state[key] = active
+
+    def _find_member(self, scope: Scope) -> tuple[str | None, str, str] | None:
+        """User, session and member whose space is stored; None without a configured store, a session, or a name."""
+        principal = scope.principal
+        name = principal.agent or principal.user
+        if not self._services.is_durable or principal.session is None or not name:
+            return None
+        return principal.user, principal.session, name
+
+    async def look_for_entered_spaces(self, store: Store) -> None:
+        """Look whether an agent has entered a space in another process, as long as none has in this one."""
+        if not self.has_entered_space and not await store.active_spaces.is_empty():
             self.has_entered_space = True
             self._services.rebuild_stacks()
 

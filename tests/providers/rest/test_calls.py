@@ -91,6 +91,18 @@ async def test_whoever_approves_sees_the_request_that_will_be_sent():
         assert (call.asked.path, call.asked.body) == ("/pay/Ada", b'{"amount":5}')
 
 
+async def test_the_word_before_a_token_is_no_secret():
+    body = '{"hint": "use a bearer token", "you": "t0ken-value"}'
+    options = {"headers": {"Authorization": "Bearer ${env.TOKEN}"}, "environment": {"TOKEN": "t0ken-value"}}
+    async with rest_tool(
+        "GET", "/", answer=lambda asked: reply(body, content_type="application/json"), **options
+    ) as call:
+        outcome = await call()
+
+        assert call.asked.headers["authorization"] == "Bearer t0ken-value"
+        assert outcome.data == {"hint": "use a bearer token", "you": "[redacted]"}
+
+
 async def test_a_preview_has_no_default_that_is_not_sent():
     parameters = object_schema(to={"type": "string", "default": "Ada"}, note={"type": "string", "default": "none"})
     async with rest_tool("POST", "/{to}", parameters=parameters, runtime={"policy": Policy.default()}) as call:

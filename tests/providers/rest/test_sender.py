@@ -84,6 +84,8 @@ async def test_credentials_do_not_follow_a_redirect_to_another_host():
         ({"bearer": "${env.TOKEN}"}, "authorization", f"Bearer {SECRET}"),
         ({"bearer": "${TOKEN}"}, "authorization", f"Bearer {SECRET}"),
         ({"username": "ada", "password": "${env.SHORT}"}, "authorization", "Basic YWRhOnB3"),
+        (("ada", "pw"), "authorization", "Basic YWRhOnB3"),
+        ({"basic": {"username": "ada", "password": "pw"}}, "authorization", "Basic YWRhOnB3"),
         ({"api_key": "${env.TOKEN}"}, "x-api-key", SECRET),
         ({"api_key": "k-${env.SHORT}", "header": "X-Other"}, "x-other", "k-pw"),
         ({"api_key": "a b;c", "cookie": "sid"}, "cookie", "sid=a%20b%3Bc"),
@@ -229,6 +231,15 @@ async def test_secrets_that_come_back_are_masked(encode):
 
     assert "[redacted]" in done.text
     assert encode(SECRET) not in done.text + str(failed.value) + str(failed.value.data)
+
+
+async def test_user_names_and_client_ids_are_no_secrets():
+    body = '{"user": "adminuser", "kind": "bearer"}'
+    auth = [{"username": "adminuser", "password": "pa55word"}]
+    async with exchanging(lambda asked: reply(body, content_type="application/json")) as exchange:
+        done = await exchange.send(auth=parse_auth(auth))
+
+    assert done.data == {"user": "adminuser", "kind": "bearer"}
 
 
 async def test_an_attachment_that_holds_a_secret_is_refused():

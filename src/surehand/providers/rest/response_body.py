@@ -50,7 +50,7 @@ def parse_body(response: HttpResponse, redactor: Redactor) -> Any:
         return strip_hidden(decode_text(body, response.header("content-type")))
     if redactor.occurs_in(body):
         raise ToolError("The answer holds a secret of the request, in a format in which it cannot be masked.")
-    return _attachment(response, media_type)
+    return _attachment(response, media_type, redactor)
 
 
 def _media_type(response: HttpResponse) -> str:
@@ -77,10 +77,10 @@ def _parse_json(body: bytes) -> Any:
         return _NOT_JSON
 
 
-def _attachment(response: HttpResponse, media_type: str) -> Done:
+def _attachment(response: HttpResponse, media_type: str, redactor: Redactor) -> Done:
     """Content that is neither JSON nor text, as an attachment; the data describes it."""
     encoded = b64encode(response.body).decode()
-    filename = _filename(response.header("content-disposition"))
+    filename = _filename(redactor(response.header("content-disposition")))
     kind = media_type.partition("/")[0]
     block: Block
     if kind == "image":

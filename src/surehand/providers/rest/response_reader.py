@@ -57,7 +57,9 @@ class ResponseReader:
         if response.method == "HEAD":
             return self.finish(_describe_head(response), redactor)
         if not response.body:
-            return Done(None, content=[Text(f"HTTP {response.status} {clean_line(response.reason, 60)}".rstrip())])
+            return Done(
+                None, content=[Text(f"HTTP {response.status} {clean_line(redactor(response.reason), 60)}".rstrip())]
+            )
         return self.finish(body, redactor, has_hidden=_may_have_hidden(response.body))
 
     def finish(self, data: Any, redactor: Redactor, *, has_hidden: bool = True) -> Done:

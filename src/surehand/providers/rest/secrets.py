@@ -27,6 +27,16 @@ _SECRET_NAME = re.compile(
 )
 
 
+_AUTH_SCHEMES = frozenset({"basic", "bearer", "token", "apikey", "key", "digest"})
+"""First words of an Authorization header, which are no secrets."""
+
+
+def without_auth_scheme(text: str) -> str:
+    """The secret in the value of a header such as `Bearer abc`."""
+    scheme, _, rest = text.strip().partition(" ")
+    return rest.strip() if scheme.lower() in _AUTH_SCHEMES else text.strip()
+
+
 def is_secret_name(name: str) -> bool:
     """Whether a header or query parameter of that name holds a secret."""
     return _SECRET_NAME.search(name) is not None
@@ -69,6 +79,10 @@ class SecretSource(Protocol):
         """The value of a secret; raises `ToolError` if a variable is not set."""
         ...
 
+    def read_name(self, name: Secret) -> str:
+        """The value of a user name or client id, which is not masked in what comes back."""
+        ...
+
     def variable(self, name: str) -> str:
         """The value of an environment variable; raises `ToolError` if it is not set."""
         ...
@@ -86,9 +100,13 @@ class SentSecrets:
 
     def reveal(self, secret: Secret) -> str:
         """The value of a secret."""
-        value = secret.template.render(_Variables(self), "a secret")
+        value = self.read_name(secret)
         self.remember(value)
         return value
+
+    def read_name(self, name: Secret) -> str:
+        """The value of a user name or client id."""
+        return name.template.render(_Variables(self._environment), "a secret")
 
     def variable(self, name: str) -> str:
         """The value of an environment variable."""
@@ -127,6 +145,10 @@ class MaskedSecrets:
             read_variable(name, self._environment)
         return REDACTION_MASK
 
+    def read_name(self, name: Secret) -> str:
+        """The mask."""
+        return self.reveal(name)
+
     def variable(self, name: str) -> str:
         """The mask."""
         read_variable(name, self._environment)
@@ -137,14 +159,14 @@ class MaskedSecrets:
 class _Variables:
     """The values of a template without arguments."""
 
-    secrets: SecretSource
+    environment: Mapping[str, str] | None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         return {}
 
     def variable(self, name: str) -> str:
-        return self.secrets.variable(name)
+        return read_variable(name, self.environment)
 
 
 def read_variable(name: str, environment: Mapping[str, str] | None = None) -> str:

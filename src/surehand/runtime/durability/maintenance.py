@@ -90,6 +90,7 @@ class StoreMaintenance:
         services.outputs.stored_count = await store.artifacts.count()
         services.pending_calls.schedule_expiry(await store.pending.next_expiry())
         await store.spaces.refresh_has_spaces()
+        await services.visible_calls.look_for_entered_spaces(store)
         if services.outputs.stored_count:
             services.outputs.add_reader_tool()
 
@@ -159,6 +160,8 @@ class StoreMaintenance:
         await self._wake_tasks_that_wait_for_ends()
         await self._shared_limits.sync_breakers()
         await self._run_every(SEAL_INTERVAL_SECONDS, "offers", self._sync_offered_tools)
+        look = partial(self._services.visible_calls.look_for_entered_spaces, self._store)
+        await self._run_every(SEAL_INTERVAL_SECONDS, "spaces", look)
         await self._run_every(SEAL_INTERVAL_SECONDS, "slots", self._shared_limits.update_slot_counts)
         await self._run_every(CLEANUP_INTERVAL_SECONDS, "tidy", self._forget_ended_calls)
         await self._run_every(CLEANUP_INTERVAL_SECONDS, "mark", self._services.ledger.mark_open_calls)

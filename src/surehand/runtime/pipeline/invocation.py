@@ -249,6 +249,10 @@ class Invocation:
         """Show the later visible calls of this agent and session in another space, or in none."""
         self.scope.services.visible_calls.set_active_space(self.scope, space)
 
+    async def enter_space(self, space: str | None) -> None:
+        """The same, in every process on the store."""
+        await self.scope.services.visible_calls.enter_space(self.scope, space)
+
     def emit_deferred_start(self) -> None:
         """Emit `CallStarted`, if that was put off."""
         emit, self.deferred_start = self.deferred_start, None

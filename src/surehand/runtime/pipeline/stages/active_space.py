@@ -27,4 +27,9 @@ def active_space(plan: StackPlan, proceed: Proceed) -> Proceed:
         invocation.scope = scope
         return services.stack_for_call(invocation)(invocation)
 
-    return stage
+    async def stage_with_store(invocation: Invocation) -> Outcome:
+        if not invocation.is_resumed:
+            await visible_calls.load_active_space(invocation.scope)
+        return await stage(invocation)
+
+    return stage_with_store if services.is_durable and plan.has_session else stage
