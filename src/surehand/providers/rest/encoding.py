@@ -14,7 +14,7 @@ from surehand.providers.rest.template import scalar_text
 QueryStyle: TypeAlias = Literal["repeat", "indexed", "comma"]
 """How a list is written: `k=1&k=2`, `k[0]=1&k[1]=2` or `k=1,2`. An object is always written as `k[name]=value`."""
 Pair: TypeAlias = tuple[str, tuple[str, ...]]
-"""A name and its value, not encoded; several values are written with commas between them."""
+"""A name and its value, not encoded; several values are written with commas between them, none without `=`."""
 
 MAX_QUERY_PAIRS = 1_000
 _DOT_SEGMENTS = frozenset({".", ".."})
@@ -78,10 +78,12 @@ def _nested_name(name: str, key: str) -> str:
 
 def encode_query(pairs: Iterable[Pair]) -> str:
     """Pairs as a query; brackets of nested names, and commas between values, stay as they are."""
-    return "&".join(
-        f"{quote(name, safe=_NAME_CHARACTERS)}={','.join(quote(value, safe='') for value in values)}"
-        for name, values in pairs
-    )
+    return "&".join(_encode_pair(name, values) for name, values in pairs)
+
+
+def _encode_pair(name: str, values: tuple[str, ...]) -> str:
+    quoted_name = quote(name, safe=_NAME_CHARACTERS)
+    return f"{quoted_name}={','.join(quote(value, safe='') for value in values)}" if values else quoted_name
 
 
 def encode_form(pairs: Iterable[Pair]) -> bytes:

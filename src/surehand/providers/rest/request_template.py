@@ -109,7 +109,7 @@ class RequestTemplate:
     @property
     def constant_secrets(self) -> list[str]:
         """Values that the developer wrote into headers or the query under the name of a secret."""
-        named = [*self.headers, *self.url.query]
+        named = [*self.headers, *((name, value) for name, value in self.url.query if value is not None)]
         if isinstance(self.query, TemplateObject):
             named += [(name, each.template) for name, each in self.query.fields if isinstance(each, TemplateText)]
             named += [
