@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from surehand import gateway as gateway
     from surehand import messages as messages
     from surehand.agent import models as models
+    from surehand.agent.agent import Agent as Agent
+    from surehand.agent.limits import Limits as Limits
+    from surehand.agent.models.base import Model as Model
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -62,8 +65,8 @@ if TYPE_CHECKING:
     from surehand.providers.openapi.factory import openapi as openapi
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
+    from surehand.runtime.invocation.approval import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
-    from surehand.runtime.pending.approval import Approval as Approval
     from surehand.runtime.policy import Policy as Policy
     from surehand.runtime.runtime import Runtime as Runtime
     from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
@@ -75,7 +78,8 @@ if TYPE_CHECKING:
 # The module of each public name. It is imported when the name is first used, so that `from surehand import tool` does
 # not load the rest of the package.
 _MODULE_BY_NAME = {
-    "Approval": "runtime.pending.approval",
+    "Agent": "agent.agent",
+    "Approval": "runtime.invocation.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",
@@ -89,6 +93,8 @@ _MODULE_BY_NAME = {
     "Image": "core.content",
     "InvalidArguments": "core.errors",
     "Json": "core.content",
+    "Limits": "agent.limits",
+    "Model": "agent.models.base",
     "NotFound": "core.errors",
     "OtherBlock": "core.content",
     "Outcome": "core.outcome",

@@ -12,10 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from surehand import Policy, Runtime, tool
-from surehand.agent.agent import Agent
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, Policy, Runtime, tool
 from surehand.store.database import Database
+from surehand.testing import ScriptedModel
 
 FOLDER = Path(sys.argv[1])
 KILL_AT = int(sys.argv[2])

@@ -1,10 +1,8 @@
 """Old parts of a conversation are shortened before the context of the model is full."""
 
-from surehand import Runtime, tool
-from surehand.agent.agent import Agent
+from surehand import Agent, Limits, Runtime, tool
 from surehand.agent.compaction import count_characters
-from surehand.agent.limits import Limits
-from surehand.agent.models.scripted import ScriptedModel
+from surehand.testing import ScriptedModel
 
 WINDOW = 20_000
 

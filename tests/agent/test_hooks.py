@@ -2,11 +2,10 @@
 
 import pytest
 
-from surehand import DefinitionError, Runtime, tool
-from surehand.agent.agent import Agent
+from surehand import Agent, DefinitionError, Runtime, tool
 from surehand.agent.models.base import ModelError
-from surehand.agent.models.scripted import ScriptedModel
 from surehand.core.facets import HOOK_NAMES
+from surehand.testing import ScriptedModel
 
 
 def recorder(calls, label):

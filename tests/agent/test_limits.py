@@ -4,12 +4,9 @@ import asyncio
 
 import pytest
 
-from surehand import Runtime, tool
-from surehand.agent.agent import Agent
-from surehand.agent.limits import Limits
+from surehand import Agent, Limits, Runtime, tool
 from surehand.agent.models.base import ModelError
-from surehand.agent.models.scripted import ScriptedModel
-from surehand.testing import ManualClock
+from surehand.testing import ManualClock, ScriptedModel
 from tests.agent.conftest import add
 
 ADD = [("add", {"a": 1, "b": 1})]

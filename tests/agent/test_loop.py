@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from surehand import DefinitionError, Image, Runtime, tool
-from surehand.agent.agent import Agent
+from surehand import Agent, DefinitionError, Image, Runtime, tool
 from surehand.agent.models.base import ModelAnswer, ModelCall, ModelError
-from surehand.agent.models.scripted import ScriptedModel
+from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
 
 

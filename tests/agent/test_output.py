@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel
 
-from surehand import Runtime
-from surehand.agent.agent import Agent
-from surehand.agent.limits import Limits
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, Limits, Runtime
+from surehand.testing import ScriptedModel
 
 
 class Trip(BaseModel):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from surehand import Runtime, tool
-from surehand.agent.agent import Agent
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, Runtime, tool
+from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
 
 
@@ -35,6 +34,7 @@ async def test_a_run_whose_calls_all_wait_ends_without_another_request(store):
         assert (run.status, run.reason, len(model.requests)) == ("waiting", "Waiting for pay.", 1)
         [wait] = run.waiting
         assert (wait.tool, wait.waiting_for, wait.agent, wait.run) == ("pay", "approval", "clerk", run.id)
+        assert wait.path == ("clerk",)
         assert [each.call_id for each in await runtime.pending()] == [wait.call_id]
 
 

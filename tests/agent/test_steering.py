@@ -2,9 +2,8 @@
 
 import pytest
 
-from surehand import Runtime, tool
-from surehand.agent.agent import Agent
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, Runtime, tool
+from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
 
 ADD = [("add", {"a": 1, "b": 1})]

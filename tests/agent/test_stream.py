@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from surehand import Runtime, events, tool
-from surehand.agent.agent import Agent
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, Runtime, events, tool
 from surehand.core.ids import derive_call_id
+from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
 
 

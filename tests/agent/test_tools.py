@@ -2,9 +2,8 @@
 
 import pytest
 
-from surehand import DefinitionError, Runtime, tool
-from surehand.agent.agent import Agent
-from surehand.agent.models.scripted import ScriptedModel
+from surehand import Agent, DefinitionError, Provider, Runtime, tool
+from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
 
 
@@ -83,3 +82,108 @@ async def test_hosted_tools_are_given_to_the_model_as_they_are():
 
     assert shown(model) == ["add"]
     assert model.requests[0].hosted == (search,)
+
+
+async def test_an_agents_own_tool_is_approved_by_a_process_without_the_agent(tmp_path):
+    store = str(tmp_path / "agent.db")
+    booked = []
+
+    @tool(confirm=True, effects={"write"})
+    async def book(flight: str) -> str:
+        """Book a flight."""
+        booked.append(flight)
+        return f"Booked {flight}."
+
+    async with Runtime(store=store) as runtime:
+        agent = Agent("travel", model=ScriptedModel([("book", {"flight": "TW7"})]), tools=[book])
+        run = await agent.run("Fly", runtime=runtime, user="ada")
+
+    async with Runtime(store=store) as other:
+        [wait] = await other.pending()
+        approved = await other.approve(wait.call_id)
+
+        assert booked == []
+        assert "the agent travel, which is not here" in approved.message
+
+    agent = Agent("travel", model=ScriptedModel("Booked."), tools=[book])
+    async with Runtime(agent, store=store) as runtime:
+        run = await agent.resume(run.id, runtime=runtime)
+
+    assert (run.status, run.text, booked) == ("done", "Booked.", ["TW7"])
+
+
+class Numbers(Provider):
+    """A provider that counts how often it is started and stopped."""
+
+    namespace = "numbers"
+
+    def __init__(self):
+        self.log = []
+
+    async def start(self):
+        self.log.append("start")
+
+    async def stop(self):
+        self.log.append("stop")
+
+    async def tools(self):
+        return [
+            tool.provided(
+                "double", "Double a number.", parameters={"type": "object", "properties": {"n": {"type": "integer"}}}
+            )
+        ]
+
+    async def invoke(self, call, context):
+        return call.arguments["n"] * 2
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+async def test_a_runtime_starts_the_providers_of_its_agents(store, is_source):
+    provider = Numbers()
+    model = ScriptedModel([("numbers__double", {"n": 2})], "4", "again")
+    agent = Agent("counter", model=model, tools=[provider])
+    async with Runtime(*([agent] if is_source else []), store=store) as runtime:
+        run = await agent.run("Go", runtime=runtime)
+        await agent.run("Go", runtime=runtime)
+        outcome = await runtime.call("numbers__double", {"n": 2})
+
+    assert run.messages[2]["content"] == "4"
+    assert outcome.code == "not_found"
+    assert provider.log == ["start", "stop"]
+
+
+async def test_without_a_runtime_the_agent_starts_its_providers_itself():
+    provider = Numbers()
+    model = ScriptedModel([("numbers__double", {"n": 2})], "4")
+
+    run = await Agent("counter", model=model, tools=[provider]).run("Go")
+
+    assert run.messages[2]["content"] == "4"
+    assert provider.log == ["start", "stop"]
+
+
+async def test_two_agents_of_one_name_are_refused():
+    first = Agent("a", model=ScriptedModel("Hi"))
+    second = Agent("a", model=ScriptedModel("Hi"))
+    with pytest.raises(DefinitionError, match="has another agent 'a'"):
+        Runtime(first, second)
+    async with Runtime(first) as runtime:
+        with pytest.raises(DefinitionError, match="has another agent 'a'"):
+            await runtime.add(second)
+
+
+async def test_an_agent_that_is_built_anew_takes_the_place_of_the_old_one(store):
+    async with Runtime(store=store) as runtime:
+        for text in ("one", "two"):
+            agent = Agent("a", model=ScriptedModel([("secret", {})], text), tools=[secret])
+
+            assert (await agent.run("Go", runtime=runtime)).text == text
+
+
+async def test_an_agent_can_be_added_while_the_runtime_runs():
+    agent = Agent("a", model=ScriptedModel([("secret", {})], "Hm."), tools=[secret])
+    async with Runtime() as runtime:
+        await runtime.add(agent)
+        run = await agent.run("Go", runtime=runtime)
+
+    assert run.messages[2]["content"] == "xyzzy"

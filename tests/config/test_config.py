@@ -304,8 +304,8 @@ async def test_an_assembled_runtime_uses_the_store_of_the_file(read, tmp_path):
 def test_an_assembled_runtime_uses_the_settings_of_the_file(read, tmp_path):
     runtime = assemble(read("defaults: {max_output: 5kB}\nworkspace: .\npolicy: []\nqueues: {a: {concurrent: 2}}\n"))
 
-    assert runtime.services.defaults.max_output == 5000
-    assert runtime.services.workspace == str(tmp_path.resolve())
+    assert runtime.defaults.max_output == 5000
+    assert runtime.workspace == str(tmp_path.resolve())
     assert (runtime.policy.rules, runtime.queues()["a"].capacity) == ((), 2)
 
 

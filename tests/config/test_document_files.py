@@ -204,7 +204,7 @@ def test_the_example_of_001_sets_limits_queue_and_tools(load):
     runtime = load("001_example.yaml")
     [server] = runtime.providers
 
-    assert (runtime.services.defaults.tool_timeout, runtime.services.defaults.max_output) == (30.0, 100_000)
+    assert (runtime.defaults.tool_timeout, runtime.defaults.max_output) == (30.0, 100_000)
     assert (server.queue, server.options.allow) == ("github-queue", ("search_code", "get_file_contents"))
     assert runtime.queues()["github-queue"].capacity == 5
 
@@ -286,14 +286,14 @@ async def test_code_has_no_limit_of_calls_a_turn():
 
 
 def test_the_limits_of_a_config_yml_hold(load):
-    defaults = load("002_config.yml").services.defaults
+    defaults = load("002_config.yml").defaults
 
     assert (defaults.tool_timeout, defaults.max_concurrent) == (30.0, 3)
 
 
 def test_a_tools_mapping_without_a_limit_runs_three_calls_at_once(load):
-    assert load("002_mcp_servers.yml").services.defaults.max_concurrent == 3
-    assert load("002_config.yml", ("maxConcurrent: 3", "maxConcurrent: 7")).services.defaults.max_concurrent == 7
+    assert load("002_mcp_servers.yml").defaults.max_concurrent == 3
+    assert load("002_config.yml", ("maxConcurrent: 3", "maxConcurrent: 7")).defaults.max_concurrent == 7
 
 
 def test_the_servers_of_a_config_yml_are_those_that_are_enabled(load):

@@ -54,7 +54,7 @@ def overwrite_outcome() -> None:
 
     async def open_and_overwrite(self: Ledger, invocation: Any) -> Any:
         opened = await open_call(self, invocation)
-        await self._services.store.write([Statement(change, {"call_id": invocation.id})])
+        await self._store.current.write([Statement(change, {"call_id": invocation.id})])
         return opened
 
     Ledger.open_call = open_and_overwrite  # type: ignore[method-assign]

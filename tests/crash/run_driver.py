@@ -43,7 +43,7 @@ class RunDriver:
         """Drive the runs that no other process drives; returns how many have not ended."""
         runs = [run for run in await self._store.runs.latest() if not run.has_ended]
         for run in runs:
-            claim = await self._store.runs.claim(run.run_id, owner=self._runtime.services.owner_id)
+            claim = await self._store.runs.claim(run.run_id, owner=self._runtime.runtime_id)
             if claim is not None:
                 await self._drive(claim)
         return len(runs)

@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 from surehand import Context, Done, Failed, Runtime, ToolError, tool
-from surehand.runtime.durability import maintenance, write_retry
+from surehand.runtime.durability import write_retry
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.tables import owners
 
 
@@ -69,19 +70,19 @@ async def call_in_session(address: str, name: str, amount: str) -> None:
 
 def watch_first_maintenance() -> asyncio.Event:
     """An event that is set after the first maintenance of a store, when it holds no lock any more."""
-    run_once, maintained = maintenance.StoreMaintenance._run_once, asyncio.Event()
+    run_once, maintained = store_maintenance.StoreMaintenance._run_once, asyncio.Event()
 
-    async def run_and_set(self: maintenance.StoreMaintenance) -> None:
+    async def run_and_set(self: store_maintenance.StoreMaintenance) -> None:
         await run_once(self)
         maintained.set()
 
-    maintenance.StoreMaintenance._run_once = run_and_set  # type: ignore[method-assign]
+    store_maintenance.StoreMaintenance._run_once = run_and_set  # type: ignore[method-assign]
     return maintained
 
 
 async def pause(address: str, call_id: str, amount: str) -> None:
     """Make one call in a process without further maintenance, which the test suspends for a while."""
-    owners.LEASE_SECONDS, maintenance.MAINTENANCE_INTERVAL_SECONDS = 0.4, 1_000.0
+    owners.LEASE_SECONDS, store_maintenance.MAINTENANCE_INTERVAL_SECONDS = 0.4, 1_000.0
     maintained = watch_first_maintenance()
     async with Runtime(pay, store=address) as runtime:
         await maintained.wait()
@@ -129,7 +130,7 @@ def limit_file_size(size: int) -> None:
 
 async def call_on_full_disk(address: str) -> None:
     """Make calls while the disk is full, and calls that fill the disk before they end."""
-    write_retry.RETRY_DELAYS_SECONDS, maintenance.SEAL_INTERVAL_SECONDS = (0.01, 0.01), 0.1
+    write_retry.RETRY_DELAYS_SECONDS, store_maintenance.SEAL_INTERVAL_SECONDS = (0.01, 0.01), 0.1
     ran: list[str] = []
     names_that_fill: set[str] = set()
 

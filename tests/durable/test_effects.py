@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 from surehand import Context, Done, Failed, Pending, Runtime, tool
-from surehand.runtime.durability.maintenance import StoreMaintenance
+from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
 from tests.durable.bank_tools import (
     Bank,
     assert_done,
@@ -347,9 +347,9 @@ async def test_an_approved_call_that_has_not_happened_runs_again_exactly_once(ad
 
 
 async def test_a_slow_verify_does_not_delay_the_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surehand.runtime.durability import maintenance
+    from surehand.runtime.maintenance import dead_runtimes
 
-    monkeypatch.setattr(maintenance, "VERIFY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(dead_runtimes, "VERIFY_TIMEOUT_SECONDS", 0.05)
     answer = asyncio.Event()
 
     async def says() -> str:

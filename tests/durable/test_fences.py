@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Done, Runtime, Store
-from surehand.runtime.durability import maintenance
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.testing import ManualClock
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(30)  # the first test on PostgreSQL starts the 
 async def test_a_process_that_was_paused_beyond_its_lease_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     async with child("pause", address, "c1", "5") as process, Runtime(bank, store=address) as runtime:
         await process.read_message()
@@ -61,8 +61,8 @@ async def _is(runtime: Runtime, call_id: str, expected: str) -> bool:
 
 async def test_an_owner_that_renews_its_lease_keeps_its_calls(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as here, Runtime(bank, store=address) as other:
@@ -100,8 +100,8 @@ async def test_an_owner_that_holds_its_lock_is_declared_dead_only_after_its_leas
 
 @pytest.mark.parametrize("days", [1, -1])
 async def test_a_clock_that_jumps_releases_no_call(file: str, days: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     bank.gate.clear()
     options: dict[str, Any] = {"store": file, "clock": clock, "defaults": {"pending_ttl": 3600.0, "tool_timeout": None}}

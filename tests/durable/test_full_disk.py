@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from surehand import Context, Pending, Queue, Runtime, tool
-from surehand.runtime.durability import maintenance, write_retry
+from surehand.runtime.durability import write_retry
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.database import Statement, StoreUnavailable
 from tests.durable.bank_tools import (
     Bank,
@@ -82,8 +83,8 @@ class Broken:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_retry, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["lost", "in doubt"])
@@ -197,20 +198,20 @@ async def test_one_outcome_that_cannot_be_written_keeps_no_other_from_being_writ
     bank = Bank()
     bank.gate.clear()
     async with Runtime(bank, store=address) as runtime:
-        runtime.services.ledger.write_retry.retry_later("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
+        runtime._calls.load().write_retry.retry_later("hopeless", [Statement("UPDATE nowhere SET nothing = 1")])
         calling = asyncio.create_task(runtime.call("pay", {"amount": 5}, call_id="c1"))
         await bank.started.wait()
         with Broken(runtime):
             bank.gate.set()
             assert_failed(await calling, "unknown_effect")
         await wait_until(lambda: _is(runtime, "c1", "ended"))
-        runtime.services.ledger.write_retry.clear()
+        runtime._calls.load().write_retry.clear()
 
 
 async def test_a_repeated_approval_is_not_undone_by_the_queued_writes_of_the_first(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 1_000.0)
     bank = Bank()
     bank.gate.clear()
 
@@ -228,7 +229,7 @@ async def test_a_repeated_approval_is_not_undone_by_the_queued_writes_of_the_fir
         await bank.started.wait()
         second = asyncio.create_task(runtime.approve("c2"))
         await wait_until(lambda: runtime.queues()["one"].waiting)
-        await runtime.services.ledger.write_retry.retry_all()
+        await runtime._calls.load().write_retry.retry_all()
         bank.gate.set()
 
         assert [assert_done(await first), assert_done(await second)] == ["sent 1 to bob"] * 2

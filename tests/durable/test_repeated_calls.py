@@ -58,7 +58,9 @@ async def test_a_repeated_call_ends_as_the_first_one_does(any_address: str, verb
         elif verb == "cancel":
             await runtime.cancel(first)
         else:
-            await runtime.services.decisions.end_without_answer(runtime, first, "expired", "nobody answered in time.")
+            await runtime._calls.load().answers.end_without_answer(
+                runtime.principal, first, "expired", "nobody answered in time."
+            )
         outcomes = [await runtime.result(call_id, timeout=20) for call_id in (first, second)]
 
     code = {"reject": "rejected", "expire": "expired", "cancel": "cancelled"}[verb]
@@ -155,7 +157,7 @@ async def test_a_caller_that_waits_for_its_answer_gets_that_of_the_first(any_add
         callers = [asyncio.create_task(scope.call("ask"))]
         [wait] = await wait_until(runtime.pending)
         callers.append(asyncio.create_task(scope.call("ask")))
-        await wait_until(lambda: len(runtime.services.pending_calls.waiting_callers) == 2)
+        await wait_until(lambda: len(runtime._calls.load().local.waiting_callers) == 2)
         await runtime.settle(wait.call_id, "blue")
 
         assert await asyncio.gather(*callers) == [Done("blue"), Done("blue")]
@@ -261,7 +263,7 @@ async def wait_until_dead(runtime: Runtime) -> None:
 
     async def is_alone() -> bool:
         owners = [row["owner"] for row in await database.read("SELECT owner FROM owners")]
-        return await database.live_owners(owners) <= {runtime.services.owner_id}
+        return await database.live_owners(owners) <= {runtime.runtime_id}
 
     await wait_until(is_alone)
 

@@ -126,9 +126,9 @@ async def test_a_forgotten_call_leaves_the_chain_of_the_audit_whole(address: str
 
 
 async def test_a_keeper_makes_room_by_itself(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surehand.runtime.durability import maintenance
+    from surehand.runtime.maintenance import store_maintenance
 
-    monkeypatch.setattr(maintenance, "PRUNE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "PRUNE_INTERVAL_SECONDS", 0.05)
     bank, clock = Bank(), ManualClock()
     async with Runtime(bank, store=file, clock=clock) as runtime:
         await runtime.call("pay", {"amount": 5}, call_id="c1")
@@ -220,7 +220,7 @@ async def test_an_id_whose_call_never_ran_is_pruned_although_its_runtime_lives(a
         await asyncio.wait([queued])
         await aged(runtime, 10)
 
-        await runtime.services.ledger.mark_open_calls()
+        await runtime._calls.load().ledger.mark_open_calls()
         await runtime.store.prune(Retention(idle=86_400.0))
 
         assert await ledger_state(runtime, "queued") == "absent"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Runtime, Store, tool
-from surehand.runtime.durability import maintenance
+from surehand.runtime.maintenance import answered_calls, dead_runtimes, store_maintenance
 from surehand.store.database import StoreError, StoreUnavailable
 from surehand.store.tables import owners
 from tests.durable.bank_tools import (
@@ -178,22 +178,22 @@ async def test_the_journal_of_a_store_tells_each_call_once(address: str) -> None
 async def test_calls_that_other_processes_answered_are_dropped_from_memory(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "CLEANUP_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "CLEANUP_INTERVAL_SECONDS", 0.05)
     async with Runtime(make_ask_tool(), store=address) as here, Runtime(store=address) as elsewhere:
         ids = [pending_call_id(await here.call("ask")) for _ in range(5)]
         for call_id in ids[1:]:
             await elsewhere.settle(call_id, "yes")
         await wait_until(lambda: here.stats().pending == 1)
 
-        assert list(here.services.pending_calls.invocations) == ids[:1]
+        assert list(here._calls.load().local.invocations) == ids[:1]
         assert assert_done(await here.settle(ids[0], "yes")) == "yes"
         assert here.stats().pending == 0
 
 
 async def test_looking_after_a_store_does_not_read_through_the_calls_that_are_over(file: str) -> None:
     looks = {
-        maintenance._SELECT_READY_CALLS: {"after": "", "most": 1},
-        maintenance._SELECT_UNKNOWN_CALLS: {},
+        answered_calls._SELECT_READY_CALLS: {"after": "", "most": 1},
+        dead_runtimes._SELECT_UNKNOWN_CALLS: {},
         owners._SQL["list_other_owners"]: {"owner": "a"},
         owners._SQL["return_taken_calls"]: {"owner": "a"},
         owners._SQL["mark_running_calls_unknown"]: {"owner": "a"},

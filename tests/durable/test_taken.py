@@ -9,7 +9,6 @@ import pytest
 
 from surehand import Context, Failed, Outcome, Pending, Provider, Queue, Runtime, Tool, tool
 from surehand.core.events import CallEnded, CallSettled
-from surehand.runtime.pending.resumption import claim_ready_call
 from surehand.store.database import StoreUnavailable
 from surehand.store.store import Store
 from tests.durable.bank_tools import (
@@ -106,7 +105,7 @@ async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has
             await wait_until(lambda: _waits(without_it, call_id))
         assert_pending(await without_it.settle(call_id, "1234"), "result")
         await without_it.add(wire)
-        taken = await claim_ready_call(without_it, stale)
+        taken = await without_it._calls.load().resumptions.claim_ready_call(stale)
         await wait_until(lambda: ended(without_it, call_id))
 
     assert taken is None

@@ -212,7 +212,7 @@ async def test_one_that_still_runs_is_not_taken_for_interrupted(address, child):
     async with child("show", address) as process:
         await process.read_message()
         async with Runtime(store=address) as other:
-            await other.services.recover_dead_runtimes()
+            await other._runtime_parts.store.recover_dead_runtimes()
             assert await statuses(other) == ["running"]
             process.resume()
             assert await process.read_message() == {"done": "seen"}

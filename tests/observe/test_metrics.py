@@ -167,11 +167,11 @@ async def test_after_the_end_nothing_listens_and_the_metric_names_are_free() -> 
         end = metrics(runtime, registry)
         with pytest.raises(ValueError, match="Duplicated"):
             metrics(runtime, registry)
-        assert len(runtime.services.listeners.callbacks) == 1
+        assert len(runtime._parts.listeners.callbacks) == 1
         end()
         end()
 
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
         assert scraped(registry) == {}
         metrics(runtime, registry)()
 

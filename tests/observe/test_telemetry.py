@@ -53,7 +53,7 @@ def spans_of(runtime: Runtime, **options: Any) -> Iterator[Exported]:
         yield exported
     finally:
         end()
-    assert runtime.services.listeners.callbacks == ()
+    assert runtime._parts.listeners.callbacks == ()
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
@@ -520,7 +520,7 @@ async def test_calls_that_run_when_telemetry_ends_still_end_their_spans() -> Non
         assert exported.spans == []
         gate.set()
         await task
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
 
     assert [span.name for span in exported.spans] == ["execute_tool slow"]
 
@@ -566,7 +566,7 @@ async def test_without_a_tracer_nothing_listens(provider: Any) -> None:
     async with Runtime(add) as runtime:
         end = telemetry(runtime, provider)
 
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
         end()
 
 
@@ -576,7 +576,7 @@ async def test_with_a_disabled_sdk_nothing_listens(monkeypatch: pytest.MonkeyPat
     async with Runtime(add) as runtime:
         telemetry(runtime, TracerProvider(shutdown_on_exit=False))
 
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
 
 
 async def test_without_the_api_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -586,7 +586,7 @@ async def test_without_the_api_nothing_listens(monkeypatch: pytest.MonkeyPatch) 
     async with Runtime(add) as runtime:
         telemetry(runtime)
 
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
 
 
 async def test_a_provider_that_is_set_for_the_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

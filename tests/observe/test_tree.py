@@ -428,7 +428,7 @@ async def test_watching_begins_at_once_and_ends_when_closed() -> None:
         t.close()
         await runtime.call("add", {"a": 1, "b": 2})
 
-        assert runtime.services.listeners.callbacks == ()
+        assert runtime._parts.listeners.callbacks == ()
     assert len(t.roots) == 1
     assert t.find(t.roots[0].id) is t.roots[0]
 

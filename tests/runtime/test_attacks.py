@@ -13,7 +13,7 @@ import pytest
 
 from surehand import Context, Done, Failed, Pending, Policy, Provider, Queue, Runtime, ToolError, tool
 from surehand.core.errors import DefinitionError
-from surehand.runtime.pipeline.invocation import MAX_NESTING_DEPTH
+from surehand.runtime.invocation.invocation import MAX_NESTING_DEPTH
 from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
@@ -121,7 +121,7 @@ async def test_a_nested_call_cancelled_in_the_moment_of_its_turn_frees_no_slot_t
         call = asyncio.create_task(runtime.call("whole"))
         await settle()
         clock._now += 1
-        runtime.services.queues["narrow"]._on_timer()
+        runtime._parts.queues["narrow"]._on_timer()
         inner[0].cancel()
         await settle()
         assert runtime.queues()["narrow"].in_use == 1
@@ -211,8 +211,8 @@ async def test_random_cancellations_leave_no_slot_task_or_flight_behind(seed):
 
         assert most <= 2
         assert (runtime.queues()["two"].in_use, runtime.queues()["two"].waiting) == (0, 0)
-        assert not runtime.services.running_calls
-        assert not runtime.services.result_cache.in_flight
+        assert not runtime.running_calls()
+        assert not runtime._runtime_parts.result_cache.in_flight
 
 
 # Waits
@@ -522,7 +522,7 @@ async def test_a_runtime_that_is_called_from_another_event_loop_says_so():
 
         assert (outcome.code, outcome.executed) == ("unavailable", False)
         assert "another event loop" in outcome.message
-        assert not runtime.services.running_calls
+        assert not runtime.running_calls()
 
 
 async def await_it(runtime: Runtime) -> Any:
@@ -599,7 +599,7 @@ async def test_memory_does_not_grow_with_unknown_names_ids_and_limits():
         for n in range(300):
             assert (await runtime.call(f"<|{n}|>pause<|{n}|>")).ok
             assert (await runtime.call("long", {"n": n})).ok
-        assert len(runtime.services.stack_table.get(runtime, is_recallable=False)) < 10
+        assert len(runtime._parts.stack_tables.shared.get(runtime, is_recallable=False)) < 10
         timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
         assert len(timers) < 100
 

@@ -34,7 +34,7 @@ async def test_a_size_may_be_text():
 def test_values_may_be_written_as_text(given, read):
     [name] = given
 
-    assert getattr(Runtime(defaults=given).services.defaults, name) == read
+    assert getattr(Runtime(defaults=given).defaults, name) == read
 
 
 @pytest.mark.parametrize("name", _FIELD_PARSERS)

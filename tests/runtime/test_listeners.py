@@ -369,7 +369,7 @@ async def test_a_reader_gets_every_event_from_now_on() -> None:
         await runtime.call("add", {"a": 1}, call_id="after")
         first, second = await anext(events), await anext(events)
         await events.aclose()
-        listening = bool(runtime.services.listeners.callbacks)
+        listening = bool(runtime._parts.listeners.callbacks)
 
     assert names([first, second]) == ["CallStarted", "CallEnded"]
     assert isinstance(first, CallStarted)
@@ -380,12 +380,12 @@ async def test_a_reader_gets_every_event_from_now_on() -> None:
 async def test_a_reader_that_is_dropped_hears_no_more() -> None:
     async with Runtime(add) as runtime:
         events = runtime.events()
-        listening = len(runtime.services.listeners.callbacks)
+        listening = len(runtime._parts.listeners.callbacks)
         del events
         gc.collect()
 
         assert listening == 1
-        assert not runtime.services.listeners.callbacks
+        assert not runtime._parts.listeners.callbacks
 
 
 async def test_a_reader_waits_for_the_next_event() -> None:
@@ -528,7 +528,7 @@ async def test_leaving_a_stream_cancels_the_call() -> None:
 
         assert stopped.is_set()
         assert runtime.stats().running == 0
-        assert not runtime.services.listeners.callbacks
+        assert not runtime._parts.listeners.callbacks
 
 
 async def test_a_stream_of_more_events_than_it_buffers_still_ends_with_its_end() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Cache, Context, Pending, Policy, Runtime, middleware, tool, use
-from surehand.runtime.pipeline.scope_key import ObjectTokens
+from surehand.runtime.invocation.object_tokens import ObjectTokens
 from surehand.testing import settle
 
 

@@ -199,7 +199,7 @@ async def test_unknown_refused_and_denied_calls_are_in_the_stores_journal(tmp_pa
         await runtime.call("\ud800")
         await runtime.call("echo", {"text": "hi"})
         await runtime.scope(toolset="small").call("outer")
-        await runtime.services.journal_writer.flush()
+        await runtime._runtime_parts.journal.writer.flush()
         rows = await runtime.store.journal.after()
 
     assert [(row.tool, row.status) for row in rows] == [

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from surehand import Context, Queue, Runtime, tool
-from surehand.runtime.durability import maintenance
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.postgres import database
 from surehand.store.tables import owners
 from tests.durable.child_process import watch_first_maintenance
@@ -28,7 +28,7 @@ async def wait_for_message() -> str:
 
 async def work(address: str, log: str, numbers: str, endless: str = "") -> None:
     """Make many calls at once, and log the start and end of each; the `endless` one does not end."""
-    maintenance.SEAL_INTERVAL_SECONDS, database.RECOVERY_GRACE_SECONDS = 0.1, 0.0
+    store_maintenance.SEAL_INTERVAL_SECONDS, database.RECOVERY_GRACE_SECONDS = 0.1, 0.0
     log_file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def log_event(event: str, number: int) -> None:
@@ -53,7 +53,7 @@ async def work(address: str, log: str, numbers: str, endless: str = "") -> None:
 async def pause(address: str, call_id: str) -> None:
     """Make one call in a process without further maintenance, which the test suspends for a while."""
     owners.LEASE_SECONDS = 0.4
-    maintenance.MAINTENANCE_INTERVAL_SECONDS = 1_000.0
+    store_maintenance.MAINTENANCE_INTERVAL_SECONDS = 1_000.0
     database.RECOVERY_GRACE_SECONDS = 0.0
 
     @tool(queue="narrow", effects={"write"})

@@ -25,7 +25,7 @@ async def test_a_queue_may_be_shared(tmp_path: Path) -> None:
     assert config.queues == {"github": Queue(3, "30/min", shared=True), "own": Queue(1)}
     async with assemble(config) as runtime:
         assert list(runtime.queues()) == ["github", "own"]
-        assert list(runtime.services.queues.shared_queues) == ["github"]
+        assert list(runtime._parts.queues.shared_queues) == ["github"]
 
 
 async def test_a_shared_queue_needs_a_store_there_too(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -15,7 +15,7 @@ import pytest
 from psycopg import Error as Lost
 
 from surehand import Context, Done, Queue, Runtime, Store, tool
-from surehand.runtime.durability import maintenance
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.postgres import pool as postgres_pool
 from surehand.store.tables import owners
 from tests.durable.bank_tools import assert_failed, ledger_state, read_rows, wait_until
@@ -115,7 +115,7 @@ async def _is_empty(store: Store) -> bool:
 async def test_a_process_that_is_stopped_beyond_its_lease_loses_its_slot_and_cannot_overwrite(
     address: str, child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
 
     @tool(queue="narrow", effects={"write"})
     async def pay(ctx: Context, amount: int) -> str:
@@ -158,8 +158,8 @@ async def test_a_call_that_runs_longer_than_a_lease_keeps_its_slot(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "LEASE_SECONDS", 1.5)
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.05)
     started, gate = asyncio.Event(), asyncio.Event()
 
     @tool(queue="narrow", effects={"read"})

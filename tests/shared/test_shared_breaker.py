@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from surehand import Done, Provider, Runtime, ToolError, tool
-from surehand.runtime.durability import maintenance
+from surehand.runtime.maintenance import store_maintenance
 from tests.durable.bank_tools import assert_failed, execute, read_rows, wait_until
 from tests.shared.limited_queue import FailingStore
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "MAINTENANCE_INTERVAL_SECONDS", 0.02)
 
 
 class Server(Provider):
@@ -49,7 +49,7 @@ async def rows(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 def is_open(runtime: Runtime) -> bool:
-    return runtime.services.shared_breakers["server"].is_open
+    return runtime._runtime_parts.breakers.shared["server"].is_open
 
 
 async def opened(server: Server, *runtimes: Runtime) -> None:
@@ -64,7 +64,9 @@ async def opened(server: Server, *runtimes: Runtime) -> None:
 async def has_no_running_writes(*runtimes: Runtime) -> None:
     """Let the pause be over, for all of them."""
     await execute(runtimes[0], "UPDATE breakers SET open_until = {now} - 1")
-    await wait_until(lambda: all(runtime.services.shared_breakers["server"].is_probe_due() for runtime in runtimes))
+    await wait_until(
+        lambda: all(runtime._runtime_parts.breakers.shared["server"].is_probe_due() for runtime in runtimes)
+    )
 
 
 async def test_a_provider_that_is_down_for_one_runtime_is_down_for_all(address: str) -> None:
@@ -100,11 +102,11 @@ async def test_an_answer_in_one_runtime_starts_the_count_again_in_all(address: s
         server.up = False
         await here.call("server__ask")
         await here.call("server__ask")
-        await wait_until(lambda: other.services.shared_breakers["server"]._failure_count == 2)
+        await wait_until(lambda: other._runtime_parts.breakers.shared["server"]._failure_count == 2)
         server.up = True
         assert await other.call("server__ask") == Done("answer")
         await wait_until(lambda: _forgotten(here))
-        await wait_until(lambda: here.services.shared_breakers["server"]._failure_count == 0)
+        await wait_until(lambda: here._runtime_parts.breakers.shared["server"]._failure_count == 0)
         server.up = False
         await here.call("server__ask")
 
@@ -152,7 +154,7 @@ async def test_a_try_that_fails_keeps_the_provider_down_for_all(address: str) ->
         await opened(server, here, other)
         await has_no_running_writes(here, other)
         assert_failed(await other.call("server__ask"), "unavailable")
-        await wait_until(lambda: here.services.shared_breakers["server"]._failure_count == 4)
+        await wait_until(lambda: here._runtime_parts.breakers.shared["server"]._failure_count == 4)
         [row] = await rows(here)
         assert_failed(await here.call("server__ask"), "unavailable")
 
@@ -175,7 +177,7 @@ async def test_a_try_that_is_cancelled_lets_another_runtime_try(address: str) ->
         server.gate.set()
         await wait_until(lambda: _answers(other))
 
-    assert row["probed_by"] == here.services.owner_id
+    assert row["probed_by"] == here.runtime_id
 
 
 async def _answers(runtime: Runtime) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 from surehand import Context, DefinitionError, Done, Pending, Queue, Runtime, Tool, tool
 from surehand.core.events import CallQueued
-from surehand.runtime.durability import maintenance
 from surehand.runtime.limits import shared_queue
+from surehand.runtime.maintenance import store_maintenance
 from surehand.store.database import StoreUnavailable
 from surehand.testing import ManualClock
 from tests.durable.bank_tools import assert_failed, execute, read_rows, wait_until
@@ -341,7 +341,7 @@ async def test_a_shared_queue_needs_a_store(request: pytest.FixtureRequest) -> N
 async def test_a_clock_that_jumps_releases_no_slot_and_blocks_no_call(
     tmp_path: Path, days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(store_maintenance, "SEAL_INTERVAL_SECONDS", 0.05)
     gate, clock = Gate(), ManualClock()
     options = limited_queue_options(str(tmp_path / "store.db")) | {"clock": clock, "defaults": {"tool_timeout": None}}
     async with Runtime(gate.tool, **options) as here, Runtime(gate.tool, **options) as other:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
+from surehand.agent.approver import ModelApprover
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
 from surehand.agent.driving import AgentDefinition, RunDriver, UnstoredRuns
@@ -18,11 +19,15 @@ from surehand.agent.output import OutputType
 from surehand.agent.prompt import PromptBuilder
 from surehand.agent.run import Run
 from surehand.agent.tool_selection import ToolSelection
+from surehand.catalogue.catalogue import Catalogue
 from surehand.core.errors import DefinitionError
 from surehand.core.events import CatalogueChanged, Event, Missed
 from surehand.core.ids import new_id
 from surehand.core.names import is_legal_name
 from surehand.core.outcome import Pending
+from surehand.core.provider import Provider
+from surehand.core.tool import Tool
+from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.scope import Scope
 
@@ -37,6 +42,9 @@ class Agent:
             tools of the runtime that models may see.
         output: the type of the final answer, such as a pydantic model; a plain text if left out.
         hooks: functions of `(data, ctx)` by the moment at which they are called.
+        approver: asked about calls that need an approval, before a person is. A model can only approve, or leave it to
+            the person; a function decides as the runtime's own approver does.
+        model_options: for a model given by its name: `base_url api_key mode temperature max_tokens` and more.
         context_window: tokens that the model can read; old parts of a longer conversation are shortened.
     """
 
@@ -50,15 +58,17 @@ class Agent:
         limits: Limits | None = None,
         output: Any = None,
         hooks: Mapping[str, Hook] | None = None,
+        approver: str | Model | Approver | None = None,
+        model_options: Mapping[str, Any] | None = None,
         context_window: int = DEFAULT_CONTEXT_WINDOW,
     ) -> None:
         if not is_legal_name(str(name)):
             raise DefinitionError(f"{name!r} cannot be the name of an agent.", fix="use letters, digits, `_` and `-`.")
         self.name = name
-        self.model = _choose_model(model)
+        self.model = _choose_model(model, model_options)
         self.limits = limits or Limits()
         self._hooks = HookTable(hooks)
-        self._selection = ToolSelection(name, tools)
+        self._selection = ToolSelection(name, tools, _build_approver(approver))
         output_type = OutputType(output)
         prompt_builder = PromptBuilder(
             instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
@@ -69,6 +79,20 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, model={self.model.name!r})"
+
+    @property
+    def own_tools(self) -> tuple[Tool[..., Any], ...]:
+        """The tools that are the agent's own."""
+        return self._selection.own_tools
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        """The providers that are the agent's own; a runtime that has the agent starts them."""
+        return self._selection.providers
+
+    def narrow(self, scope: Scope, own_catalogue: Catalogue) -> Scope:
+        """A scope in which only the agent's tools can be called; runtimes use it."""
+        return self._selection.narrow(scope, own_catalogue)
 
     async def run(
         self,
@@ -129,19 +153,26 @@ class Agent:
     @asynccontextmanager
     async def _open_driver(self, runtime: Scope | None) -> AsyncIterator[RunDriver]:
         if runtime is not None:
-            yield RunDriver(self._definition, runtime, self._unstored_runs, owns_runtime=False)
+            yield RunDriver(self._definition, self, runtime, self._unstored_runs)
             return
-        selection = self._selection
-        if selection.texts:
-            names = ", ".join(map(repr, selection.texts))
+        if self._selection.texts:
+            names = ", ".join(map(repr, self._selection.texts))
             raise DefinitionError(
                 f"The agent {self.name} uses tools of a runtime: {names}.",
                 fix="pass the runtime: run(..., runtime=...).",
             )
-        own_runtime = Runtime(*selection.own_tools, *selection.providers)
-        own_runtime.services.refuse_wait = _refuse_wait
+        own_runtime = Runtime()
+        own_runtime.refuse_waits(_refuse_wait)
         async with own_runtime:
-            yield RunDriver(self._definition, own_runtime, self._unstored_runs, owns_runtime=True)
+            yield RunDriver(self._definition, self, own_runtime, self._unstored_runs)
+
+
+def _build_approver(approver: Any) -> Approver | None:
+    if isinstance(approver, (str, Model)):
+        return ModelApprover(_choose_model(approver))
+    if approver is not None and not callable(approver):
+        raise DefinitionError(f"approver={approver!r} cannot be asked.", fix="give a model, or an async function.")
+    return cast("Approver | None", approver)
 
 
 def _refuse_wait(pending: Pending) -> str:
@@ -151,11 +182,15 @@ def _refuse_wait(pending: Pending) -> str:
     )
 
 
-def _choose_model(model: Any) -> Model:
+def _choose_model(model: Any, options: Mapping[str, Any] | None = None) -> Model:
     if isinstance(model, str):
         from surehand.agent.models.choose import choose_model  # loads the models of the official SDKs
 
-        return choose_model(model)
+        return choose_model(model, **(options or {}))
+    if options:
+        raise DefinitionError(
+            "`model_options` are for a model given by its name.", fix="give them to the model itself."
+        )
     if not isinstance(model, Model):
         raise DefinitionError(
             f"model={model!r} is not a model.", fix='give "provider:name", or an object with `stream`.'
@@ -171,7 +206,7 @@ async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, R
         if not isinstance(event, (CatalogueChanged, Missed)) and event.run_id == run_id:
             events.put_nowait(event)
 
-    unsubscribe = runtime.services.listeners.listen(listen)
+    unsubscribe = runtime.listen(listen)
     task = asyncio.create_task(run)
     task.add_done_callback(lambda _: events.put_nowait(None))
     try:

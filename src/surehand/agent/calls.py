@@ -90,9 +90,9 @@ class StepCalls:
         await asyncio.gather(*(self._wait_if_answered(call_id) for call_id in ids if call_id is not None))
 
     async def _wait_if_answered(self, call_id: str) -> None:
-        started_at = self._scope.services.clock.now()
+        started_at = self._scope.clock.now()
         while (status := await self._scope.status(call_id)) is not None and status.outcome is None:
-            seconds = self._scope.services.clock.now() - started_at
+            seconds = self._scope.clock.now() - started_at
             is_being_taken_up = status.state == "ready" and seconds < TAKE_UP_SECONDS
             if not is_being_taken_up and status.state not in ("taken", "running"):
                 return

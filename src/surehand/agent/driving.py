@@ -19,6 +19,7 @@ from surehand.store.tables.runs import RunClaim, RunRow
 
 if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
+    from surehand.runtime.sources import AgentSource
     from surehand.store.store import Store
 
 POLL_SECONDS = 0.25
@@ -63,17 +64,16 @@ class UnstoredRuns:
 class RunDriver:
     """Drives the runs of an agent on one runtime."""
 
-    def __init__(self, agent: AgentDefinition, runtime: Scope, unstored: UnstoredRuns, *, owns_runtime: bool) -> None:
+    def __init__(self, agent: AgentDefinition, source: AgentSource, runtime: Scope, unstored: UnstoredRuns) -> None:
         self._agent = agent
+        self._source = source
         self.runtime = runtime
         self._unstored = unstored
-        self._owns_runtime = owns_runtime
 
     @property
     def _store(self) -> Store | None:
         """The configured store: one in memory would not outlive this process either."""
-        services = self.runtime.services
-        return services.store if services.is_durable else None
+        return self.runtime.store if self.runtime.is_durable else None
 
     async def start(self, prompt: Prompt, *, user: str | None, session: str | None, run_id: str) -> Run:
         """Start a run, or go on with the one that has this id."""
@@ -122,7 +122,8 @@ class RunDriver:
                     return run
         if run_id not in self._unstored.ended:
             raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
-        return self._report(self._unstored.ended[run_id])
+        viewer = self.runtime.principal
+        return self._report(self._unstored.ended[run_id], viewer.user, viewer.session)
 
     # With a store
 
@@ -131,7 +132,7 @@ class RunDriver:
             state.run_id,
             state.agent,
             state.prompt,
-            owner=self.runtime.services.owner_id,
+            owner=self.runtime.runtime_id,
             user=state.user,
             session=state.session,
         )
@@ -145,7 +146,7 @@ class RunDriver:
             row = await self._find_row(store, run_id)
             if row.has_ended:
                 return await self._report_ended(store, row)
-            claim = await store.runs.claim(run_id, owner=self.runtime.services.owner_id)
+            claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
             if claim is not None:
                 state = _state_from_row(claim.run)
                 state.steps = await _load_steps(store, run_id)
@@ -153,12 +154,15 @@ class RunDriver:
                     return await self._drive_claimed(store, claim, state)
                 except RunLost:  # it was too slow to renew its claim, and another process goes on
                     continue
-            await self.runtime.services.clock.sleep(POLL_SECONDS)
+            await self.runtime.clock.sleep(POLL_SECONDS)
 
     async def _drive_claimed(self, store: Store, claim: RunClaim, state: RunState) -> Run:
         record = StoredRun(store, claim)
         async with record.keep_claimed():
-            return await self._drive(state, record)
+            run = await self._drive(state, record)
+        if run.status != "waiting":
+            await self.runtime.end_calls_that_follow_run(run.id)
+        return run
 
     async def _find_row(self, store: Store, run_id: str) -> RunRow:
         row = await store.runs.find(run_id)
@@ -174,8 +178,9 @@ class RunDriver:
         state.steps = await _load_steps(store, row.run_id)
         status = cast(RunStatus, row.state)
         output = None if status == "failed" else self._agent.settings.output.parse_if_valid(state.last_text)
-        scope = self._open_scope(state)
-        return self._report(await build_run(scope, state, status, reason=row.reason or "", output=output))
+        scope = await self._open_scope(state)
+        run = await build_run(scope, state, status, reason=row.reason or "", output=output)
+        return self._report(run, row.user, row.session)
 
     def _require_same_owner(self, new: RunState, known: RunState) -> None:
         if (new.agent, new.user, new.session) != (known.agent, known.user, known.session):
@@ -183,31 +188,22 @@ class RunDriver:
 
     # Both
 
-    def _open_scope(self, state: RunState) -> Scope:
-        principal: dict[str, Any] = {"user": state.user, "session": state.session}
-        principal |= {"agent": state.agent, "turn": state.run_id}
-        scope = self.runtime.scope(**principal)
-        if self._owns_runtime:
-            return scope
-        # By its name, so that a call of the agent's own tools that is answered after a restart finds them.
-        self.runtime.register_scope(self._agent.name, self._agent.selection.narrow)
-        return scope.named_scope(self._agent.name)
+    async def _open_scope(self, state: RunState) -> Scope:
+        return await self.runtime.enter_agent(self._source, user=state.user, session=state.session, turn=state.run_id)
 
     async def _drive(self, state: RunState, record: RunRecord) -> Run:
-        scope = self._open_scope(state)
-        listeners = scope.services.listeners
-        if listeners.callbacks:
-            at = scope.services.clock.time()
-            listeners.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at))
+        scope = await self._open_scope(state)
+        if scope.has_listeners:
+            scope.emit(RunStarted(state.run_id, state.agent, state.user, state.session, scope.clock.time()))
         context = RunContext(state.run_id, state.agent, state.user, state.session)
         hooks = RunHooks(context, self._agent.hooks, lambda: self._agent.selection.hooks(scope))
         run = await RunLoop(self._agent.settings, scope, state, record, hooks).drive()
         return self._report(run, state.user, state.session)
 
-    def _report(self, run: Run, user: str | None = None, session: str | None = None) -> Run:
-        listeners = self.runtime.services.listeners
-        if listeners.callbacks:
-            listeners.emit(RunEnded(run, user, session, self.runtime.services.clock.time()))
+    def _report(self, run: Run, user: str | None, session: str | None) -> Run:
+        """Tell listeners that a run has ended or waits."""
+        if self.runtime.has_listeners:
+            self.runtime.emit(RunEnded(run, user, session, self.runtime.clock.time()))
         return run
 
 

@@ -62,6 +62,9 @@ class HookTable:
 
         return remove
 
+    def __len__(self) -> int:
+        return len(self._hooks)
+
     def find(self, name: str) -> list[Hook]:
         """The hooks of a moment, in the order in which they were added."""
         return [hook for each, hook in self._hooks if each == name]
@@ -75,11 +78,17 @@ class RunHooks:
     ) -> None:
         self.context = context
         self._table = table
-        self._tool_hooks = tool_hooks
+        self._find_tool_hooks = tool_hooks
+        self._tool_hooks: list[Mapping[str, Hook]] = []
+        """Those of the tools that the agent has at this tick."""
 
     async def call(self, name: str, data: Any) -> list[Any]:
         """Call the hooks of a moment one after another; returns what they returned, without None."""
-        hooks = [*self._table.find(name), *(each[name] for each in self._tool_hooks() if name in each)]
+        if name in ("on_start", "on_tick_start"):
+            self._tool_hooks = list(self._find_tool_hooks())
+        if not self._tool_hooks and not self._table:
+            return []
+        hooks = [*self._table.find(name), *(each[name] for each in self._tool_hooks if name in each)]
         returned = []
         for hook in hooks:
             try:

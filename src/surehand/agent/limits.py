@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from surehand.agent.models.base import Usage
@@ -33,9 +33,9 @@ class Limits:
                 raise ValueError(f"`{name}` must be a number above zero, got {value!r}.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Spent:
-    """What a run has used so far."""
+    """What a run has used so far. It grows with the run."""
 
     requests: int = 0
     tokens_in: int = 0
@@ -53,16 +53,13 @@ class Spent:
         """Write it for the store."""
         return asdict(self)
 
-    def with_answer(self, usage: Usage, calls: int) -> Spent:
+    def add_answer(self, usage: Usage, calls: int) -> None:
         """Add what an answer of a model cost, and the calls that it asked for."""
-        cost = self.cost if usage.cost is None else (self.cost or 0.0) + usage.cost
-        return replace(
-            self,
-            tokens_in=self.tokens_in + usage.tokens_in,
-            tokens_out=self.tokens_out + usage.tokens_out,
-            cost=cost,
-            calls=self.calls + calls,
-        )
+        self.tokens_in += usage.tokens_in
+        self.tokens_out += usage.tokens_out
+        self.calls += calls
+        if usage.cost is not None:
+            self.cost = (self.cost or 0.0) + usage.cost
 
 
 def find_reached_limit(limits: Limits, spent: Spent) -> str | None:

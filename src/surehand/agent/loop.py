@@ -7,7 +7,7 @@ with the run decides the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surehand.agent.calls import StepCalls
@@ -56,7 +56,7 @@ class RunLoop:
         self._record = record
         self._hooks = hooks
         self._calls = StepCalls(scope, gives_ids=record.gives_ids)
-        self._clock = scope.services.clock
+        self._clock = scope.clock
         self._seconds_before = state.spent.seconds
         self._started_at = self._clock.now()
         self._advice: list[Any] = []
@@ -161,7 +161,7 @@ class RunLoop:
             self._scope, self._state, before, tick, self._hooks
         )
         await self._hooks.call("on_after_compile", request)
-        self._state.spent = replace(self._state.spent, requests=spent.requests + 1)
+        spent.requests += 1
         answer = await self._request_answer(request, purpose)
         self._advice = []
         step = self._build_step(answer, purpose)
@@ -169,17 +169,17 @@ class RunLoop:
         step.delivered = tuple(late_results)
         step.reason = reason or ""
         step.compaction = compaction
-        self._state.spent = self._spent().with_answer(answer.usage, len(step.calls) if step.runs_calls else 0)
-        await self._record.add_step(step, self._state.spent)
+        spent.add_answer(answer.usage, len(step.calls) if step.runs_calls else 0)
+        await self._record.add_step(step, self._spent())
         self._state.steps.append(step)
-        await self._hooks.call("on_tick_end", replace(tick, text=answer.text, calls=answer.calls, usage=answer.usage))
+        await self._hooks.call("on_tick_end", Tick(tick.tick, answer.text, answer.calls, answer.usage))
 
     async def _request_answer(self, request: ModelRequest, purpose: Purpose) -> ModelAnswer:
         limit = self._settings.limits.seconds
         seconds_left = None
         if limit is not None:
             seconds_left = WRAP_UP_SECONDS if purpose == "wrap_up" else limit - self._spent().seconds
-        on_chunk = self._emit_chunk if self._scope.services.listeners.callbacks else None
+        on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
             return await ask_model(self._settings.model, request, on_chunk)
 
@@ -209,13 +209,14 @@ class RunLoop:
         else:
             call_id = self._derive_call_id(chunk.position)
             event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
-        self._scope.services.listeners.emit(event)
+        self._scope.emit(event)
 
     # Ending
 
     def _spent(self) -> Spent:
         """What was spent until now, with the time that has passed here."""
-        return replace(self._state.spent, seconds=self._seconds_before + self._clock.now() - self._started_at)
+        self._state.spent.seconds = self._seconds_before + self._clock.now() - self._started_at
+        return self._state.spent
 
     async def _recover(self, error: ModelError) -> Run | None:
         """Fail the run, unless a hook has a message for the model and a request is left."""
@@ -227,11 +228,10 @@ class RunLoop:
     async def _finish(self, status: RunStatus, reason: str = "", *, output: Any = None) -> Run | None:
         """Remember the end, or that the run waits; None if a message arrived meanwhile."""
         state = self._state
-        state.spent = self._spent()
         if status == "stopped":
             output = self._settings.output.parse_if_valid(state.last_text)
         report = {"text": state.last_text, "output": self._settings.output.to_json(output)}
-        if not await self._record.finish(status, state.spent, report=report, reason=reason):
+        if not await self._record.finish(status, self._spent(), report=report, reason=reason):
             return None
         run = await build_run(self._scope, state, status, reason=reason, output=output)
         if status != "waiting":

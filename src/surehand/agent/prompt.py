@@ -43,7 +43,9 @@ class PromptBuilder:
         parts = [self.instructions, provider_text, self.output.instructions, *rendered]
         system = "\n\n".join(part for part in parts if part)
         compaction = state.steps[-1].compaction if state.steps else NO_COMPACTION
-        other_chars = len(system) + count_characters(before) + len(json.dumps(tools))
+        if len(tools) != state.described_tools[0]:
+            state.described_tools = (len(tools), len(json.dumps(tools)))
+        other_chars = len(system) + count_characters(before) + state.described_tools[1]
         compaction, conversation = self.compactor.compact(state.prompt, state.steps, compaction, other_chars)
         start: list[Message] = [{"role": "system", "content": system}] if system else []
         return compaction, ModelRequest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from surehand.agent.conversation import whole_conversation
@@ -50,7 +50,8 @@ class Run:
 
 async def build_run(scope: Scope, state: RunState, status: RunStatus, *, reason: str = "", output: Any = None) -> Run:
     """The run as it stands, with the calls that wait."""
-    waiting = () if status != "waiting" else [each for each in await scope.pending() if each.turn == state.run_id]
+    pending = await scope.pending() if status == "waiting" else ()
+    waiting = [replace(each, path=(state.agent,)) for each in pending if each.turn == state.run_id]
     spent = state.spent
     return Run(
         id=state.run_id,

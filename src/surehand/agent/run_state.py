@@ -21,6 +21,9 @@ class RunState:
     steps: list[Step] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
 
+    described_tools: tuple[int, int] = (-1, 0)
+    """How many tools the last request had, and their characters: counted again if tools were added or removed."""
+
     @property
     def last_text(self) -> str:
         """The last text that the model wrote."""

@@ -55,10 +55,10 @@ class UnstoredRun:
         """Held by the task that drives the run."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
-        self.state.spent = spent
+        pass
 
     async def set_told(self, step: Step, spent: Spent) -> None:
-        self.state.spent = spent
+        pass
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
         taken = [text for each, text in self.messages if kind in (None, each)]
@@ -66,10 +66,7 @@ class UnstoredRun:
         return taken
 
     async def finish(self, status: RunStatus, spent: Spent, *, report: Mapping[str, Any], reason: str) -> bool:
-        if self.messages and status in ("done", "waiting"):
-            return False
-        self.state.spent = spent
-        return True
+        return not (self.messages and status in ("done", "waiting"))
 
 
 class StoredRun:
@@ -80,6 +77,8 @@ class StoredRun:
     def __init__(self, store: Store, claim: RunClaim) -> None:
         self._store = store
         self._claim = claim
+        self._is_finished = False
+        """Whether the claim was given up together with the last write."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
         call_ids = [call.call_id or "" for call in step.calls] if step.runs_calls else []
@@ -112,6 +111,7 @@ class StoredRun:
         )
         if not saved and (not yields_to_messages or not await self._store.runs.renew(self._claim)):
             raise RunLost
+        self._is_finished = saved
         return saved
 
     def _require(self, written: bool) -> None:
@@ -144,5 +144,6 @@ class StoredRun:
         finally:
             renewal.cancel()
             await asyncio.wait({renewal})
-            with suppress(Exception):
-                await self._store.runs.release(self._claim)
+            if not self._is_finished:
+                with suppress(Exception):  # of a store that is gone: then the lease runs out
+                    await self._store.runs.release(self._claim)

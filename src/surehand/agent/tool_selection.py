@@ -10,10 +10,11 @@ from surehand.core.define import LazyTool
 from surehand.core.errors import DefinitionError
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.sources import AgentSource, flatten_sources
 
 if TYPE_CHECKING:
     from surehand.catalogue.catalogue import Catalogue
+    from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.scope import Scope
 
 _MATCHES_NOTHING = ""
@@ -22,11 +23,12 @@ _MATCHES_NOTHING = ""
 class ToolSelection:
     """The tools of an agent; what is not among them cannot be called by it."""
 
-    def __init__(self, agent: str, tools: Sequence[Any] | None) -> None:
+    def __init__(self, agent: str, tools: Sequence[Any] | None, approver: Approver | None = None) -> None:
         if isinstance(tools, str):
             raise DefinitionError(f"tools={tools!r} is a text.", fix=f"give a list: tools=[{tools!r}].")
         self.toolset = f"agent {agent}"
         """The name of the toolset that limits the runtime's tools to those of the agent."""
+        self._approver = approver
         given = list(tools or ())
         self.has_all = tools is None
         self.texts = tuple(each for each in given if isinstance(each, str))
@@ -37,6 +39,8 @@ class ToolSelection:
                     f"{source.name} is a lazy tool, which an agent cannot own.",
                     fix="give it to the runtime, and its name to the agent.",
                 )
+            if isinstance(source, AgentSource):
+                raise DefinitionError(f"{source.name} is an agent, not a tool.", fix="run it by itself.")
         self.own_tools = tuple(each for each in sources if isinstance(each, Tool))
         self.providers = tuple(each for each in sources if isinstance(each, Provider))
         self._patterns: WeakKeyDictionary[Catalogue, tuple[str, ...]] = WeakKeyDictionary()
@@ -47,12 +51,16 @@ class ToolSelection:
         """Whether the agent may have tools of the runtime it runs on."""
         return self.has_all or bool(self.texts)
 
-    def narrow(self, scope: Scope) -> Scope:
-        """The scope in which the agent's calls are made."""
+    def narrow(self, scope: Scope, own_catalogue: Catalogue | tuple[()]) -> Scope:
+        """A scope in which only the agent's tools can be called."""
+        if not self.own_tools and not self.providers:  # an empty catalogue would only cost time in every call
+            own_catalogue = ()
+            if self.has_all and self._approver is None:
+                return scope
         if self.has_all:
-            return scope.scope(tools=self.own_tools)
+            return scope.scope(tools=own_catalogue, approver=self._approver)
         self._define_toolset(scope.catalogue)
-        return scope.scope(tools=self.own_tools, toolset=self.toolset)
+        return scope.scope(tools=own_catalogue, toolset=self.toolset, approver=self._approver)
 
     def _define_toolset(self, catalogue: Catalogue) -> None:
         patterns = tuple(name for text in self.texts for name in _expand(catalogue, text)) or (_MATCHES_NOTHING,)

@@ -12,9 +12,9 @@ from surehand.assemble.name_conflicts import ToolGroup, resolve_name_conflicts
 from surehand.assemble.tool_sources import SourceItem, ToolSourceError, load_tool_source
 from surehand.config.config import Config
 from surehand.config.tools_section import ToolSource
+from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.policy import Policy
 from surehand.runtime.runtime import Runtime
-from surehand.runtime.services import Approver
 from surehand.runtime.sources import flatten_sources, left_out_tools
 
 

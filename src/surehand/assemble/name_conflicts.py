@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from surehand.assemble.tool_sources import SourceItem
 from surehand.config.errors import ConfigError
+from surehand.core.define import LazyTool
 from surehand.core.provider import OnConflict, Provider
 from surehand.core.tool import Tool
 
@@ -56,6 +58,9 @@ class _ConflictResolver:
                 item.on_conflict = group.on_conflict
             self.items[id(item)] = item
             return
+        if not isinstance(item, (Tool, LazyTool)):  # an agent: the names of agents and tools do not meet
+            self.items[id(item)] = item
+            return
         name = item.name
         if name in self._owners:
             name = self._resolve(name, group)
@@ -77,6 +82,5 @@ class _ConflictResolver:
         return f"{name}_{number}"
 
 
-def _with_name(item: SourceItem, name: str) -> SourceItem:
-    assert not isinstance(item, Provider)
+def _with_name(item: Tool[..., Any] | LazyTool, name: str) -> SourceItem:
     return item.evolve(name=name) if isinstance(item, Tool) else replace(item, name=name)

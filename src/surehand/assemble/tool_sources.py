@@ -15,14 +15,11 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from surehand.core.define import LazyTool
 from surehand.core.errors import DefinitionError
 from surehand.core.names import nearest_names
-from surehand.core.provider import Provider
-from surehand.core.tool import Tool
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.sources import Source, flatten_sources
 
-SourceItem: TypeAlias = Tool[..., Any] | Provider | LazyTool
+SourceItem: TypeAlias = Source
 
 
 class ToolSourceError(Exception):

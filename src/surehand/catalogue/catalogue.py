@@ -64,6 +64,10 @@ class Catalogue:
         if tools:
             self.add(*tools)
 
+    def new_empty(self) -> Catalogue:
+        """Another catalogue, without tools, that checks the tools which are added to it in the same way."""
+        return Catalogue(check=self._check)
+
     def __iter__(self) -> Iterator[Listing]:
         return iter(list(self._listings.values()))  # a copy: tools may be added during the iteration
 

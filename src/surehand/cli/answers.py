@@ -113,7 +113,7 @@ async def answer_and_print(
     finally:
         progress.close()
     if not is_known:
-        await print_outcome(outcome, runtime.services.outputs, _unknown_call_hint(options))
+        await print_outcome(outcome, runtime.outputs, _unknown_call_hint(options))
         return EXIT_NOT_FOUND
     code = _exit_code(outcome, is_rejection)
     if isinstance(outcome, Failed) and outcome.code == "rejected":
@@ -123,7 +123,7 @@ async def answer_and_print(
     else:
         outcome, round = await find_current_question(runtime, outcome)
         hint = await _next_step_hint(options, runtime, question, outcome, round)
-        await print_outcome(outcome, runtime.services.outputs, hint)
+        await print_outcome(outcome, runtime.outputs, hint)
     return code
 
 
@@ -203,10 +203,10 @@ async def find_yes_no_form(runtime: Runtime, call_id: str) -> dict[str, Any] | N
     call_ids = await _call_chain(runtime, call_id)
     if not call_ids:
         return None
-    row = await runtime.services.pending_calls.find(call_ids[-1], runtime.principal)
-    if row is None or row.rounds[-1].waiting_for != "input":
+    questions = await runtime.questions(call_ids[-1])
+    if not questions or questions[-1].waiting_for != "input":
         return None
-    request = json.loads(row.rounds[-1].request)
+    request = json.loads(questions[-1].request)
     return request if is_yes_no_form(request) else None
 
 
@@ -215,11 +215,11 @@ async def _call_chain(runtime: Runtime, call_id: str) -> list[str]:
     chain: list[str] = []
     next_id: str | None = call_id
     while next_id is not None:
-        row = await runtime.services.pending_calls.find(next_id, runtime.principal)
-        if row is None:
+        questions = await runtime.questions(next_id)
+        if not questions:
             break
         chain.append(next_id)
-        next_id = row.open_round.inner_call_id if row.open_round else None
+        next_id = questions[-1].inner_call_id if questions[-1].is_open else None
     return chain
 
 
@@ -246,7 +246,7 @@ async def find_open_question(runtime: Runtime, call_id: str) -> QuestionId:
     if status.question is not None:
         return QuestionId(status.question.call_id, status.round)
     # A call whose process died has an outcome (`unknown_effect`), and still asks a person what happened.
-    row = await runtime.services.pending_calls.find(call_id, runtime.principal)
-    if status.state == "unknown" and row is not None and row.open_round is not None:
-        return QuestionId(call_id, row.open_round.round)
+    questions = await runtime.questions(call_id)
+    if status.state == "unknown" and questions and questions[-1].is_open:
+        return QuestionId(call_id, questions[-1].round)
     return QuestionId(call_id, 0)

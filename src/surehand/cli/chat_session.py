@@ -17,7 +17,7 @@ from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded, RunStarted
 from surehand.core.outcome import Failed
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 
@@ -44,7 +44,7 @@ class ChatSession:
         """The person's decision about a call of this turn."""
         if self._reader is None or self._runtime is None or pending_call.turn != self._run_id:
             return None
-        catalogue, policy = self._runtime.catalogue, self._runtime.services.policy
+        catalogue, policy = self._runtime.catalogue, self._runtime.policy
         read = self._reader.ask_from_thread
         approval = await asyncio.to_thread(ask_for_approval, pending_call, catalogue, policy, read)
         return None if approval is None else replace(approval, by=login_name())
@@ -162,7 +162,7 @@ class ChatSession:
         assert self._runtime is not None
         runtime, read = self._runtime, self._reader.ask_from_thread
         if wait.waiting_for == "approval":
-            approval = await asyncio.to_thread(ask_for_approval, wait, runtime.catalogue, runtime.services.policy, read)
+            approval = await asyncio.to_thread(ask_for_approval, wait, runtime.catalogue, runtime.policy, read)
             if approval is None:
                 return False
             if approval.allow:

@@ -14,7 +14,7 @@ from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.core.call import Arguments
 from surehand.core.events import CallEnded, CallPending, CallStarted, Event
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.scope import Scope
 
@@ -54,7 +54,7 @@ class InteractiveCall:
         if not self.can_ask or self._scope is None:
             return None
         scope = self._scope
-        approval = await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.services.policy))
+        approval = await self._prompt(lambda: ask_for_approval(pending_call, scope.catalogue, scope.policy))
         return None if approval is None else replace(approval, by=login_name())
 
     async def call(self, scope: Scope, name: str, arguments: Arguments, timeout: float | None) -> Outcome:
@@ -132,7 +132,7 @@ class PausableTimeout:
         self._timer = self._loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        for invocation in list(self._scope.services.running_calls):
+        for invocation in self._scope.running_calls():
             if invocation.parent is None:
                 invocation.interrupt("timed_out", f"{self._tool} timed out after {self._seconds:g} s.")
 

@@ -118,7 +118,7 @@ async def start_runtime(runtime: Runtime) -> AsyncIterator[Runtime]:
         raise CommandExit(EXIT_USAGE, problem) from error
     try:
         yield runtime
-        if runtime.services.is_durable:
+        if runtime.is_durable:
             await _wait_for_resumed_calls(runtime)
     finally:
         await runtime.close()
@@ -127,15 +127,14 @@ async def start_runtime(runtime: Runtime) -> AsyncIterator[Runtime]:
 async def _wait_for_resumed_calls(runtime: Runtime) -> None:
     """Wait for calls that were answered earlier and that this runtime has resumed: closing it would cancel them."""
     polls = 0
-    while (names := _running_tool_names(runtime)) or runtime.services.pending_calls.answers_in_progress:
+    while runtime.is_busy:
         polls += 1
         if polls == POLLS_BEFORE_NOTICE:
-            sys.stderr.write(f"Finishing calls that were answered earlier: {', '.join(names)}.\n")
+            names = ", ".join(_running_tool_names(runtime))
+            sys.stderr.write(f"Finishing calls that were answered earlier: {names}.\n")
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _running_tool_names(runtime: Runtime) -> list[str]:
     """The tools of running calls; a call that waits for a person stays pending in the store."""
-    services = runtime.services
-    waiting = services.pending_calls.waiting_callers
-    return sorted({call.tool_name for call in services.running_calls if call.assigned_id not in waiting})
+    return sorted({call.tool_name for call in runtime.running_calls() if not call.is_waiting_for_answer})

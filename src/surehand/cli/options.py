@@ -25,8 +25,8 @@ from surehand.config.store_address import hide_password, is_server_address, reso
 from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.strict_json import parse_json
+from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.runtime import Runtime
-from surehand.runtime.services import Approver
 
 if TYPE_CHECKING:
     from surehand.agent.agent import Agent

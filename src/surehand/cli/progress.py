@@ -14,7 +14,6 @@ from rich.text import Text
 
 from surehand.cli.formatting import create_console, to_one_line
 from surehand.core.events import CallEnded, CallProgress, CallQueued, CallResumed, CallStarted, Event
-from surehand.runtime.pipeline.invocation import Invocation
 from surehand.runtime.runtime import Runtime
 
 DISPLAY_DELAY_SECONDS = 0.2
@@ -37,14 +36,14 @@ class ProgressDisplay:
             transient=True,
         )
         self._task_ids: dict[str, TaskID] = {}
-        self._running_invocations: set[Invocation] = set()
+        self._runtime: Runtime | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_drawing = False
         self._is_paused = False
 
     def follow(self, runtime: Runtime) -> None:
         """Draw the calls of a runtime."""
-        self._running_invocations = runtime.services.running_calls
+        self._runtime = runtime
         runtime.listen(self)
 
     def __call__(self, event: Event) -> None:
@@ -66,8 +65,8 @@ class ProgressDisplay:
                 self._progress.remove_task(self._task_ids.pop(call_id))
 
     def _attempt(self, call_id: str) -> int:
-        # rich draws in a thread of its own: copy the set, because the event loop changes it meanwhile.
-        running = list(self._running_invocations)
+        # rich draws in a thread of its own, while the event loop may change what runs: `running_calls` is a copy.
+        running = [] if self._runtime is None else self._runtime.running_calls()
         return next((each.attempt for each in running if each.assigned_id == call_id), 1)
 
     def _set_message(self, call_id: str, message: str | None) -> None:

@@ -15,7 +15,7 @@ from surehand.cli.lifecycle import start_runtime
 from surehand.cli.options import RuntimeOptions
 from surehand.cli.prompt import EndOfAnswers, ask_for_answer, discard_typed_input, review_approval
 from surehand.core.outcome import Outcome
-from surehand.runtime.pending.approval import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 
@@ -97,7 +97,7 @@ async def _review_call(options: RuntimeOptions, runtime: Runtime, pending_call: 
 
         await answer_and_print(options, runtime, question, settle)
         return True
-    approval = review_approval(pending_call, runtime.catalogue, runtime.services.policy)
+    approval = review_approval(pending_call, runtime.catalogue, runtime.policy)
     if approval is None:
         return False
     decision: Approval = approval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.events import CallEnded
 from surehand.core.outcome import CallMeta, Failed, Pending
-from surehand.runtime.pipeline.unknown_tool import UNKNOWN_TOOL_NAME
+from surehand.runtime.pipeline.refused_calls import UNKNOWN_TOOL_NAME
 
 
 def call_meta(event: CallEnded) -> CallMeta:

@@ -19,7 +19,7 @@ from surehand.core.content import to_text
 from surehand.core.events import CallEnded, CallPending, CallProgress, CallQueued, CallResumed, CallStarted, Event
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.observe.ended_call import call_meta
-from surehand.runtime.pipeline.unknown_tool import UNKNOWN_TOOL_NAME
+from surehand.runtime.pipeline.refused_calls import UNKNOWN_TOOL_NAME
 from surehand.runtime.scope import Scope
 
 # The GenAI conventions are still in development, and the package with their constants is in beta: hence our own.
@@ -106,10 +106,10 @@ class SpanRecorder:
         self._runtime = runtime
         self._tracer = tracer
         self._max_content = max_content
-        self._redact = runtime.services.redact or str
+        self._redact = runtime.redact
         # Without `auto_complete` a call ends when its caller calls `complete`. Other calls of the same task may start
         # before that and are not part of it, so its span must not stay current.
-        self._makes_current = runtime.services.auto_complete
+        self._makes_current = runtime.auto_complete
         self._open_spans: dict[str, list[CallSpan]] = {}
         self._waiting_contexts: dict[str, tuple[SpanContext, SpanContext]] = {}
         """The first and the latest span of each pending call."""

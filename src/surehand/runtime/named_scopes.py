@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from surehand.runtime.scope import Scope
     from surehand.store.tables.ledger import LedgerRow
 
 SCOPE_KEY = "scope"
@@ -20,13 +19,22 @@ OWN_TOOL_KEY = "own_tool"
 """The key that says, in the stored context of a call, that its tool belongs to the scope alone."""
 
 
-class NamedScopes:
-    """The scopes that this runtime can build, by name."""
+class NamedScope(Protocol):
+    """A scope that other processes can build again by its name."""
+
+    scope_name: str | None
+
+
+S = TypeVar("S", bound=NamedScope)
+
+
+class NamedScopes(Generic[S]):
+    """The scopes that a runtime can build, by name."""
 
     def __init__(self) -> None:
-        self._builders: dict[str, Callable[[Scope], Scope]] = {}
+        self._builders: dict[str, Callable[[S], S]] = {}
 
-    def register(self, name: str, build: Callable[[Scope], Scope]) -> Callable[[], None]:
+    def register(self, name: str, build: Callable[[S], S]) -> Callable[[], None]:
         """Build scopes of this name from now on; returns a function that undoes this.
 
         Args:
@@ -43,13 +51,13 @@ class NamedScopes:
     def __contains__(self, name: object) -> bool:
         return name in self._builders
 
-    def build(self, name: str, scope: Scope) -> Scope:
+    def build(self, name: str, scope: S) -> S:
         """The scope of this name for the principal of the given scope; raises `KeyError` for an unknown name."""
         built = self._builders[name](scope)
         built.scope_name = name
         return built
 
-    def rebuild(self, call: LedgerRow, scope: Scope) -> Scope:
+    def rebuild(self, call: LedgerRow, scope: S) -> S:
         """The scope that a stored call was made in, if it has a name that is known here; else the given one."""
         name = json.loads(call.context).get(SCOPE_KEY)
         return self.build(name, scope) if name in self._builders else scope

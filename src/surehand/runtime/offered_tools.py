@@ -14,11 +14,12 @@ from surehand.catalogue.listing import Listing
 from surehand.core.call import Principal
 from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool
-from surehand.runtime.pipeline.stacks import StackTable
+from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.running_calls import RunningCalls
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.errors import StoreError, UnstorableValue
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
     from surehand.store.tables.offered_tools import OfferedToolRow
 
 SessionKey: TypeAlias = tuple[str | None, str | None]
@@ -31,12 +32,11 @@ MAX_OFFERING_SESSIONS = 10_000
 """Limit on sessions with tools of their own; the tools of the one that offered longest ago are dropped."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SessionTools:
-    """The tools of one session, and their stacks."""
+    """The tools of one session."""
 
     catalogue: Catalogue
-    stack_table: StackTable
 
 
 class OfferedTools:
@@ -46,8 +46,13 @@ class OfferedTools:
     too. They are built when their session first needs them.
     """
 
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(
+        self, catalogue: Catalogue, store: RuntimeStore, running: RunningCalls, background_tasks: BackgroundTasks
+    ) -> None:
+        self._catalogue = catalogue
+        self._store = store
+        self._running = running
+        self._background_tasks = background_tasks
         self._tables: dict[SessionKey, SessionTools] = {}
         self._definitions: dict[SessionKey, dict[str, str | None]] = {}
         """The known definitions by session and name; None for a tool that only this process can have."""
@@ -77,7 +82,7 @@ class OfferedTools:
     def add(self, principal: Principal, tools: tuple[Tool[..., Any], ...]) -> None:
         """Add tools to a session, in place of its own tools of the same name. Raises if the runtime has the name."""
         for tool in tools:
-            taken = next((name for name in (tool.name, *tool.aliases) if name in self._services.catalogue), None)
+            taken = next((name for name in (tool.name, *tool.aliases) if name in self._catalogue), None)
             if taken is not None:
                 raise DefinitionError(
                     f"A session cannot offer {taken!r}: the runtime has a tool of that name.",
@@ -91,15 +96,15 @@ class OfferedTools:
         self._add_to_table(key, tools)
         for tool in tools:
             self._definitions.setdefault(key, {})[tool.name] = self._definition_to_store(key, tool)
-        if self._unsaved and self._services.is_open:
-            _ = self._services.reaper.spawn(self._save_in_background())
+        if self._unsaved and self._running.is_open:
+            _ = self._background_tasks.spawn(self._save_in_background())
 
     def _add_to_table(self, key: SessionKey, tools: Sequence[Tool[..., Any]]) -> None:
         before = self._tables.pop(key, None)
-        catalogue = Catalogue(check=self._services.validate_tool)
+        catalogue = self._catalogue.new_empty()
         catalogue.add(*(listing.tool for listing in before.catalogue) if before is not None else ())
         catalogue.add(*tools, on_conflict="replace")
-        self._tables[key] = SessionTools(catalogue, self._services.stack_table_for(catalogue))
+        self._tables[key] = SessionTools(catalogue)
         self._count_names(before, -1)
         self._count_names(self._tables[key], 1)
         while len(self._tables) > MAX_OFFERING_SESSIONS:
@@ -114,7 +119,7 @@ class OfferedTools:
 
     def _definition_to_store(self, key: SessionKey, tool: Tool[..., Any]) -> str | None:
         """Queue a tool to be stored; returns its definition, or None if it cannot be stored."""
-        if not self._services.is_durable:
+        if not self._store.is_durable:
             return None
         from surehand.core.stored_tools import serialize_tool  # only tools that sessions offer need it
         from surehand.store.tables.offered_tools import OfferedToolRow
@@ -133,11 +138,11 @@ class OfferedTools:
 
     async def save(self) -> None:
         """Store the tools that were offered here, for other processes."""
-        if not self._unsaved or self._services.store is None:
+        if not self._unsaved or self._store.current is None:
             return
         tools, self._unsaved = self._unsaved, []
         try:
-            await self._services.store.offered_tools.save(tools)
+            await self._store.current.offered_tools.save(tools)
         except UnstorableValue as error:
             log.warning("Offered tools cannot be stored, and exist in this process alone: %s", error)
         except (StoreError, asyncio.CancelledError):
@@ -146,13 +151,13 @@ class OfferedTools:
 
     async def load_session(self, principal: Principal) -> None:
         """Learn what other processes have stored for the session of a principal."""
-        store = self._services.store
-        if self._services.is_durable and store is not None and principal.session is not None:
+        store = self._store.current
+        if self._store.is_durable and store is not None and principal.session is not None:
             self._learn(await store.offered_tools.of_session(principal.user, principal.session))
 
     async def load_latest(self) -> None:
         """Learn what other processes have stored since the last time."""
-        store = self._services.store
+        store = self._store.current
         assert store is not None
         since = self._latest_offer_at - OFFER_OVERLAP_SECONDS
         rows = await store.offered_tools.latest(since, limit=MAX_OFFERING_SESSIONS)
@@ -193,7 +198,7 @@ class OfferedTools:
             except DefinitionError as error:
                 log.warning("The offered tool %s is left out: %s", name, error)
                 continue
-            if any(each in self._services.catalogue for each in (name, *tool.aliases)):
+            if any(each in self._catalogue for each in (name, *tool.aliases)):
                 log.warning("The offered tool %s is left out: this runtime has a tool of that name.", name)
                 continue
             tools.append(tool)

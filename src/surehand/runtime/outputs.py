@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from surehand.catalogue.catalogue import Catalogue
+from surehand.core.call import Principal
 from surehand.core.content import to_text
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound
 from surehand.core.ids import new_id
+from surehand.core.threads import HandlerThreads
 from surehand.core.tool import Tool
 from surehand.runtime.limits.budget import estimate_tokens
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
     from surehand.store.tables.artifacts import Artifact, ArtifactInfo
 
@@ -108,25 +110,27 @@ def parse_placeholder(text: str) -> dict[str, Any] | None:
 class OversizedOutputs:
     """The artifacts of a runtime. The reader tool is in the catalogue only once there is an artifact."""
 
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
-        self.threads = services.threads
+    def __init__(self, store: RuntimeStore, catalogue: Catalogue, threads: HandlerThreads, *, max_output: int) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._max_output = max_output
+        self.threads = threads
         self.stored_count = 0
         """Number of artifacts, as far as this runtime knows."""
         self._subscribers: dict[object, Callable[[str | None], None]] = {}
 
-    async def store_text(self, text: str, invocation: Invocation, *, reason: OversizeReason) -> OversizedOutput:
-        """Store a text for the principal of a call."""
-        principal = invocation.principal
-        name = invocation.listing.name
-        store = await self._services.open_store()
+    async def store_text(
+        self, text: str, principal: Principal, *, tool: str, reason: OversizeReason
+    ) -> OversizedOutput:
+        """Store a text for the principal of a call of the tool."""
+        store = await self._store.open()
         size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
         lines = len(split_lines(text)) if len(text) <= MAX_COUNTED_CHARACTERS else text.count("\n") + 1
-        output = OversizedOutput(new_id(), name, reason, size, lines, estimate_tokens(text))
+        output = OversizedOutput(new_id(), tool, reason, size, lines, estimate_tokens(text))
         await store.artifacts.save(
             output.handle,
             text,
-            tool=name,
+            tool=tool,
             reason=reason,
             user=principal.user,
             session=principal.session,
@@ -134,7 +138,7 @@ class OversizedOutputs:
             bytes=size,
         )
         self.stored_count += 1
-        if not self._services.is_durable:
+        if not self._store.is_durable:
             await self._prune_memory(store)
         self.add_reader_tool()
         for on_stored in list(self._subscribers.values()):
@@ -149,8 +153,8 @@ class OversizedOutputs:
 
     def add_reader_tool(self) -> None:
         """Add the reader tool to the catalogue, if it is not there yet."""
-        if READER_TOOL_NAME not in self._services.catalogue:
-            self._services.catalogue.add(build_reader_tool(self, self._services.defaults.max_output))
+        if READER_TOOL_NAME not in self._catalogue:
+            self._catalogue.add(build_reader_tool(self, self._max_output))
 
     async def _prune_memory(self, store: Store) -> None:
         """Drop the oldest artifacts of a store in memory; a configured store has its own retention."""
@@ -162,17 +166,17 @@ class OversizedOutputs:
         self, user: str | None, session: str | None, *, limit: int, before: tuple[float, str] | None = None
     ) -> list[ArtifactInfo]:
         """Metadata of an owner's artifacts, the newest first."""
-        store = self._services.store
+        store = self._store.current
         return [] if store is None else await store.artifacts.list_newest(user, session, limit=limit, before=before)
 
     async def find_label(self, handle: str, user: str | None, session: str | None) -> ArtifactInfo | None:
         """Metadata of an artifact; None unless the user and session own it."""
-        store = self._services.store
+        store = self._store.current
         return None if store is None else await store.artifacts.find_info(handle, user, session)
 
     async def find(self, handle: str, user: str | None, session: str | None) -> Artifact:
         """The artifact; raises NotFound unless the user and session own it."""
-        store = self._services.store
+        store = self._store.current
         artifact = None if store is None else await store.artifacts.find(handle, user, session)
         if artifact is None:
             raise NotFound(f"There is no output {handle[:80]!r}. Copy the handle exactly as it was given.")

@@ -175,6 +175,19 @@ class Policy:
         return first_matching_rule(self.rules_for(listing), {**listing.tool.defaults, **arguments})
 
 
+class ActivePolicy:
+    """The policy of a runtime, which may be replaced while it runs."""
+
+    def __init__(self, policy: Policy, *, on_change: Callable[[], None]) -> None:
+        self.current = policy
+        self._on_change = on_change
+
+    def replace(self, policy: Policy) -> None:
+        """Use another policy for calls that start from now on."""
+        self.current = policy
+        self._on_change()
+
+
 ALLOW_RULE = Rule("allow")
 
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from surehand.catalogue.catalogue import Catalogue
 from surehand.core.call import Principal
 from surehand.core.errors import DefinitionError, ToolError, Unavailable
 from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
@@ -18,9 +19,10 @@ from surehand.core.provider import Provider
 from surehand.core.provider_abilities import AddedProvider
 from surehand.core.signature import source_location
 from surehand.core.tool import Tool
-
-if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
+from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.defaults import Defaults
+from surehand.runtime.running_calls import RunningCalls
 
 log = logging.getLogger("surehand")
 PROVIDER_STOP_TIMEOUT_SECONDS = 10.0
@@ -28,13 +30,25 @@ PROVIDER_STOP_TIMEOUT_SECONDS = 10.0
 
 
 class ProviderTable:
-    """Starts providers concurrently and adds their tools in the given order; an unavailable one is skipped.
+    """Starts providers concurrently and adds their tools in the given order; an unavailable one is skipped."""
 
-    The reason is kept in `RuntimeServices.unavailable_providers`.
-    """
-
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        defaults: Defaults,
+        *,
+        running: RunningCalls,
+        background_tasks: BackgroundTasks,
+        crash_report: CrashReport,
+    ) -> None:
+        self._catalogue = catalogue
+        self._defaults = defaults
+        self._running = running
+        self._background_tasks = background_tasks
+        self._crash_report = crash_report
+        self.active: list[AddedProvider] = []
+        self.unavailable: dict[str, str] = {}
+        """Why a provider is unavailable, by namespace."""
         self._unstarted: list[AddedProvider] = []
         """Providers to start when the runtime is opened."""
         self._started: list[AddedProvider] = []
@@ -49,7 +63,7 @@ class ProviderTable:
     @property
     def all_providers(self) -> list[Provider]:
         """All providers, started or not."""
-        added = _deduplicate([*self._unstarted, *self._started, *self._stopped, *self._services.active_providers])
+        added = _deduplicate([*self._unstarted, *self._started, *self._stopped, *self.active])
         return [each.provider for each in added]
 
     def add_unstarted(self, providers: Iterable[Provider]) -> None:
@@ -58,13 +72,13 @@ class ProviderTable:
 
     async def start(self) -> None:
         """Start the providers and add their tools to the catalogue."""
-        catalogue = self._services.catalogue
+        catalogue = self._catalogue
         stopped = [added.provider for added in self._stopped]
         catalogue.remove(*(listing.name for listing in catalogue if listing.provider in stopped))
         # After a failed start, a provider may be in both lists.
         self._unstarted = _deduplicate([*self._unstarted, *self._stopped])
         self._stopped = []
-        concurrency = asyncio.Semaphore(self._services.defaults.mcp_init_concurrency or len(self._unstarted) or 1)
+        concurrency = asyncio.Semaphore(self._defaults.mcp_init_concurrency or len(self._unstarted) or 1)
         # Wait for all of them, so that none is still starting when an error is raised.
         starts = (self._start_provider(added, concurrency) for added in self._unstarted)
         results = await asyncio.gather(*starts, return_exceptions=True)
@@ -95,7 +109,7 @@ class ProviderTable:
             async with concurrency if concurrency is not None and is_mcp else nullcontext():
                 if abilities.traits.retries_start:
                     self._started.append(added)
-                if self._services.defaults.trace_mcp and abilities.traceable is not None:
+                if self._defaults.trace_mcp and abilities.traceable is not None:
                     abilities.traceable.trace_messages()
                 started_at = monotonic()
                 if abilities.startable is not None:
@@ -127,8 +141,8 @@ class ProviderTable:
             return
         namespace = added.namespace
         on_conflict = added.provider.on_conflict
-        self._services.unavailable_providers.pop(namespace, None)
-        self._services.catalogue.add(*tools, namespace=namespace, provider=added, on_conflict=on_conflict)
+        self.unavailable.pop(namespace, None)
+        self._catalogue.add(*tools, namespace=namespace, provider=added, on_conflict=on_conflict)
         self._subscribe(added)
 
     async def _mark_unavailable(self, added: AddedProvider, error: Unavailable) -> None:
@@ -136,7 +150,7 @@ class ProviderTable:
             await self._remove(added)
             raise error
         log.warning("Provider %s is unavailable: %s", _label(added.provider), error)
-        self._services.unavailable_providers[added.namespace] = str(error)
+        self.unavailable[added.namespace] = str(error)
         if added.abilities.traits.retries_start:
             self._subscribe(added)
 
@@ -147,21 +161,21 @@ class ProviderTable:
 
     def _subscribe(self, added: AddedProvider) -> None:
         def changed() -> None:
-            if self._services.is_open:
-                _ = self._services.reaper.spawn(self._update_tools(added))
+            if self._running.is_open:
+                _ = self._background_tasks.spawn(self._update_tools(added))
             else:
                 self._changed_during_start.append(added)
 
         if added.abilities.watchable is not None:
             self._unsubscribe_callbacks.append(added.abilities.watchable.watch(changed))
-        self._services.active_providers.append(added)
+        self.active.append(added)
 
     async def _update_tools(self, added: AddedProvider) -> None:
         """Replace a provider's tools by those it offers now; if that fails, the old ones stay."""
         try:
             tools = [tool for tool in await _list_tools(added.provider) if _can_compile(tool)]
-            self._services.catalogue.replace_tools(added, *tools)
-            self._services.unavailable_providers.pop(added.namespace, None)
+            self._catalogue.replace_tools(added, *tools)
+            self.unavailable.pop(added.namespace, None)
         except (DefinitionError, Unavailable) as error:
             log.warning("The changed tools of provider %s were rejected: %s", added.namespace, error)
 
@@ -170,10 +184,21 @@ class ProviderTable:
         literal_start = re.split(r"[*?\[]", glob, maxsplit=1)[0]
         has_wildcard = literal_start != glob
         per_user = [added.namespace for added in self._per_user_providers()]
-        starts = [f"{each}{NAMESPACE_SEPARATOR}" for each in (*self._services.unavailable_providers, *per_user)]
+        starts = [f"{each}{NAMESPACE_SEPARATOR}" for each in (*self.unavailable, *per_user)]
         if has_wildcard and any(each.startswith(literal_start) for each in starts):
             return True
         return literal_start.startswith(tuple(starts))
+
+    def refusal_reason(self, name: str) -> str | None:
+        """Why a tool that exists cannot be called in this runtime; None if there is no such tool."""
+        namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
+        for added in self.active:
+            selective = added.abilities.selective
+            if selective is not None and added.namespace == (namespace if separator else ""):
+                reason = selective.refusal_reason(short_name if separator else name)
+                if reason is not None:
+                    return reason
+        return self._catalogue.refusal_reason(name)
 
     async def refresh(self, namespaces: tuple[str, ...], principal: Principal) -> None:
         """Ask the providers of the given namespaces, or all, for their tools again. Raises if one is unavailable."""
@@ -194,11 +219,9 @@ class ProviderTable:
         """
         namespace, separator, _ = tool_name.partition(NAMESPACE_SEPARATOR)
         asked = [
-            added
-            for added in self._services.active_providers
-            if added.abilities.traits.may_gain_tools and added.namespace == namespace
+            added for added in self.active if added.abilities.traits.may_gain_tools and added.namespace == namespace
         ]
-        is_down = namespace in self._services.unavailable_providers
+        is_down = namespace in self.unavailable
         if not separator or not asked or (is_down and not _is_identified(principal)):
             return
         for added in asked:
@@ -214,7 +237,7 @@ class ProviderTable:
         return {added.namespace: reason for added, reason in zip(providers, reasons, strict=True) if reason}
 
     def _per_user_providers(self) -> list[AddedProvider]:
-        return [added for added in self._services.active_providers if added.abilities.per_user is not None]
+        return [added for added in self.active if added.abilities.per_user is not None]
 
     async def _load_user_tools_of(self, added: AddedProvider, principal: Principal) -> str:
         per_user = added.abilities.per_user
@@ -225,24 +248,24 @@ class ProviderTable:
         except ToolError as error:
             user = principal.user or principal.session
             log.info("Provider %s did not list its tools for %s: %s", added.namespace, user, error)
-            return self._services.redact(str(error)) if self._services.redact else str(error)
+            return self._crash_report.redact(str(error))
         return ""
 
     def _select_providers(self, namespaces: tuple[str, ...]) -> list[AddedProvider]:
-        known = [each.namespace for each in self._services.active_providers]
+        known = [each.namespace for each in self.active]
         for name in namespaces:
             if name not in known:
                 nearest = nearest_names(name, known, 1)
                 hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
                 raise KeyError(f"There is no provider {name!r}.{hint}")
-        return [each for each in self._services.active_providers if not namespaces or each.namespace in namespaces]
+        return [each for each in self.active if not namespaces or each.namespace in namespaces]
 
     def unsubscribe(self) -> None:
         """Stop watching providers for changes."""
         for unsubscribe in self._unsubscribe_callbacks:
             unsubscribe()
         self._unsubscribe_callbacks.clear()
-        self._services.active_providers.clear()
+        self.active.clear()
 
     async def stop(self) -> None:
         """Stop all providers concurrently."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import MethodType, ModuleType
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.wrap import FilteredTools
 from surehand.core.define import BuildServerProviders, LazyTool, ServerTool, tool
 from surehand.core.errors import DefinitionError
@@ -14,9 +15,36 @@ from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 
 
-def flatten_sources(sources: Iterable[Any]) -> list[Tool[..., Any] | Provider | LazyTool]:
-    """Collect tools, providers and lazy tools from lists, classes, instances, modules and plain functions."""
-    item: list[Tool[..., Any] | Provider | LazyTool] = []
+@runtime_checkable
+class AgentSource(Protocol):
+    """An agent: a source of tools that only the scopes of its own runs have."""
+
+    @property
+    def name(self) -> str:
+        """The name by which its scope is built again, in any process."""
+        ...
+
+    @property
+    def own_tools(self) -> Sequence[Tool[..., Any]]:
+        """The tools that are its own."""
+        ...
+
+    @property
+    def providers(self) -> Sequence[Provider]:
+        """The providers that are its own; the runtime starts and stops them."""
+        ...
+
+    def narrow(self, scope: Any, own_catalogue: Catalogue) -> Any:
+        """A scope with the agent's tools alone, for the principal of the given scope."""
+        ...
+
+
+Source: TypeAlias = Tool[..., Any] | Provider | LazyTool | AgentSource
+
+
+def flatten_sources(sources: Iterable[Any]) -> list[Source]:
+    """Collect tools, providers, lazy tools and agents from lists, classes, instances, modules and plain functions."""
+    item: list[Source] = []
     for source in sources:
         item.extend(_expand_source(source))
     return item
@@ -59,6 +87,8 @@ def _expand_source(source: Any) -> list[Any]:
         return list({id(item): item for item in flatten_sources(_module_sources(source))}.values())
     if inspect.isroutine(source):
         return [tool(_reject_factory(source))]
+    if not isinstance(source, type) and isinstance(source, AgentSource):
+        return [source]
     return _tool_methods(source)
 
 
@@ -79,7 +109,9 @@ def _module_sources(module: ModuleType) -> list[Any]:
 def _is_source(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return bool(value) and all(map(_is_source, value))
-    return isinstance(value, (Tool, LazyTool, Provider))
+    return isinstance(value, (Tool, LazyTool, Provider)) or (
+        not isinstance(value, type) and isinstance(value, AgentSource)
+    )
 
 
 def _tool_methods(source: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 
@@ -20,6 +20,21 @@ class ToolStats:
     def avg_duration(self) -> float:
         """Average milliseconds per call."""
         return self.seconds * 1000 / self.count if self.count else 0.0
+
+
+class StatsTable:
+    """The statistics of a runtime by tool."""
+
+    def __init__(self) -> None:
+        self._by_tool: dict[str, ToolStats] = {}
+
+    def of_tool(self, name: str) -> ToolStats:
+        """The statistics of one tool, which its calls change."""
+        return self._by_tool.setdefault(name, ToolStats())
+
+    def snapshot(self) -> dict[str, ToolStats]:
+        """Copies of the statistics of all tools that were called."""
+        return {name: replace(counter) for name, counter in self._by_tool.items() if counter.count}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Tools for tests of tools and agents: a manual clock, scripted parts, recorded calls and injected faults."""
 
+from surehand.agent.models.scripted import ScriptedModel
 from surehand.testing.approver import ScriptedApprover, approvals
 from surehand.testing.cassettes.cassette import Cassette, cassette
 from surehand.testing.event_log import CallLog, call_log
@@ -17,6 +18,7 @@ __all__ = [
     "ManualRuntime",
     "RecordingProvider",
     "ScriptedApprover",
+    "ScriptedModel",
     "Unscripted",
     "approvals",
     "call_log",

@@ -16,8 +16,8 @@ from surehand.core.handler import StartHandler
 from surehand.core.names import nearest_names, qualified_name
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.sources import flatten_sources
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.sources import Source, flatten_sources
 from surehand.testing.faults import Fault
 
 FaultsByTool: TypeAlias = Mapping[str, Fault]
@@ -33,11 +33,17 @@ def faulty(source: Any, faults: FaultsByTool) -> list[FaultySource]:
     A fault replaces the handler, so that everything around a handler has to deal with it: time limits, retries, the
     breaker, queues and the cache.
     """
-    sources = flatten_sources([source])
+    sources = [_require_tools(each) for each in flatten_sources([source])]
     tool_names = [each.name for each in sources if not isinstance(each, Provider)]
     if len(tool_names) == len(sources):  # the tools of a provider are not known yet
         _check_globs_match(tool_names, faults)
     return [_inject_into_source(each, faults) for each in sources]
+
+
+def _require_tools(source: Source) -> FaultySource:
+    if isinstance(source, (Tool, Provider, LazyTool)):
+        return source
+    raise DefinitionError(f"{source.name} is an agent.", fix="inject faults into its tools: tools=faulty(...).")
 
 
 def _inject_into_source(source: FaultySource, faults: FaultsByTool) -> FaultySource:

@@ -99,4 +99,4 @@ def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
 def _runtime_clock(running: RunningCall) -> Clock:
     """Return the clock of the runtime, or the system clock for a tool that runs without one."""
     scope = getattr(running, "scope", None)
-    return scope.services.clock if scope is not None else Clock()
+    return scope.environment.running.clock if scope is not None else Clock()

@@ -13,7 +13,7 @@ import pytest
 from surehand import DefinitionError, Done, Failed, Policy, Runtime, events
 from surehand.builtin.shell import command as command_module
 from surehand.builtin.shell.tools import shell
-from surehand.runtime.pipeline import reaper
+from surehand.runtime import background_tasks
 from surehand.sandbox import bubblewrap
 from surehand.sandbox.sandbox import UNPROTECTED, Sandbox
 from surehand.workspace.workspace import Workspace
@@ -354,7 +354,7 @@ async def test_closing_the_runtime_ends_running_commands(tmp_path, kind):
 
 async def test_a_command_that_outlives_its_runtime_leaves_nothing_open(tmp_path, kind, monkeypatch):
     """A busy machine may take longer to end a command than a runtime waits for it."""
-    monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(background_tasks, "CANCELLATION_GRACE_SECONDS", 0.01)
     async with Runtime(*shell(tmp_path, sandbox=kind)) as runtime:
         await runtime.call("bash", {"command": "true"})
         before, others = descriptors(), set(psutil.Process().children())

@@ -413,7 +413,7 @@ async def test_pending_calls_have_a_limit_of_bytes(monkeypatch):
             await peer.ask(message("tools/call", id, name="pay", arguments={"v": "x" * 40_000}, _meta=CAN))
             for id in (1, 2, 3)
         ]
-        kept = [each.raw_arguments for each in runtime.services.pending_calls.invocations.values()]
+        kept = [each.raw_arguments for each in runtime._calls.load().local.invocations.values()]
         call_id = first["result"]["requestState"].rpartition("-")[0]
         approved = await runtime.approve(call_id)
 

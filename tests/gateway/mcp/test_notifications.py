@@ -301,7 +301,7 @@ async def test_nothing_is_sent_after_the_end(era):
             runtime.catalogue.add(send)
         runtime.catalogue.add(large)
 
-        assert not runtime.services.outputs._subscribers
+        assert not runtime.outputs._subscribers
 
 
 async def test_a_stream_ends_in_order_when_the_server_does():

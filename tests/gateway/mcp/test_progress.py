@@ -124,7 +124,7 @@ async def test_without_a_progress_token_nothing_is_sent_and_the_runtime_has_no_l
         await client.call_tool("work")
         await client.call_tool("work", progress_callback=Heard())
 
-        assert not runtime.services.listeners.callbacks
+        assert not runtime._parts.listeners.callbacks
 
 
 @eras
@@ -211,7 +211,7 @@ async def test_a_call_that_is_cancelled_while_it_reports_leaves_nothing_behind(e
         call.cancel()
         await asyncio.wait({call})
         await gone.wait()
-        await eventually(lambda: not runtime.services.running_calls and not runtime.services.listeners.callbacks)
+        await eventually(lambda: not runtime.running_calls() and not runtime._parts.listeners.callbacks)
 
 
 @eras

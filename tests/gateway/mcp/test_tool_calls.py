@@ -160,7 +160,7 @@ async def test_a_client_that_leaves_in_the_middle_stops_its_calls(era):
         await slow.stopped.wait()
         with pytest.raises((MCPError, asyncio.CancelledError)):
             await call
-        assert not runtime.services.running_calls
+        assert not runtime.running_calls()
 
 
 @eras
@@ -185,10 +185,10 @@ async def test_a_runtime_is_started_for_the_first_client_and_closed_after_the_la
     server = gateway.mcp.server(runtime)
     async with sdk_client(server, era) as first:
         async with sdk_client(server, era) as second:
-            assert runtime.services.is_open
+            assert runtime.is_open
             await second.call_tool("add", {"a": 1})
         assert (await first.call_tool("add", {"a": 1})).structured_content == {"result": 2}
-    assert not runtime.services.is_open
+    assert not runtime.is_open
 
     async with sdk_client(server, era) as again:
         assert (await again.call_tool("add", {"a": 2})).structured_content == {"result": 3}
@@ -214,7 +214,7 @@ async def test_a_client_that_leaves_first_leaves_the_runtime_to_the_other():
             await left.wait()
             assert (await second.call_tool("add", {"a": 1})).structured_content == {"result": 2}
 
-    assert not runtime.services.is_open
+    assert not runtime.is_open
 
 
 @eras
@@ -222,7 +222,7 @@ async def test_a_running_runtime_is_left_running(era):
     async with Runtime(add) as runtime:
         async with sdk_client(runtime, era) as client:
             await client.call_tool("add", {"a": 1})
-        assert runtime.services.is_open
+        assert runtime.is_open
 
 
 @eras

@@ -168,7 +168,7 @@ async def test_an_unknown_toolset_is_an_error_when_serving_begins():
     with pytest.raises(DefinitionError, match="Did you mean 'reading'"):
         async with server.lifespan(server):
             raise AssertionError("It was served.")
-    assert not server.runtime.services.is_open
+    assert not server.runtime.is_open
 
 
 async def test_the_reader_of_outputs_is_shown_with_any_toolset_once_there_are_some():

@@ -72,6 +72,6 @@ async def test_the_built_in_tool_timeout_does_not_shorten_what_a_server_was_give
     provider = server.provider(total=600)
 
     async with Runtime(provider) as runtime:
-        assert runtime.services.defaults.tool_timeout == 30
-        assert runtime.services.defaults.given_tool_timeout is None
+        assert runtime.defaults.tool_timeout == 30
+        assert runtime.defaults.given_tool_timeout is None
         assert (await runtime.call("steady__echo", {"text": "x"})).ok

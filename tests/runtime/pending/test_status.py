@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from surehand import Done, Failed, Pending, Runtime, tool
-from surehand.runtime.pending.status import is_runtime_alive, record_failed_call
 from surehand.testing import ManualClock
 
 
@@ -116,9 +115,9 @@ async def test_a_failed_call_can_be_recorded_once(store):
         await runtime.cancel("c1")
         stopped = await calling
         open_yet = await runtime.status("c1")
-        await record_failed_call(runtime.services, "c1", stopped)
-        await record_failed_call(runtime.services, "c1", Failed("failed", "something else"))
-        await record_failed_call(runtime.services, "never used", Failed("failed", "something else"))
+        await runtime.record_failed_call("c1", stopped)
+        await runtime.record_failed_call("c1", Failed("failed", "something else"))
+        await runtime.record_failed_call("never used", Failed("failed", "something else"))
         ended = await runtime.status("c1")
 
     assert (open_yet.state, open_yet.outcome) in (("idle", None), ("ended", stopped))
@@ -128,14 +127,14 @@ async def test_a_failed_call_can_be_recorded_once(store):
 async def test_a_runtime_is_at_work_until_it_leaves(tmp_path):
     async with Runtime(store=tmp_path / "calls.db") as one:
         async with Runtime(store=tmp_path / "calls.db") as two:
-            assert await is_runtime_alive(one.services, one.services.owner_id)
-            assert await is_runtime_alive(one.services, two.services.owner_id)
-        assert not await is_runtime_alive(one.services, two.services.owner_id)
-        assert not await is_runtime_alive(one.services, "nobody")
-        assert not await is_runtime_alive(one.services, "")
+            assert await one.is_alive(one.runtime_id)
+            assert await one.is_alive(two.runtime_id)
+        assert not await one.is_alive(two.runtime_id)
+        assert not await one.is_alive("nobody")
+        assert not await one.is_alive("")
     async with Runtime() as alone:
-        assert await is_runtime_alive(alone.services, alone.services.owner_id)
-        assert not await is_runtime_alive(alone.services, one.services.owner_id)
+        assert await alone.is_alive(alone.runtime_id)
+        assert not await alone.is_alive(one.runtime_id)
 
 
 async def test_without_a_store_a_retained_call_is_kept_until_it_is_forgotten(monkeypatch):
@@ -148,7 +147,7 @@ async def test_without_a_store_a_retained_call_is_kept_until_it_is_forgotten(mon
 
     weights: list[int] = []
     async with Runtime(note) as runtime:
-        ledger = runtime.services.ledger
+        ledger = runtime._calls.load().ledger
         ledger.retained_calls["promised"] = weigh = weights.append
         for call_id in ("promised", "not promised"):
             await runtime.call("note", {}, call_id=call_id)

@@ -102,8 +102,8 @@ def command(
 
 def _refuse_unanswerable_waits(runtime: Runtime, interactive_call: InteractiveCall) -> None:
     """Let calls fail that no one could ever answer: there is no terminal, and the wait would end with the process."""
-    if not interactive_call.can_ask and not runtime.services.is_durable:
-        runtime.services.refuse_wait = unanswerable_wait_message
+    if not interactive_call.can_ask and not runtime.is_durable:
+        runtime.refuse_waits(unanswerable_wait_message)
 
 
 async def _call_for_person(
@@ -121,9 +121,9 @@ async def _call_for_person(
         finally:
             progress.close()
         outcome, round = await find_current_question(runtime, outcome)
-        options_to_repeat = options if runtime.services.is_durable else None
+        options_to_repeat = options if runtime.is_durable else None
         hint = answer_hint(outcome, options_to_repeat, round=round)
-        await print_outcome(outcome, runtime.services.outputs, hint)
+        await print_outcome(outcome, runtime.outputs, hint)
     return exit_code(outcome) if is_known else EXIT_NOT_FOUND
 
 

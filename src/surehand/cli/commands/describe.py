@@ -50,7 +50,7 @@ async def _describe(
         shown = [listing for listing in listings if listing.is_shown_to_model]
         sys.stderr.writelines(_hidden_reason(listing) for listing in named if listing not in shown)
         # Logs a warning for each tool that the API would refuse.
-        described = describe_listings(shown, format_ or FORMATS[0], workspace=runtime.services.workspace)
+        described = describe_listings(shown, format_ or FORMATS[0], workspace=runtime.workspace)
         if for_person:
             create_console().print(pretty_json(described), soft_wrap=True)
         else:

@@ -114,16 +114,11 @@ def _check_tools_together(options: RuntimeOptions, config: Config) -> Iterator[F
     """Find what keeps a runtime from starting though each source can be loaded: names that clash, missing queues."""
     try:
         runtime = assemble(replace(options.without_store(config), mcp_servers=None))
-        runtime.services.queues.validate_shared_queues()
     except (ConfigError, DefinitionError) as error:
         yield _failure("tools", error)
         return
-    for listing in runtime.catalogue:
-        try:
-            listing.tool.compile()
-            runtime.services.queues.queue_for(listing)
-        except DefinitionError as error:
-            yield _failure("tools", error)
+    for mistake in runtime.check_tools():
+        yield _failure("tools", mistake)
     yield from _check_rest_tools([listing for listing in runtime.catalogue if listing.kind == "rest"])
 
 

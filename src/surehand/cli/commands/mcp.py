@@ -154,7 +154,7 @@ def _count_served_tools(runtime: Runtime, toolset: str | None) -> int:
 
 def _warn_without_store(runtime: Runtime) -> None:
     """Warn once if a tool may need an approval that cannot be given later, because there is no store."""
-    if runtime.services.is_durable:
+    if runtime.is_durable:
         return
     has_warned = False
 
@@ -170,18 +170,17 @@ def _warn_without_store(runtime: Runtime) -> None:
 
 def _may_need_approval(runtime: Runtime, listing: Listing) -> bool:
     """Whether calls of a tool may need an approval."""
-    rules = runtime.services.policy.rules_for(listing)
+    rules = runtime.policy.rules_for(listing)
     return listing.tool.safety.confirm is not False or any(rule.decision == "ask" for rule in rules)
 
 
 def _announce_pending(runtime_options: RuntimeOptions, runtime: Runtime, tool: str, pending: Pending) -> None:
     """Print the command that answers a pending call, because its client cannot ask a person."""
     announcement = f"{to_one_line(tool)} waits for {pending.waiting_for}"
-    if not runtime.services.is_durable:
+    if not runtime.is_durable:
         _print_stderr(f"{announcement}, which cannot be given without a store.")
         return
-    invocation = runtime.services.pending_calls.invocations.get(pending.call_id)
-    question = question_arguments(pending.call_id, invocation.round if invocation is not None else 1)
+    question = question_arguments(pending.call_id, runtime.last_round(pending.call_id))
     if pending.waiting_for == "approval" or is_yes_no_form(pending.request):
         _print_stderr(f"{announcement}: {_shell_command(runtime_options, 'approve', *question)}")
     else:

@@ -22,10 +22,9 @@ from surehand.cli.outcome_output import unanswerable_wait_message
 from surehand.cli.run_output import run_event_to_json, run_exit_code, run_to_json, waiting_hint
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded
-from surehand.runtime.pending.approval import Approval
-from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.pending.pending_call import Approver, PendingCall
 from surehand.runtime.runtime import Runtime
-from surehand.runtime.services import Approver
 from surehand.store.tables.runs import RunRow
 
 
@@ -78,12 +77,12 @@ def command(
     text = sys.stdin.read() if prompt == "-" else prompt
     runtime, agents = options.build_runtime_with_agents(_preset_approver(agent, decision))
     chosen = choose_agent(agents, agent)
-    if not runtime.services.is_durable:
+    if not runtime.is_durable:
         if resume is not None:
             raise CommandExit(
                 EXIT_USAGE, "A run can be resumed from a store only: add --store, or `store:` to the file."
             )
-        runtime.services.refuse_wait = unanswerable_wait_message
+        runtime.refuse_waits(unanswerable_wait_message)
     request = CommandLineRun(text, resume or run_id, user, session)
     if is_terminal(sys.stdout) and not events and not as_json:
         ctx.exit(run_coroutine(_run_for_person(options, runtime, chosen, request)))
@@ -116,7 +115,7 @@ async def _run_for_person(options: RuntimeOptions, runtime: Runtime, agent: Agen
         if run.status != "done":
             colour = {} if run.status == "failed" else {"ansi_colour": YELLOW}
             print_problem(run.reason, prefix=run.status, **colour)
-        if run.status == "waiting" and runtime.services.is_durable:
+        if run.status == "waiting" and runtime.is_durable:
             sys.stderr.write(f"{waiting_hint(run, options)}\n")
     return run_exit_code(run)
 
@@ -140,7 +139,7 @@ async def _run_for_program(
                     if isinstance(event, RunEnded):
                         run = event.run
             assert run is not None  # the last event of every stream
-            write(run_to_json(run, options if runtime.services.is_durable else None))
+            write(run_to_json(run, options if runtime.is_durable else None))
     return run_exit_code(run)
 
 
@@ -163,7 +162,7 @@ async def _events(runtime: Runtime, agent: Agent, request: CommandLineRun) -> As
 
 async def _find_run(runtime: Runtime, run_id: str | None) -> RunRow | None:
     """The run of this id, if there is a store that has it."""
-    store = runtime.services.store
-    if run_id is None or store is None or not runtime.services.is_durable:
+    store = runtime.store
+    if run_id is None or store is None or not runtime.is_durable:
         return None
     return await store.runs.find(run_id)

@@ -74,8 +74,8 @@ async def _load_call(runtime: Runtime, call_id: str) -> tuple[CallStatus | None,
 
 async def _find_answerers(runtime: Runtime, call_id: str, entries: list[JournalRow]) -> AnswerersByCursor:
     """Match the answers to the journal from the newest on, because its oldest rows may have been pruned."""
-    row = await runtime.services.pending_calls.find(call_id, runtime.principal)
-    answered_rounds = [each for each in reversed(row.rounds) if not each.is_open] if row is not None else []
+    questions = await runtime.questions(call_id)
+    answered_rounds = [each for each in reversed(questions) if not each.is_open]
     settled_entries = [entry for entry in reversed(entries) if entry.kind == "settled"]
     return {
         entry.cursor: answered.answered_by
@@ -156,4 +156,4 @@ async def _print_call_outcome(options: RuntimeOptions, runtime: Runtime, status:
     # A call with an unknown effect has an outcome, and can still be settled.
     question = Pending("result", status.call_id) if status.state == "unknown" else status.outcome
     hint = answer_hint(question, options, round=status.round)
-    await print_outcome(status.outcome, runtime.services.outputs, hint)
+    await print_outcome(status.outcome, runtime.outputs, hint)

@@ -9,18 +9,16 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from surehand.core.call import Principal
 from surehand.core.content import to_text
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import NotFound
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.core.tool import Tool
-from surehand.runtime.pending.status import find_call_status
 
 if TYPE_CHECKING:
     from surehand.catalogue.listing import Listing
-    from surehand.runtime.services import RuntimeServices
+    from surehand.runtime.runtime import Runtime
 
 OnWait: TypeAlias = Callable[[str, Pending], None]
 """Called with the tool's name and the `Pending` of a call about which the client cannot be asked."""
@@ -37,8 +35,8 @@ _NO_TOOL_HINT = "The answer comes later."
 class DeferredResults:
     """Renders pending calls, reports them to `on_wait`, and adds `call_result` to the catalogue when it is needed."""
 
-    def __init__(self, services: RuntimeServices, on_wait: OnWait | None) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, on_wait: OnWait | None) -> None:
+        self._runtime = runtime
         self._on_wait = on_wait
         self._reported_waits: dict[tuple[str, str, str], None] = {}
 
@@ -48,7 +46,7 @@ class DeferredResults:
         hint = _NO_TOOL_HINT
         if self.offer_tool():
             hint = f"Ask for the answer later with {CALL_RESULT_TOOL}(call_id={pending.call_id!r})."
-        durability_hint = "" if self._services.is_durable else _NOT_DURABLE_HINT
+        durability_hint = "" if self._runtime.is_durable else _NOT_DURABLE_HINT
         return to_text(
             {
                 "status": "pending",
@@ -74,14 +72,14 @@ class DeferredResults:
 
     def restore_tool(self) -> None:
         """Offer `call_result` after a restart if a stored call is still pending: clients may know its id."""
-        if self._services.is_durable and self._services.pending_calls.open_count:
+        if self._runtime.is_durable and self._runtime.stats().pending:
             self.offer_tool()
 
     def offer_tool(self) -> bool:
         """Add `call_result` to the catalogue. False if another tool has this name."""
-        listing = self._services.catalogue.find(CALL_RESULT_TOOL)
+        listing = self._runtime.catalogue.find(CALL_RESULT_TOOL)
         if listing is None:
-            [listing] = self._services.catalogue.add(_build_call_result_tool(self._services))
+            [listing] = self._runtime.catalogue.add(_build_call_result_tool(self._runtime))
         return _is_call_result_tool(listing)
 
 
@@ -89,7 +87,7 @@ def _is_call_result_tool(listing: Listing) -> bool:
     return listing.name == CALL_RESULT_TOOL and listing.kind == "internal"
 
 
-def _build_call_result_tool(services: RuntimeServices) -> Tool[..., Any]:
+def _build_call_result_tool(runtime: Runtime) -> Tool[..., Any]:
     @tool(name=CALL_RESULT_TOOL, effects={"read"}, retries=0, category="system", visible=False)
     async def call_result(ctx: Context, call_id: str) -> Any:
         """Get the result of a call that had to wait for somebody.
@@ -97,19 +95,16 @@ def _build_call_result_tool(services: RuntimeServices) -> Tool[..., Any]:
         Args:
             call_id: The pendingToolCallId that the call gave.
         """
-        return _describe_outcome(call_id, await _load_outcome(services, call_id, ctx))
+        return _describe_outcome(call_id, await _load_outcome(runtime, call_id, ctx))
 
     return call_result.evolve(kind="internal")
 
 
-async def _load_outcome(services: RuntimeServices, call_id: str, ctx: Context) -> Outcome | None:
+async def _load_outcome(runtime: Runtime, call_id: str, ctx: Context) -> Outcome | None:
     """Load the outcome of a call of the same user. Anonymous callers see anonymous calls alone."""
-    viewer = Principal(user=ctx.user, session=ctx.session)
-    pending_row = await services.pending_calls.find(call_id, viewer)
-    status = None
-    if pending_row is not None and pending_row.call.user_id == ctx.user:
-        status = await find_call_status(services, call_id, viewer)
-    if status is None:
+    scope = runtime.scope(user=ctx.user, session=ctx.session)
+    status = await scope.status(call_id) if await scope.questions(call_id) else None
+    if status is None or status.user != ctx.user:
         raise NotFound(f"No call {call_id[:80]!r} has waited. Copy the pendingToolCallId exactly as it was given.")
     return status.outcome
 

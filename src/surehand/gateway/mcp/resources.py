@@ -57,7 +57,7 @@ class ResourceHandlers:
         page_size = self._served_runtime.options.page
         before = None if params.cursor is None else self._decode_cursor(params.cursor)
         # One more than a page, which shows whether there is another page.
-        artifacts = await scope.services.outputs.list_newest(
+        artifacts = await scope.outputs.list_newest(
             principal.user, principal.session, limit=page_size + 1, before=before
         )
         page = artifacts[:page_size]
@@ -79,7 +79,7 @@ class ResourceHandlers:
         uri = params.uri
         scope = self._caller_scope(ctx)
         principal = scope.principal
-        outputs = scope.services.outputs
+        outputs = scope.outputs
         if not uri.startswith(OUTPUT_URI_PREFIX):
             raise _not_found_error(ctx, uri)
         handle = uri.removeprefix(OUTPUT_URI_PREFIX)

@@ -45,7 +45,7 @@ class RuntimeLifespan:
             self._served_runtime.deferred_results.restore_tool()
             exit_stack.push_async_callback(self._notifications.close)
             exit_stack.callback(self._listen_handler.close)
-            exit_stack.callback(self._notifications.watch_changes(runtime.catalogue, runtime.services.outputs))
+            exit_stack.callback(self._notifications.watch_changes(runtime.catalogue, runtime.outputs))
             self._exit_stack = exit_stack.pop_all()
 
     async def __aexit__(self, *error: object) -> None:
@@ -59,7 +59,7 @@ class RuntimeLifespan:
 @asynccontextmanager
 async def ensure_running(runtime: Runtime) -> AsyncIterator[Runtime]:
     """Start the runtime and close it afterwards. A runtime that is already running is left open."""
-    if runtime.services.is_open:
+    if runtime.is_open:
         yield runtime
         return
     async with runtime:

@@ -15,7 +15,7 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import ValidationError
 
 from surehand.core.errors import DefinitionError
-from surehand.core.quotas import Quota, QuotaLimits
+from surehand.core.quotas import QuotaLimits
 from surehand.core.sanitize import replace_surrogates
 from surehand.gateway.mcp.caller import TASKS_EXTENSION
 from surehand.gateway.mcp.direct_calls import DirectCalls
@@ -134,10 +134,8 @@ class RuntimeServer(Server[Any]):
 
 def _limit_pending_calls(runtime: Runtime) -> None:
     """Limit the pending calls of each user, unless the program has set a limit: clients may leave calls unanswered."""
-    pending_calls = runtime.services.pending_calls
-    if pending_calls.user_quota is None:
-        limits = QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
-        pending_calls.user_quota = Quota(limits)
+    limits = QuotaLimits(MAX_PENDING_CALLS_PER_USER, MAX_PENDING_CALLS_PER_USER, MAX_PENDING_BYTES_PER_USER)
+    runtime.limit_pending_calls(limits)
 
 
 @asynccontextmanager

@@ -102,7 +102,7 @@ class ServedRuntime:
     def __init__(self, runtime: Runtime, options: ServeOptions) -> None:
         self.runtime = runtime
         self.options = options
-        self.deferred_results = DeferredResults(runtime.services, options.on_wait)
+        self.deferred_results = DeferredResults(runtime, options.on_wait)
         self._tools: dict[str, ServedTool] | None = None
         self._tools_by_runtime_name: dict[str, ServedTool] | None = None
         self._scopes: dict[str | None, Scope] = {}
@@ -168,7 +168,7 @@ class ServedRuntime:
 
     def _describe_toolset(self, toolset: str | None) -> list[dict[str, Any]]:
         """Describe the tools of all users. Each request then leaves out those that its user may not see."""
-        return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.services.workspace)
+        return self.runtime.catalogue.describe("mcp", toolset=toolset, workspace=self.runtime.workspace)
 
     async def discover_user_tools(self, user: str | None) -> dict[str, str]:
         """Load the tools that providers offer to this user alone. Returns the errors of providers, by namespace."""
@@ -195,7 +195,7 @@ class ServedRuntime:
 
     def _find_for_any_user(self, name: str) -> ServedTool | None:
         tool = self.tools.get(name)
-        if tool is None and name == CALL_RESULT_TOOL and self.runtime.services.is_durable:
+        if tool is None and name == CALL_RESULT_TOOL and self.runtime.is_durable:
             self.deferred_results.offer_tool()  # clients that saw it before a restart may still call it
             tool = self.tools.get(name)
         return tool

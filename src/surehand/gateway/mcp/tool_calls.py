@@ -30,7 +30,7 @@ from surehand.gateway.mcp.progress import forward_progress
 from surehand.gateway.mcp.request_state import RequestState, digest_arguments
 from surehand.gateway.mcp.served_runtime import ServedRuntime, ServedTool
 from surehand.gateway.mcp.tool_result import downgrade_result, render_result
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -119,7 +119,7 @@ class _CallInRequest:
             return await self._task_handlers.start(self._caller, served_tool, self._arguments or {})
         invocation = Invocation(self._scope, served_tool.listing.name, self._arguments or {})
         async with forward_progress(self._ctx, self._served_runtime.runtime, invocation.id):
-            outcome = await self._scope.run_invocation(invocation)
+            outcome = await self._scope.stack_for_call(invocation)(invocation)
         return await self.resolve_outcome(outcome, early_answers)
 
     async def resume(self, request_state: str, answers: ElicitationAnswers) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class _CallInRequest:
         except asyncio.CancelledError:
             if waiter_counts[call_id] == 1:
                 # In a task of its own: anyio cancels every further await of a cancelled request.
-                _ = self._served_runtime.runtime.services.reaper.spawn(self._scope.cancel(call_id))
+                _ = self._served_runtime.runtime.spawn(self._scope.cancel(call_id))
             raise
         finally:
             waiter_counts[call_id] -= 1

@@ -11,10 +11,10 @@ from surehand.catalogue.listing import Listing
 from surehand.core.call import Call, CallIdentity
 from surehand.core.content import to_text
 from surehand.core.outcome import CallMeta, Failed, Outcome, attach_origin
-from surehand.runtime.durability.json_arguments import call_fingerprint, load_json_arguments, original_arguments
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.json_arguments import call_fingerprint, load_json_arguments, original_arguments
+from surehand.runtime.invocation.scope_key import has_own_parts
 from surehand.runtime.named_scopes import OWN_TOOL_KEY, SCOPE_KEY
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.scope_key import has_own_parts
 from surehand.store.database import Statement, validate_params
 from surehand.store.serialization import deserialize_outcome, serialize_arguments
 from surehand.store.tables import ledger as ledger_table
@@ -107,7 +107,7 @@ class StoredCall:
         )
 
 
-def stored_outcome(call: LedgerRow) -> Outcome:
+def outcome_of_row(call: LedgerRow) -> Outcome:
     """The outcome in a ledger row; `unknown_effect` if there is none."""
     if call.outcome is None:
         outcome: Outcome = unknown_effect_failure(call.tool, call.call_id)

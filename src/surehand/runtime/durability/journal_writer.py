@@ -18,11 +18,11 @@ from surehand.store.serialization import dump_json
 from surehand.store.tables.messages import progress_statements
 
 if TYPE_CHECKING:
-    from surehand.core.invoke import RedactText
     from surehand.core.outcome import Failed
-    from surehand.runtime.pending.approval import Approval
-    from surehand.runtime.pipeline.invocation import Invocation
-    from surehand.runtime.pipeline.reaper import Reaper
+    from surehand.runtime.background_tasks import BackgroundTasks
+    from surehand.runtime.crash_report import CrashReport
+    from surehand.runtime.invocation.approval import Approval
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.store.store import Store
     from surehand.store.tables.audit import AuditKind
 
@@ -41,9 +41,10 @@ _REFUSAL_KINDS: dict[str, AuditKind] = {"denied": "denied", "conflict": "conflic
 class JournalWriter:
     """Buffers journal entries; losing them loses no outcome, because outcomes are in the ledger."""
 
-    def __init__(self, store: Store, reaper: Reaper) -> None:
+    def __init__(self, store: Store, background_tasks: BackgroundTasks, crash_report: CrashReport) -> None:
         self._store = store
-        self._reaper = reaper
+        self._crash_report = crash_report
+        self._background_tasks = background_tasks
         self._buffered_entries: list[list[Statement]] = []
         self._is_writing = False
         self._has_warned = False
@@ -58,17 +59,20 @@ class JournalWriter:
             del self._buffered_entries[:ENTRIES_PER_WRITE]
         if not self._is_writing:
             self._is_writing = True
-            _ = self._reaper.spawn(self._flush_in_background())
+            _ = self._background_tasks.spawn(self._flush_in_background())
 
     def add_approver_answer(self, invocation: Invocation, approval: Approval) -> None:
-        """Buffer the audit row of a decision of the runtime's approver, which no stored question precedes."""
+        """Buffer the audit row of a decision of an approver, which no stored question precedes."""
+        detail: dict[str, Any] = {"answer": "approve" if approval.allow else "reject", "approver": True}
+        if approval.reason:
+            detail["reason"] = approval.reason[:MAX_MESSAGE_CHARS]
         row = self._store.audit.row_statement(
             "answer",
             to_storable_name(invocation.id) or "",
             invocation.listing.name,
             identity=invocation.identity,
             by=approval.by,
-            detail={"answer": "approve" if approval.allow else "reject", "approver": True},
+            detail=detail,
         )
         self.add([row])
 
@@ -95,7 +99,7 @@ class JournalWriter:
             return
         given = {name: value for name, value in named.items() if value is not None}
         try:
-            progress = _bounded_progress({**given, "data": data}, invocation.scope.services.redact)
+            progress = self._bounded_progress({**given, "data": data})
         except (ValueError, UnstorableValue):  # a handler may report anything, even a value that contains itself
             return
         principal = invocation.principal
@@ -105,6 +109,14 @@ class JournalWriter:
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
         if principal.space is not None and invocation.message_id is not None:
             self.add(progress_statements(principal.space, invocation.message_id, call_id, tool, progress))
+
+    def _bounded_progress(self, progress: Mapping[str, Any]) -> Any:
+        """The progress as plain JSON values without known secrets; of a large one only the start of its message."""
+        text = dump_json(progress)
+        if len(text) > MAX_PROGRESS_CHARS:
+            message = str(progress.get("message") or "")[:MAX_MESSAGE_CHARS]
+            text = dump_json({"message": message, "data": {}, "truncated": True})
+        return json.loads(self._crash_report.redact(text))
 
     async def _flush_in_background(self) -> None:
         try:
@@ -131,15 +143,6 @@ class JournalWriter:
                     return
                 self._has_warned = False
                 self._store.streams.notify_written()
-
-
-def _bounded_progress(progress: Mapping[str, Any], redact: RedactText | None) -> Any:
-    """The progress as plain JSON values without known secrets; of a large one only the start of its message."""
-    text = dump_json(progress)
-    if len(text) > MAX_PROGRESS_CHARS:
-        message = str(progress.get("message") or "")[:MAX_MESSAGE_CHARS]
-        text = dump_json({"message": message, "data": {}, "truncated": True})
-    return json.loads(redact(text) if redact else text)
 
 
 def _arguments_digest(invocation: Invocation) -> str | None:

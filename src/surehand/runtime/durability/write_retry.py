@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from surehand.store.database import Row, Statement, StoreUnavailable, UnexpectedRowCount
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
+    from surehand.runtime.runtime_store import RuntimeStore
     from surehand.store.store import Store
 
 log = logging.getLogger("surehand")
@@ -27,8 +27,8 @@ MAX_UNWRITTEN_CALLS = 10_000
 class WriteRetry:
     """The unwritten statements of each call, oldest first."""
 
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(self, store: RuntimeStore) -> None:
+        self._store = store
         self._unwritten_statements: dict[str, list[Statement]] = {}
         self._retry_lock = asyncio.Lock()
 
@@ -48,7 +48,7 @@ class WriteRetry:
         self, call_id: str, statement: Statement, *, later_statement: Statement | None = None
     ) -> list[Row]:
         """Write a statement, or queue it (or `later_statement`) if the store is unavailable or does not reply soon."""
-        store = await self._services.open_store()
+        store = await self._store.open()
         if store.database.is_stalled:
             self.retry_later(call_id, [later_statement or statement])
             return []
@@ -64,7 +64,7 @@ class WriteRetry:
 
     async def retry_all(self) -> None:
         """Write all queued statements."""
-        store = await self._services.open_store()
+        store = await self._store.open()
         for call_id in list(self._unwritten_statements):
             await self.retry_call(store, call_id)
 

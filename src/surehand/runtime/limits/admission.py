@@ -30,7 +30,7 @@ class QueueRefusal:
     """Seconds after which there should be room."""
 
 
-class Admission:
+class QueueAdmission:
     """Decides on one queue's calls that have to wait, and measures how fast waiting calls are served."""
 
     def __init__(self, max_waiting: int, concurrent: int | None) -> None:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Resource(Protocol):
+class HeldResource(Protocol):
     """Something that calls hold and wait for: a queue, the turn of nested calls in one slot, or a shared result."""
 
     def busy_holds(self) -> Collection[Hold] | None:
@@ -31,7 +31,7 @@ class Hold:
         """The hold of an outer call."""
         self.is_released = False
         """Whether the call has ended; a task that it left running holds nothing."""
-        self.waits_for: list[Resource] = []
+        self.waits_for: list[HeldResource] = []
         """What nested calls of this one wait for. The hold is not released before they end."""
 
 
@@ -50,7 +50,7 @@ def current_holds() -> Iterator[Hold]:
 _WAIT_WITHOUT_HOLDS = nullcontext(False)
 
 
-def waiting_for(resource: Resource) -> AbstractContextManager[bool]:
+def waiting_for(resource: HeldResource) -> AbstractContextManager[bool]:
     """Declare that the current call waits; yields whether that could never end, so that it must not wait."""
     if CURRENT_HOLD.get() is None:  # most calls: nothing waits for them
         return _WAIT_WITHOUT_HOLDS
@@ -58,7 +58,7 @@ def waiting_for(resource: Resource) -> AbstractContextManager[bool]:
 
 
 @contextmanager
-def _declare_wait(resource: Resource) -> Iterator[bool]:
+def _declare_wait(resource: HeldResource) -> Iterator[bool]:
     holds = list(current_holds())
     for hold in holds:
         hold.waits_for.append(resource)
@@ -69,7 +69,7 @@ def _declare_wait(resource: Resource) -> Iterator[bool]:
             hold.waits_for.remove(resource)
 
 
-def _becomes_free(resource: Resource, path: tuple[Resource, ...]) -> bool:
+def _becomes_free(resource: HeldResource, path: tuple[HeldResource, ...]) -> bool:
     """Whether some hold of the resource can be released, given what each of them waits for."""
     holds = resource.busy_holds()
     if holds is None:

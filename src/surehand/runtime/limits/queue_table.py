@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.listing import Listing
 from surehand.core.argument_errors import short_repr
+from surehand.core.clock import Clock
 from surehand.core.errors import DefinitionError
 from surehand.core.names import nearest_names
 from surehand.core.tool import Tool
+from surehand.runtime.background_tasks import BackgroundTasks
 from surehand.runtime.limits.queues import ActiveQueue, LocalQueue, Queue
+from surehand.runtime.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
     from surehand.runtime.limits.shared_queue import SharedQueue
-    from surehand.runtime.services import RuntimeServices
 
 DEFAULT_QUEUE_NAME = "default"
 """Queue of the tools that name none, if `max_concurrent` is set."""
@@ -23,12 +25,22 @@ DEFAULT_QUEUE_NAME = "default"
 class QueueTable(dict[str, ActiveQueue]):
     """The configured queues, and the default one once a tool needs it."""
 
-    def __init__(self, queues: Mapping[str, Queue], services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(
+        self,
+        queues: Mapping[str, Queue],
+        *,
+        max_concurrent: int | None,
+        clock: Clock,
+        store: RuntimeStore,
+        background_tasks: BackgroundTasks,
+    ) -> None:
+        self._max_concurrent = max_concurrent
+        self._clock = clock
+        self._is_durable = store.is_durable
         _check_queues(queues)
-        self.shared_queues = _build_shared_queues(queues, services)
+        self.shared_queues = _build_shared_queues(queues, store, clock, background_tasks)
         """The queues whose limit holds over all processes on the store."""
-        local = {name: LocalQueue(name, queue, services.clock) for name, queue in queues.items() if not queue.shared}
+        local = {name: LocalQueue(name, queue, clock) for name, queue in queues.items() if not queue.shared}
         super().__init__({name: self.shared_queues.get(name) or local[name] for name in queues})
 
     def queue_for(self, listing: Listing) -> ActiveQueue | None:
@@ -37,10 +49,10 @@ class QueueTable(dict[str, ActiveQueue]):
         if name is not None:
             self.validate_name(name, listing.tool)
             return self[name]
-        max_concurrent = self._services.defaults.max_concurrent
+        max_concurrent = self._max_concurrent
         if max_concurrent is not None and DEFAULT_QUEUE_NAME not in self:
             queue = Queue(concurrent=max_concurrent)
-            self[DEFAULT_QUEUE_NAME] = LocalQueue(DEFAULT_QUEUE_NAME, queue, self._services.clock)
+            self[DEFAULT_QUEUE_NAME] = LocalQueue(DEFAULT_QUEUE_NAME, queue, self._clock)
         return self.get(DEFAULT_QUEUE_NAME)
 
     def validate_name(self, name: str, tool: Tool[..., Any]) -> None:
@@ -56,7 +68,7 @@ class QueueTable(dict[str, ActiveQueue]):
 
     def validate_shared_queues(self) -> None:
         """Raise if there are shared queues without a store to hold their slots."""
-        if self.shared_queues and not self._services.is_durable:
+        if self.shared_queues and not self._is_durable:
             name = next(iter(self.shared_queues))
             raise DefinitionError(
                 f"The queue {name!r} is shared, but the runtime has no store.",
@@ -80,9 +92,15 @@ def _check_queues(queues: Any) -> None:
             raise DefinitionError(problem, fix=f"write queues={{{name!r}: Queue(concurrent=2)}}.")
 
 
-def _build_shared_queues(queues: Mapping[str, Queue], services: RuntimeServices) -> dict[str, SharedQueue]:
+def _build_shared_queues(
+    queues: Mapping[str, Queue], store: RuntimeStore, clock: Clock, background_tasks: BackgroundTasks
+) -> dict[str, SharedQueue]:
     if not any(queue.shared for queue in queues.values()):
         return {}
     from surehand.runtime.limits.shared_queue import SharedQueue  # keeps the slots table off the import path
 
-    return {name: SharedQueue(name, queue, services) for name, queue in queues.items() if queue.shared}
+    return {
+        name: SharedQueue(name, queue, store=store, clock=clock, background_tasks=background_tasks)
+        for name, queue in queues.items()
+        if queue.shared
+    }

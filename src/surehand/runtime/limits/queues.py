@@ -16,7 +16,7 @@ from typing import Protocol
 from surehand.core.clock import Clock, Timer
 from surehand.core.durations import parse_rate
 from surehand.core.errors import DefinitionError
-from surehand.runtime.limits.admission import DEFAULT_MAX_WAITING, Admission, QueueRefusal
+from surehand.runtime.limits.admission import DEFAULT_MAX_WAITING, QueueAdmission, QueueRefusal
 from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError
@@ -67,7 +67,7 @@ class ActiveQueue(Protocol):
 
     name: str
     capacity: int | None
-    admission: Admission
+    admission: QueueAdmission
     nesting_slots: set[QueueSlot]
     """The slots of running calls that may make nested calls."""
 
@@ -142,7 +142,7 @@ class LocalQueue:
         self._nested_waiters = WaitingCalls()
         """Nested calls that have an outer slot and wait only for the rate. They go first: others wait for that slot."""
         self._timer: Timer | None = None
-        self.admission = Admission(queue.waiting, queue.concurrent)
+        self.admission = QueueAdmission(queue.waiting, queue.concurrent)
         self.nesting_slots: set[QueueSlot] = set()
 
     @property

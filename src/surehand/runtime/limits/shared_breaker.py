@@ -11,13 +11,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from surehand.core.clock import Clock
 from surehand.core.outcome import Outcome
+from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.defaults import Defaults
 from surehand.runtime.limits.breaker import Breaker
+from surehand.runtime.running_calls import RunningCalls
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.errors import StoreError
 from surehand.store.tables.breakers import BreakerRow
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
 
 log = logging.getLogger("surehand")
@@ -30,11 +34,21 @@ MAX_UNWRITTEN_UPDATES = 1_000
 class SharedBreaker(Breaker):
     """A breaker that is synchronised with the store in the background."""
 
-    def __init__(self, name: str, services: RuntimeServices) -> None:
-        limits = services.defaults
-        super().__init__(services.clock, limits.breaker_failures, limits.breaker_pause)
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        defaults: Defaults,
+        *,
+        store: RuntimeStore,
+        running: RunningCalls,
+        background_tasks: BackgroundTasks,
+    ) -> None:
+        super().__init__(clock, defaults.breaker_failures, defaults.breaker_pause)
         self._name = name
-        self._services = services
+        self._store = store
+        self._running = running
+        self._background_tasks = background_tasks
         self._unwritten_updates: list[Callable[[Store], Awaitable[BreakerRow | None]]] = []
         self._is_writing = False
         self.change_count = 0
@@ -53,8 +67,8 @@ class SharedBreaker(Breaker):
         """Claim the probe for this process: None if a call may pass, else the seconds to wait."""
         self._is_probing = True
         try:
-            store = await self._services.open_store()
-            refusal = await store.breakers.claim_probe(self._name, self._services.owner_id, self._pause_seconds)
+            store = await self._store.open()
+            refusal = await store.breakers.claim_probe(self._name, self._store.owner_id, self._pause_seconds)
         except StoreError as error:
             log.warning(
                 "The probe of provider %s could not be claimed in the store; it is called anyway: %s", self._name, error
@@ -99,8 +113,8 @@ class SharedBreaker(Breaker):
         self.change_count += 1
         if len(self._unwritten_updates) < MAX_UNWRITTEN_UPDATES:
             self._unwritten_updates.append(update)
-        if not self._is_writing and self._services.is_open:
-            _ = self._services.reaper.spawn(self.write_updates())
+        if not self._is_writing and self._running.is_open:
+            _ = self._background_tasks.spawn(self.write_updates())
 
     async def write_updates(self) -> None:
         """Write the local changes in order; those that fail are written in the next maintenance round."""
@@ -108,7 +122,7 @@ class SharedBreaker(Breaker):
             return
         self._is_writing = True
         try:
-            store = await self._services.open_store()
+            store = await self._store.open()
             while self._unwritten_updates:
                 health = await self._unwritten_updates[0](store)
                 del self._unwritten_updates[0]
@@ -126,12 +140,12 @@ class SharedBreaker(Breaker):
         return bool(self._unwritten_updates)
 
     async def _write_failure(self, store: Store) -> BreakerRow | None:
-        return await store.breakers.record_failure(self._name, self._services.owner_id, self._pause_seconds)
+        return await store.breakers.record_failure(self._name, self._store.owner_id, self._pause_seconds)
 
     async def _write_recovery(self, store: Store) -> BreakerRow | None:
         await store.breakers.record_recovery(self._name)
         return None
 
     async def _write_lost_probe(self, store: Store) -> BreakerRow | None:
-        await store.breakers.release_probe(self._name, self._services.owner_id)
+        await store.breakers.release_probe(self._name, self._store.owner_id)
         return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from surehand.catalogue.catalogue import Catalogue
+from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.queue_table import QueueTable
 from surehand.store.tables import breakers, slots
 from surehand.store.tables.breakers import BreakerRow
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
 
 BREAKER_RETENTION_SECONDS = 86_400.0
@@ -18,41 +20,46 @@ BREAKER_RETENTION_SECONDS = 86_400.0
 class SharedLimits:
     """Renews the leases of slots and probes with the runtime's own, and reads what other processes wrote."""
 
-    def __init__(self, services: RuntimeServices, store: Store) -> None:
-        self._services = services
+    def __init__(
+        self, queues: QueueTable, breakers: BreakerTable, *, catalogue: Catalogue, store: Store, owner_id: str
+    ) -> None:
+        self._queues = queues
+        self._breakers = breakers
+        self._catalogue = catalogue
         self._store = store
+        self._owner_id = owner_id
 
     def open_queues(self) -> None:
         """Connect the shared queues to the store."""
-        for queue in self._services.queues.shared_queues.values():
+        for queue in self._queues.shared_queues.values():
             queue.open(self._store)
 
     async def load_breakers(self) -> None:
         """Load the breakers' state, so that a provider known to be down is not called."""
-        for listing in self._services.catalogue:
+        for listing in self._catalogue:
             if listing.provider is not None and not listing.abilities.traits.tracks_own_health:
-                self._services.breaker_for(listing.provider)
+                self._breakers.breaker_for(listing.provider)
         await self.sync_breakers()
 
     async def renew_leases(self) -> None:
         """Renew the leases of the runtime, its slots and its probes in one write."""
-        owner_id = self._services.owner_id
-        shared_queues = self._services.queues.shared_queues
+        owner_id = self._owner_id
+        shared_queues = self._queues.shared_queues
         statements = slots.renew_lease_statements(owner_id, sorted(shared_queues)) if shared_queues else []
-        if any(breaker.is_probing for breaker in self._services.shared_breakers.values()):
+        if any(breaker.is_probing for breaker in self._breakers.shared.values()):
             statements.append(breakers.renew_probe_statement(owner_id))
         await self._store.owners.renew(owner_id, statements)
 
     async def update_slot_counts(self) -> None:
         """Update how many slots of each shared queue are in use, over all processes."""
-        if self._services.queues.shared_queues:
+        if self._queues.shared_queues:
             in_use = await self._store.slots.slots_in_use()
-            for name, queue in self._services.queues.shared_queues.items():
+            for name, queue in self._queues.shared_queues.items():
                 queue.update_total_in_use(in_use.get(name, 0))
 
     async def sync_breakers(self) -> None:
         """Write the updates of the breakers, and load what other processes wrote."""
-        shared = self._services.shared_breakers
+        shared = self._breakers.shared
         if not shared:
             return
         for breaker in [breaker for breaker in shared.values() if breaker.has_unwritten_updates]:
@@ -66,7 +73,7 @@ class SharedLimits:
 
     async def prune(self) -> None:
         """Delete abandoned slots and old breaker rows."""
-        if self._services.queues.shared_queues:
+        if self._queues.shared_queues:
             await self._store.slots.delete_abandoned()
-        if self._services.shared_breakers:
+        if self._breakers.shared:
             await self._store.breakers.delete_older_than(BREAKER_RETENTION_SECONDS)

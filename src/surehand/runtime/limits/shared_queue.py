@@ -15,16 +15,18 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from surehand.core.clock import Clock
 from surehand.core.durations import parse_rate
-from surehand.runtime.limits.admission import Admission, QueueRefusal
+from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.limits.admission import QueueAdmission, QueueRefusal
 from surehand.runtime.limits.deadlocks import Hold
 from surehand.runtime.limits.queues import Queue, QueueSlot, QueueStatus
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.errors import StoreError, StoreUnavailable
 from surehand.store.tables.slots import RESERVATION_SECONDS, SharedQueueLimit, SlotAllocation, generate_slot_ids
 
 if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
     from surehand.store.store import Store
 
 log = logging.getLogger("surehand")
@@ -48,10 +50,14 @@ class HeldSlot(NamedTuple):
 class SharedQueue:
     """One shared queue in this process. Slots are interchangeable: none belongs to a particular call."""
 
-    def __init__(self, name: str, queue: Queue, services: RuntimeServices) -> None:
+    def __init__(
+        self, name: str, queue: Queue, *, store: RuntimeStore, clock: Clock, background_tasks: BackgroundTasks
+    ) -> None:
         self.name = name
         self.capacity = queue.concurrent
-        self._services = services
+        self._store = store
+        self._clock = clock
+        self._background_tasks = background_tasks
         max_starts, period_seconds = parse_rate(queue.rate) if queue.rate else (0, 0.0)
         self._slot_limit = SharedQueueLimit(name, queue.concurrent, max_starts, period_seconds)
         self._waiters = WaitingCalls()
@@ -70,7 +76,7 @@ class SharedQueue:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = True
         self._stop_announcements: Callable[[], None] = lambda: None
-        self.admission = Admission(queue.waiting, queue.concurrent)
+        self.admission = QueueAdmission(queue.waiting, queue.concurrent)
         self.nesting_slots: set[QueueSlot] = set()
 
     def open(self, store: Store) -> None:
@@ -116,7 +122,7 @@ class SharedQueue:
 
     def refusal(self, *, priority: int, seconds_left: float | None) -> QueueRefusal | None:
         """Why a call may not wait for a slot behind those of this process; None if it may."""
-        now = self._services.clock.now()
+        now = self._clock.now()
         # As far as this process knows. A call that a free slot will serve waits only for the store.
         room = MAX_SLOTS_PER_WRITE if self.capacity is None else self.capacity - len(self._held_slots)
         free_slots = max(room - self._in_use_elsewhere, 0)
@@ -137,7 +143,7 @@ class SharedQueue:
     ) -> SlotFuture:
         """Join the queue, behind calls of the same or a higher priority; the future is done when the call may start."""
         slot_future: SlotFuture = asyncio.get_running_loop().create_future()
-        now = self._services.clock.now()
+        now = self._clock.now()
         waiters = self._waiters if needs_slot else self._nested_waiters
         if on_position is not None and (self.waiting_count or self._is_full):
             on_position(waiters.position(priority=priority, now=now) + len(self._nested_waiters))
@@ -183,19 +189,19 @@ class SharedQueue:
         if slot_future is None:
             return False
         self._held_slots.append(slot)
-        self.admission.count_served(self._services.clock.now())
+        self.admission.count_served(self._clock.now())
         self._end_busy_period()
         slot_future.set_result(None)
         return True
 
     def _end_busy_period(self) -> None:
         if not self.waiting_count:
-            self.admission.end_busy_period(self._services.clock.now())
+            self.admission.end_busy_period(self._clock.now())
 
     def _wake_task(self) -> None:
         self._wake_event.set()
         if self._task is None and not self._is_closed:
-            self._task = self._services.reaper.spawn(self._run())
+            self._task = self._background_tasks.spawn(self._run())
 
     async def _run(self) -> None:
         try:
@@ -235,8 +241,8 @@ class SharedQueue:
         """Seconds to wait if a write would get nothing; 0 if it may, or if it should reserve the next free slot."""
         if not self._slots_needed() and not self._nested_waiters:
             return inf
-        store = await self._services.open_store()
-        snapshot = await store.slots.snapshot(self._slot_limit, self._services.owner_id)
+        store = await self._store.open()
+        snapshot = await store.slots.snapshot(self._slot_limit, self._store.owner_id)
         self.update_total_in_use(snapshot.in_use)
         if snapshot.next_start_seconds > 0:
             return min(snapshot.next_start_seconds, MAX_PAUSE_SECONDS)
@@ -248,7 +254,7 @@ class SharedQueue:
 
     async def _exchange_slots(self, *, has_checked: bool) -> float:
         """Return slots and take new ones in one write; returns the seconds until the next attempt."""
-        store = await self._services.open_store()
+        store = await self._store.open()
         slot_count = self._slots_needed()
         start_count = min(len(self._nested_waiters), MAX_SLOTS_PER_WRITE)
         if not (slot_count or start_count or self._slots_to_return):
@@ -272,7 +278,7 @@ class SharedQueue:
         try:
             allocation = await store.slots.allocate(
                 self._slot_limit,
-                self._services.owner_id,
+                self._store.owner_id,
                 returned_slot_ids=returned,
                 new_slot_ids=slot_ids,
                 start_count=starts,

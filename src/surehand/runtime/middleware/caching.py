@@ -8,10 +8,9 @@ from time import monotonic
 from surehand.core.canonical_json import json_digest
 from surehand.core.durations import parse_duration
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.scope_key import scope_key
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.invocation.scope_key import scope_key
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 MAX_CACHED_OUTCOMES = 10_000
 
@@ -24,7 +23,7 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
     ttl_seconds = parse_duration(ttl) or 0.0
     cached_outcomes: dict[str, tuple[float, Done]] = {}
 
-    async def caching(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def caching(invocation: Invocation, proceed: NextStage) -> Outcome:
         tool = invocation.listing.tool
         is_selected = fnmatchcase(invocation.listing.name, tools) and (tool.effects or tools != "*")
         if tool.effects - {"read"} or not is_selected:

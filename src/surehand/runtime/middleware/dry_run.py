@@ -6,16 +6,15 @@ from collections.abc import Iterable
 
 from surehand.core.argument_errors import short_repr
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def dry_run(effects: Iterable[str] = ("write", "execute", "network")) -> Middleware:
     """Do not run tools with any of these effects, nor tools that declare no effects."""
     blocked = frozenset(effects)
 
-    async def dry_run(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def dry_run(invocation: Invocation, proceed: NextStage) -> Outcome:
         declared = invocation.listing.tool.effects
         if declared and not declared & blocked:
             return await proceed(invocation)

@@ -9,15 +9,14 @@ from typing import Any
 from surehand.core.errors import InvalidArguments
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def input_repair(repair: Callable[[str, dict[str, Any]], Mapping[str, Any]], *, tools: str = "*") -> Middleware:
     """Replace the arguments of matching tools by `repair(tool, arguments)`, and validate them again."""
 
-    async def input_repair(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def input_repair(invocation: Invocation, proceed: NextStage) -> Outcome:
         if fnmatchcase(invocation.listing.name, tools):
             repaired = repair(invocation.listing.name, dict(invocation.arguments))
             try:

@@ -12,9 +12,8 @@ from surehand.core.argument_errors import short_repr
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.core.strict_json import parse_json
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.stages.middleware import Middleware, OuterMiddleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware, OuterMiddleware
 
 MAX_ARGUMENT_CHARACTERS = 160
 """Longer arguments are cut in the log."""
@@ -28,7 +27,7 @@ def logging(logger: log.Logger | None = None, *, level: int = log.DEBUG) -> Midd
     """
     target = logger or log.getLogger("surehand.calls")
 
-    async def logging(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def logging(invocation: Invocation, proceed: NextStage) -> Outcome:
         started_at = perf_counter()
         name = str(invocation.tool_name)[:MAX_NAME_CHARACTERS]
         extra = {"turn": invocation.principal.turn, "remote": _remote_name(invocation)}

@@ -8,16 +8,15 @@ from typing import Any
 from surehand.core.content import Block, map_block_values
 from surehand.core.outcome import Done, Failed, Outcome
 from surehand.core.redaction import build_redactor
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def redaction(secrets: Iterable[str]) -> Middleware:
     """Mask the secrets in data, text, titles, metadata and error messages, in all usual encodings."""
     redact = build_redactor(secrets)
 
-    async def redaction(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def redaction(invocation: Invocation, proceed: NextStage) -> Outcome:
         outcome = await proceed(invocation)
         if isinstance(outcome, Done):
             return _redact_done(outcome, redact)

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from time import perf_counter
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
-from surehand.runtime.pipeline.stages.middleware import Middleware
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware
 
 
 def timing(report: Callable[[str, float], object]) -> Middleware:
     """Call `report(tool, seconds)` after every call, whatever its outcome."""
 
-    async def timing(invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def timing(invocation: Invocation, proceed: NextStage) -> Outcome:
         started_at = perf_counter()
         try:
             return await proceed(invocation)

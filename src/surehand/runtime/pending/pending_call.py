@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from surehand.core.outcome import Pending, WaitingFor
 
@@ -32,6 +32,8 @@ class PendingCall:
     model_id: str | None = None
     intent: str | None = None
     display: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    """The agents whose runs wait for the call, from the top; set in `Run.waiting`."""
     missing_agent: str | None = None
     """The agent whose own tool this is, if the call was answered and waits for a process that has the agent."""
 
@@ -60,3 +62,7 @@ def absent_agent_message(tool: str, agent: str) -> str:
     return (
         f"{tool} is a tool of the agent {agent}, which is not here: the call goes on in a process that has the agent."
     )
+
+
+Approver: TypeAlias = Callable[[PendingCall], Awaitable[Any]]
+"""Decides about a call at once: it returns True, False, an `Approval`, or None for "not now"."""

@@ -9,90 +9,341 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
-from surehand.core.call import Call
+from surehand.catalogue.listing import Listing
+from surehand.core.call import Call, Principal
 from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
+from surehand.runtime.background_tasks import BackgroundTasks
 from surehand.runtime.durability.call_record import identity_of_stored_call
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.stored_outcomes import StoredOutcomes
+from surehand.runtime.durability.write_retry import WriteRetry
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.listeners import Listeners
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
 from surehand.runtime.pending.followed_run import outcome_of_run
+from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import absent_agent_message
-from surehand.runtime.pending.restored_call import Resumption, apply_resumption, find_listing, restore_resumed_call
+from surehand.runtime.pending.pending_calls import PendingCalls
+from surehand.runtime.pending.restored_call import RestoredCalls, Resumption, apply_resumption
+from surehand.runtime.running_calls import RunningCalls
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
 from surehand.store.serialization import deserialize_outcome
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from surehand.catalogue.listing import Listing
-    from surehand.runtime.pipeline.invocation import Invocation
-    from surehand.runtime.scope import Scope
-
 T = TypeVar("T")
-ResumptionWork: TypeAlias = "Callable[[], Coroutine[object, object, Outcome]]"
+ResumptionWork: TypeAlias = Callable[[], Coroutine[object, object, Outcome]]
 """Starts the work of a resumption. Not a coroutine: a task that is cancelled before it starts would never await it."""
 log = logging.getLogger("surehand")
 ANNOUNCE_STATEMENT = Statement("{announce}")
 
 
-async def apply_answer(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome | None:
-    """Apply an answer and return the call's outcome; None if another answer was stored first."""
-    in_progress = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
-    work = partial(_resume_or_end, scope, row, pending_round, answer)
-    return await wait_for_task(_start_resumption(scope, row, in_progress, work))
+class Resumptions:
+    """Applies answers, and runs the calls that they let continue."""
 
+    def __init__(
+        self,
+        store: RuntimeStore,
+        pending_calls: PendingCalls,
+        local: LocalPendingCalls,
+        restored_calls: RestoredCalls,
+        *,
+        ledger: Ledger,
+        outcomes: StoredOutcomes,
+        write_retry: WriteRetry,
+        running: RunningCalls,
+        background_tasks: BackgroundTasks,
+        listeners: Listeners,
+    ) -> None:
+        self._store = store
+        self._pending_calls = pending_calls
+        self._local = local
+        self._restored_calls = restored_calls
+        self._ledger = ledger
+        self._outcomes = outcomes
+        self._write_retry = write_retry
+        self._running = running
+        self._background_tasks = background_tasks
+        self._listeners = listeners
 
-async def claim_ready_call(
-    scope: Scope, row: PendingRow, ending_answer: Answer | None = None
-) -> asyncio.Task[Outcome | None] | None:
-    """Claim a call that was answered in another process or before a restart, and resume it if its tool is here.
+    async def apply_answer(
+        self, row: PendingRow, pending_round: PendingRound, answer: Answer, viewer: Principal
+    ) -> Outcome | None:
+        """Apply an answer and return the call's outcome; None if another answer was stored first."""
+        in_progress = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
+        work = partial(self._resume_or_end, row, pending_round, answer, viewer)
+        return await wait_for_task(self._start(row, in_progress, work))
 
-    Args:
-        ending_answer: end the call with this answer instead, whether its tool is here or not.
-    """
-    services = scope.services
-    last = row.rounds[-1]
-    listing = find_listing(services, row)
-    resumes_here = listing is not None and _can_resume_here(listing, row)
-    if ending_answer is None and not row.matches_answer_binding:
-        ending_answer = _end_altered_call(row, last, Answer.from_round(last))
-    if not services.is_open or not (resumes_here or ending_answer):
-        return None
-    answer = ending_answer or Answer.from_round(last)
-    fence = await _claim_for_resumption(scope, row, to_end=ending_answer is not None)
-    if fence is None:
-        return None
-    resumption = Resumption(answer, fence=fence)
-    in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-    return _start_resumption(scope, row, in_progress, partial(_resume_from_store, scope, row, resumption))
+    def find_in_progress(self, call_id: str) -> AnswerInProgress | None:
+        """The answer that this process is applying to a call now."""
+        return self._local.answers_in_progress.get(call_id)
 
+    async def resume_ready_call(self, row: PendingRow, ending_answer: Answer | None = None) -> Outcome | None:
+        """Claim and resume an answered call, and wait for its outcome; None if another runtime was first.
 
-async def _claim_for_resumption(scope: Scope, row: PendingRow, *, to_end: bool) -> int | None:
-    """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
-    services = scope.services
-    call = row.call
-    store = await services.open_store()
-    await _retry_unwritten(scope, call.call_id)
-    try:
-        [claimed] = await store.write([ledger_table.take_statement(call, services.owner_id, to_end=to_end)])
-    except StoreUnavailable:
-        # The claim may have been committed: then no runtime resumes the call until the claim is returned.
-        give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
-        services.ledger.write_retry.retry_later(call.call_id, [give_back])
-        raise
-    return claimed[0]["fence"] if claimed else None
+        It is claimed in a task of the runtime, so that a cancelled caller leaves no claim behind.
+        """
+        claim = self._background_tasks.spawn(self.claim_ready_call(row, ending_answer))
+        try:
+            resumption = await asyncio.shield(claim)
+        except StoreError as error:
+            return store_failure(error)
+        return await wait_for_task(resumption) if resumption is not None else None
 
+    async def claim_ready_call(
+        self, row: PendingRow, ending_answer: Answer | None = None
+    ) -> asyncio.Task[Outcome | None] | None:
+        """Claim a call that was answered in another process or before a restart, and resume it if its tool is here.
 
-async def _retry_unwritten(scope: Scope, call_id: str) -> None:
-    """Finish the writes of an earlier attempt: later, they would return the new claim too."""
-    write_retry = scope.services.ledger.write_retry
-    if call_id in write_retry:
-        await write_retry.retry_call(await scope.services.open_store(), call_id)
+        Args:
+            ending_answer: end the call with this answer instead, whether its tool is here or not.
+        """
+        last = row.rounds[-1]
+        listing = self._restored_calls.find_listing(row)
+        resumes_here = listing is not None and _can_resume_here(listing, row)
+        if ending_answer is None and not row.matches_answer_binding:
+            ending_answer = _end_altered_call(row, last, Answer.from_round(last))
+        if not self._running.is_open or not (resumes_here or ending_answer):
+            return None
+        answer = ending_answer or Answer.from_round(last)
+        fence = await self._claim(row, to_end=ending_answer is not None)
+        if fence is None:
+            return None
+        resumption = Resumption(answer, fence=fence)
+        in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
+        return self._start(row, in_progress, partial(self._resume_from_store, row, resumption))
+
+    async def _claim(self, row: PendingRow, *, to_end: bool) -> int | None:
+        """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
+        call = row.call
+        store = await self._store.open()
+        await self._retry_unwritten(call.call_id)
+        try:
+            [claimed] = await store.write([ledger_table.take_statement(call, self._store.owner_id, to_end=to_end)])
+        except StoreUnavailable:
+            # The claim may have been committed: then no runtime resumes the call until the claim is returned.
+            give_back = ledger_table.return_to_ready_statement(call.call_id, self._store.owner_id, call.fence + 1)
+            self._write_retry.retry_later(call.call_id, [give_back])
+            raise
+        return claimed[0]["fence"] if claimed else None
+
+    async def _retry_unwritten(self, call_id: str) -> None:
+        """Finish the writes of an earlier attempt: later, they would return the new claim too."""
+        write_retry = self._write_retry
+        if call_id in write_retry:
+            await write_retry.retry_call(await self._store.open(), call_id)
+
+    def _start(
+        self, row: PendingRow, in_progress: AnswerInProgress, work: ResumptionWork
+    ) -> asyncio.Task[Outcome | None]:
+        """Run the resumption in a task of the runtime: it continues when the task that answered is cancelled."""
+        self._local.answers_in_progress[row.call.call_id] = in_progress
+        in_progress.task = self._background_tasks.spawn(self._run(row.call.call_id, in_progress, work))
+        return in_progress.task
+
+    async def _run(self, call_id: str, in_progress: AnswerInProgress, work: ResumptionWork) -> Outcome | None:
+        """Run a resumption to its end, then end the calls that wait for this one."""
+        answers_in_progress = self._local.answers_in_progress
+        try:
+            outcome = await work()
+        except UnexpectedRowCount:
+            return None
+        except StoreError as error:
+            return store_failure(error)
+        finally:
+            if answers_in_progress.get(call_id) is in_progress:
+                del answers_in_progress[call_id]
+        try:
+            await self.end_following_calls(call_id, outcome)
+        except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
+            log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
+        return outcome
+
+    async def _resume_or_end(
+        self, row: PendingRow, pending_round: PendingRound, answer: Answer, viewer: Principal
+    ) -> Outcome:
+        """Store the answer, and run the call to its end or to its next question."""
+        listing = self._restored_calls.find_listing(row)
+        answer, continues = _check_row(row, pending_round, answer, listing)
+        edited = answer.apply_edited_arguments(row)
+        round_answer = answer.to_round_answer(edited, pending_round, viewer)
+        emit_settled = partial(self._emit_settled, row, pending_round, answer)
+        if not continues:
+            outcome = await self._deliver_answer(row, Resumption(answer, round_answer, on_settled=emit_settled))
+            if pending_round.waiting_for == "input" and listing is not None:
+                await _cancel_input_request(listing, row.call.call_id, answer.kind)
+            return outcome
+        resumes_here = listing is not None and _can_resume_here(listing, row)
+        fence = await self._commit(edited, answer, round_answer, resumes_here=resumes_here)
+        emit_settled()
+        if fence is None:
+            done = "Approved" if answer.kind == "approve" else "Answered"
+            agent = self._restored_calls.missing_agent(row)
+            tool = row.call.tool
+            absent = f"{tool} is not here now." if agent is None else absent_agent_message(tool, agent)
+            return Pending("result", row.call.call_id, f"{done}, but {absent}")
+        return await self._deliver_answer(edited, Resumption(answer, fence=fence))
+
+    async def _commit(
+        self, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
+    ) -> int | None:
+        """Store that the call may continue; returns the fence if it continues in this process."""
+        call = row.call
+        store = await self._store.open()
+        await self._retry_unwritten(call.call_id)
+        statements = [
+            round_answer.statement(),
+            ledger_table.resume_statement(call.call_id, self._store.owner_id if resumes_here else None, call.arguments),
+        ]
+        if self._store.is_durable:
+            detail = {"answer": answer.kind, "answer_digest": round_answer.answer_digest}
+            whose = identity_of_stored_call(call, self._pending_calls.find_listing(row))
+            statements += [
+                store.audit.row_statement(
+                    "answer", call.call_id, call.tool, identity=whose, by=answer.by, detail=detail
+                ),
+                store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, identity=whose),
+            ]
+            if (run := json.loads(call.context).get("turn")) is not None:
+                statements += store.streams.call_event_statements(
+                    run, "settled", call.call_id, call.tool, answer.kind, 0.0
+                )
+        if not resumes_here:
+            statements.append(ANNOUNCE_STATEMENT)
+        try:
+            results = await store.write(statements)
+        except StoreUnavailable:
+            if resumes_here:
+                # The claim may have been committed: then no runtime resumes the call until the claim is returned.
+                give_back = ledger_table.return_to_ready_statement(call.call_id, self._store.owner_id, call.fence + 1)
+                self._write_retry.retry_later(call.call_id, [give_back])
+            raise
+        return results[1][0]["fence"] if resumes_here else None
+
+    async def _deliver_answer(self, row: PendingRow, resumption: Resumption) -> Outcome:
+        """Give the answer to the caller if it still waits here, else run the call again from the store."""
+        return await self._deliver_to_waiting_caller(row, resumption) or await self._resume_from_store(row, resumption)
+
+    async def _deliver_to_waiting_caller(self, row: PendingRow, resumption: Resumption) -> Outcome | None:
+        """Let the waiting caller continue with the answer; None if there is none, or it was cancelled just now."""
+        local = self._local
+        call_id = row.call.call_id
+        caller = local.waiting_callers.get(call_id)
+        invocation = local.invocations.get(call_id)
+        if caller is None or caller.done() or invocation is None:
+            return None
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        invocation.on_end = partial(_set_outcome, ended)
+        apply_resumption(invocation, row, resumption)
+        caller.set_result(True)
+        outcome = await ended
+        if invocation.has_lost_race:
+            raise UnexpectedRowCount("another answer was stored first")
+        if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
+            return outcome
+        # The caller was cancelled while it continued. A recorded outcome counts; without one, the answer still counts.
+        call = await self._outcomes.find(call_id)
+        return self._outcomes.outcome_of(call) if call is not None and call.state == "ended" else None
+
+    async def _resume_from_store(self, row: PendingRow, resumption: Resumption) -> Outcome:
+        """Run the call again, with its stored arguments and the answer."""
+        invocation, stack = self._restored_calls.restore_resumed_call(row, resumption)
+        if self._running.is_closed():  # during the awaits above; leaving the store returns the claim
+            raise StoreUnavailable("The runtime is not running.")
+        outcome = await stack(invocation)
+        if invocation.has_lost_race and resumption.round_answer is not None:
+            raise UnexpectedRowCount("another answer was stored first")
+        if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
+            return outcome
+        if invocation.asks_again_because and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
+            # No question: an approval of these arguments could not work either.
+            problem = f"{invocation.asks_again_because} It does not take these arguments any more. Call it again."
+            outcome = Failed("conflict", problem, data=outcome.data)
+        if resumption.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
+            return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
+        return await self._ledger.record_outcome(invocation, outcome)
+
+    async def end_following_calls(self, call_id: str, outcome: Outcome | None = None) -> None:
+        """End the calls that wait for this one with its outcome."""
+        store = await self._store.open()
+        followers = await store.pending.find_followers(call_id)
+        call = await self._outcomes.find(call_id) if followers else None
+        if call is None or call.outcome is None:
+            return
+        # A copy: each outcome belongs to one call.
+        value = (
+            deserialize_outcome(call.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
+        )
+        for follower in followers:
+            outer = await store.pending.find(follower)
+            if outer is None or outer.open_round is None or follower in self._local.answers_in_progress:
+                continue
+            await self.apply_answer(outer, outer.open_round, Answer("settle", value=value), Principal())
+
+    async def end_calls_that_follow_run(self, run_id: str) -> None:
+        """End the calls that wait for a run which has ended."""
+        store = await self._store.open()
+        followers = await store.pending.find_followers_of_run(run_id)
+        run = await store.runs.find(run_id) if followers else None
+        outcome = None if run is None else outcome_of_run(run)
+        if outcome is None:
+            return
+        for call_id in followers:
+            row = await store.pending.find(call_id)
+            if row is None or row.open_round is None or call_id in self._local.answers_in_progress:
+                continue
+            # A copy: each outcome belongs to one call.
+            await self.apply_answer(row, row.open_round, Answer("settle", value=outcome.evolve()), Principal())
+
+    async def end_calls_that_follow_nothing(self, call_id: str) -> None:
+        """End the calls that wait for a call which has not happened and will not run: they may be made again."""
+        store = await self._store.open()
+        for follower in await store.pending.find_followers(call_id):
+            outer = await store.pending.find(follower)
+            if outer is None or outer.open_round is None:
+                continue
+            tool = outer.call.tool
+            problem = f"{tool} has not happened: call {call_id}, which this one followed, did not run. Call it again."
+            failure = Failed("interrupted", problem)
+            if outer.open_round.first_call_id is None:  # the handler has run, and waits for the other call's result
+                problem = f"{tool} waited for call {call_id}, which did not run."
+                failure = Failed("interrupted", problem, executed=True)
+            await self.apply_answer(outer, outer.open_round, Answer("settle", value=failure), Principal())
+
+    def _emit_settled(
+        self,
+        row: PendingRow,
+        pending_round: PendingRound,
+        answer: Answer,
+        ended_invocation: Invocation | None = None,
+    ) -> None:
+        """Emit the events of an answer after it was stored; a refused answer emits none."""
+        if not self._listeners.callbacks:
+            return
+        call = row.call
+        listing = ended_invocation.listing if ended_invocation is not None else self._pending_calls.find_listing(row)
+        identity = identity_of_stored_call(call, listing)
+        event = CallSettled(
+            call.call_id,
+            call.tool,
+            answer.kind,
+            cast(WaitingFor, pending_round.waiting_for),
+            answer.by,
+            bool(answer.approval and answer.approval.always),
+            answer.reason,
+            self._running.clock.time(),
+            *identity,
+        )
+        self._listeners.emit(event)
+        if ended_invocation is not None and ended_invocation.is_resumed:
+            self._listeners.emit(CallResumed(call.call_id, call.tool, self._running.clock.time(), *identity))
 
 
 def _end_altered_call(row: PendingRow, pending_round: PendingRound, answer: Answer) -> Answer:
@@ -110,59 +361,6 @@ async def wait_for_task(task: asyncio.Task[T]) -> T | Failed:
         if not task.cancelled():
             raise
         return Failed("cancelled", "The runtime closed before the call ended.", executed=True)
-
-
-def _start_resumption(
-    scope: Scope, row: PendingRow, in_progress: AnswerInProgress, work: ResumptionWork
-) -> asyncio.Task[Outcome | None]:
-    """Run the resumption in a task of the runtime: it continues when the task that answered is cancelled."""
-    scope.services.pending_calls.answers_in_progress[row.call.call_id] = in_progress
-    in_progress.task = scope.services.reaper.spawn(_run_resumption(scope, row.call.call_id, in_progress, work))
-    return in_progress.task
-
-
-async def _run_resumption(
-    scope: Scope, call_id: str, in_progress: AnswerInProgress, work: ResumptionWork
-) -> Outcome | None:
-    """Run a resumption to its end, then end the calls that wait for this one."""
-    answers_in_progress = scope.services.pending_calls.answers_in_progress
-    try:
-        outcome = await work()
-    except UnexpectedRowCount:
-        return None
-    except StoreError as error:
-        return store_failure(error)
-    finally:
-        if answers_in_progress.get(call_id) is in_progress:
-            del answers_in_progress[call_id]
-    try:
-        await end_following_calls(scope, call_id, outcome)
-    except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
-        log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
-    return outcome
-
-
-async def _resume_or_end(scope: Scope, row: PendingRow, pending_round: PendingRound, answer: Answer) -> Outcome:
-    """Store the answer, and run the call to its end or to its next question."""
-    listing = find_listing(scope.services, row)
-    answer, continues = _check_row(row, pending_round, answer, listing)
-    edited = answer.apply_edited_arguments(row)
-    round_answer = answer.to_round_answer(edited, pending_round, scope.principal)
-    emit_settled = partial(_emit_settled, scope, row, pending_round, answer)
-    if not continues:
-        outcome = await _deliver_answer(scope, row, Resumption(answer, round_answer, on_settled=emit_settled))
-        if pending_round.waiting_for == "input" and listing is not None:
-            await _cancel_input_request(listing, row.call.call_id, answer.kind)
-        return outcome
-    resumes_here = listing is not None and _can_resume_here(listing, row)
-    fence = await _commit_resumption(scope, edited, answer, round_answer, resumes_here=resumes_here)
-    emit_settled()
-    if fence is None:
-        done = "Approved" if answer.kind == "approve" else "Answered"
-        agent = scope.services.named_scopes.missing_agent(row.call)
-        absent = f"{row.call.tool} is not here now." if agent is None else absent_agent_message(row.call.tool, agent)
-        return Pending("result", row.call.call_id, f"{done}, but {absent}")
-    return await _deliver_answer(scope, edited, Resumption(answer, fence=fence))
 
 
 async def _cancel_input_request(listing: Listing, call_id: str, reason: str) -> None:
@@ -203,175 +401,12 @@ def _check_row(
     return answer, True
 
 
-async def _commit_resumption(
-    scope: Scope, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
-) -> int | None:
-    """Store that the call may continue; returns the fence if it continues in this process."""
-    services = scope.services
-    call = row.call
-    store = await services.open_store()
-    await _retry_unwritten(scope, call.call_id)
-    statements = [
-        round_answer.statement(),
-        ledger_table.resume_statement(call.call_id, services.owner_id if resumes_here else None, call.arguments),
-    ]
-    if services.is_durable:
-        detail = {"answer": answer.kind, "answer_digest": round_answer.answer_digest}
-        whose = identity_of_stored_call(call, services.pending_calls.find_listing(row))
-        statements += [
-            store.audit.row_statement("answer", call.call_id, call.tool, identity=whose, by=answer.by, detail=detail),
-            store.journal.entry_statement("settled", call.call_id, call.tool, answer.kind, identity=whose),
-        ]
-        if (run := json.loads(call.context).get("turn")) is not None:
-            statements += store.streams.call_event_statements(run, "settled", call.call_id, call.tool, answer.kind, 0.0)
-    if not resumes_here:
-        statements.append(ANNOUNCE_STATEMENT)
-    try:
-        results = await store.write(statements)
-    except StoreUnavailable:
-        if resumes_here:
-            # The claim may have been committed: then no runtime resumes the call until the claim is returned.
-            give_back = ledger_table.return_to_ready_statement(call.call_id, services.owner_id, call.fence + 1)
-            services.ledger.write_retry.retry_later(call.call_id, [give_back])
-        raise
-    return results[1][0]["fence"] if resumes_here else None
-
-
-async def _deliver_answer(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
-    """Give the answer to the caller if it still waits here, else run the call again from the store."""
-    return await _deliver_to_waiting_caller(scope, row, resumption) or await _resume_from_store(scope, row, resumption)
-
-
-async def _deliver_to_waiting_caller(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome | None:
-    """Let the waiting caller continue with the answer; None if there is none, or it was cancelled just now."""
-    pending_calls = scope.services.pending_calls
-    call_id = row.call.call_id
-    caller = pending_calls.waiting_callers.get(call_id)
-    invocation = pending_calls.invocations.get(call_id)
-    if caller is None or caller.done() or invocation is None:
-        return None
-    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    invocation.on_end = partial(_set_outcome, ended)
-    apply_resumption(invocation, row, resumption)
-    caller.set_result(True)
-    outcome = await ended
-    if invocation.has_lost_race:
-        raise UnexpectedRowCount("another answer was stored first")
-    if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
-        return outcome
-    # The caller was cancelled while it continued. A recorded outcome counts; without one, the answer still counts.
-    call = await scope.services.ledger.find(call_id)
-    return scope.services.ledger.stored_outcome(call) if call is not None and call.state == "ended" else None
-
-
 def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
     if not future.done():
         future.set_result(outcome)
-
-
-async def _resume_from_store(scope: Scope, row: PendingRow, resumption: Resumption) -> Outcome:
-    """Run the call again, with its stored arguments and the answer."""
-    services = scope.services
-    invocation, stack = restore_resumed_call(services, row, resumption)
-    if services.is_closed():  # during the awaits above; leaving the store returns the claim
-        raise StoreUnavailable("The runtime is not running.")
-    outcome = await stack(invocation)
-    if invocation.has_lost_race and resumption.round_answer is not None:
-        raise UnexpectedRowCount("another answer was stored first")
-    if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
-        return outcome
-    if invocation.asks_again_because and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
-        # No question: an approval of these arguments could not work either.
-        problem = f"{invocation.asks_again_because} It does not take these arguments any more. Call it again."
-        outcome = Failed("conflict", problem, data=outcome.data)
-    if resumption.fence is not None and services.is_closed() and not may_have_executed(outcome):
-        return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
-    return await services.ledger.record_outcome(invocation, outcome)
-
-
-async def end_following_calls(scope: Scope, call_id: str, outcome: Outcome | None = None) -> None:
-    """End the calls that wait for this one with its outcome."""
-    services = scope.services
-    store = await services.open_store()
-    followers = await store.pending.find_followers(call_id)
-    call = await services.ledger.find(call_id) if followers else None
-    if call is None or call.outcome is None:
-        return
-    # A copy: each outcome belongs to one call.
-    value = deserialize_outcome(call.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
-    for follower in followers:
-        outer = await store.pending.find(follower)
-        if outer is None or outer.open_round is None or follower in services.pending_calls.answers_in_progress:
-            continue
-        await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=value))
-
-
-async def end_calls_that_follow_run(scope: Scope, run_id: str) -> None:
-    """End the calls that wait for a run which has ended."""
-    services = scope.services
-    store = await services.open_store()
-    followers = await store.pending.find_followers_of_run(run_id)
-    run = await store.runs.find(run_id) if followers else None
-    outcome = None if run is None else outcome_of_run(run)
-    if outcome is None:
-        return
-    for call_id in followers:
-        row = await store.pending.find(call_id)
-        if row is None or row.open_round is None or call_id in services.pending_calls.answers_in_progress:
-            continue
-        # A copy: each outcome belongs to one call.
-        await apply_answer(services.root_scope, row, row.open_round, Answer("settle", value=outcome.evolve()))
-
-
-async def end_calls_that_follow_nothing(scope: Scope, call_id: str) -> None:
-    """End the calls that wait for a call which has not happened and will not run: they may be made again."""
-    services = scope.services
-    store = await services.open_store()
-    for follower in await store.pending.find_followers(call_id):
-        outer = await store.pending.find(follower)
-        if outer is None or outer.open_round is None:
-            continue
-        failure = Failed(
-            "interrupted",
-            f"{outer.call.tool} has not happened: call {call_id}, which this one followed, did not run. Call it again.",
-        )
-        if outer.open_round.first_call_id is None:  # the handler of this call has run, and waits for the other's result
-            problem = f"{outer.call.tool} waited for call {call_id}, which did not run."
-            failure = Failed("interrupted", problem, executed=True)
-        await apply_answer(services.root_scope, outer, outer.open_round, Answer("settle", value=failure))
 
 
 def store_failure(error: StoreError) -> Failed:
     """The outcome of an answer that could not be stored."""
     code: FailureCode = "invalid_arguments" if isinstance(error, UnstorableValue) else "unavailable"
     return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
-
-
-def _emit_settled(
-    scope: Scope,
-    row: PendingRow,
-    pending_round: PendingRound,
-    answer: Answer,
-    ended_invocation: Invocation | None = None,
-) -> None:
-    """Emit the events of an answer after it was stored; a refused answer emits none."""
-    services = scope.services
-    if not services.listeners.callbacks:
-        return
-    call = row.call
-    listing = ended_invocation.listing if ended_invocation is not None else services.pending_calls.find_listing(row)
-    identity = identity_of_stored_call(call, listing)
-    event = CallSettled(
-        call.call_id,
-        call.tool,
-        answer.kind,
-        cast(WaitingFor, pending_round.waiting_for),
-        answer.by,
-        bool(answer.approval and answer.approval.always),
-        answer.reason,
-        services.clock.time(),
-        *identity,
-    )
-    services.listeners.emit(event)
-    if ended_invocation is not None and ended_invocation.is_resumed:
-        services.listeners.emit(CallResumed(call.call_id, call.tool, services.clock.time(), *identity))

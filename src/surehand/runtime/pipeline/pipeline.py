@@ -5,20 +5,15 @@ A stage is a function that wraps the rest of the pipeline, or returns it unchang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from surehand.catalogue.listing import Listing
 from surehand.core.invoke import OutcomeFilter
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-
-if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
-
-Proceed: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
-"""The rest of the pipeline, as one stage sees it."""
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.policy import Rule
 
 
 @dataclass(slots=True)
@@ -29,7 +24,8 @@ class StackPlan:
     """
 
     listing: Listing
-    services: RuntimeServices
+    rules: tuple[Rule, ...]
+    """The policy rules that can apply to the tool, in their order."""
     is_recallable: bool
     """Whether the stack serves calls with a given id, and calls that were pending."""
     has_budget: bool
@@ -46,18 +42,28 @@ class StackPlan:
     """Whether any stage built so far, which means any inner stage, may await."""
 
 
-Stage: TypeAlias = Callable[[StackPlan, Proceed], Proceed]
+Stage: TypeAlias = Callable[[StackPlan, NextStage], NextStage]
 
 
-def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> Proceed:
+@dataclass(frozen=True, slots=True)
+class CallStages:
+    """The stages of a runtime, with the services that they use."""
+
+    all: tuple[Stage, ...]
+    """Outermost first."""
+    outer: tuple[Stage, ...]
+    """Those that report calls, for tools that a scope may not call."""
+
+
+def build_stack(plan: StackPlan, stages: tuple[Stage, ...]) -> NextStage:
     """Build the stack of one listing from the stages, which are given outermost first."""
-    proceed: Proceed = _no_next_stage
+    proceed: NextStage = _no_next_stage
     for stage in reversed(stages):
         proceed = stage(plan, proceed)
     return proceed
 
 
-def add_outcome_filter(plan: StackPlan, proceed: Proceed, outcome_filter: OutcomeFilter) -> Proceed:
+def add_outcome_filter(plan: StackPlan, proceed: NextStage, outcome_filter: OutcomeFilter) -> NextStage:
     """Add a stage that only looks at outcomes: inside `invoke` where that is possible, else as a layer of its own."""
     if plan.can_fold_into_invoke:
         plan.outcome_filters.append(outcome_filter)

@@ -1,6 +1,6 @@
 """The table `messages`: posts in spaces, numbered without gaps. Every change is also an event in the space's stream.
 
-The functions build statements; `SpaceTable` and `runtime/visible_calls.py` put them into transactions.
+The functions build statements; `SpaceTable` and `runtime/durability/call_messages.py` put them into transactions.
 """
 
 from __future__ import annotations

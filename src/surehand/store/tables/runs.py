@@ -233,8 +233,8 @@ class RunTable:
 
     async def messages(self, run_id: str) -> list[RunMessage]:
         """All messages to a run, in the order in which they were sent."""
-        rows = await self._database.read(_SQL["list_messages"], {"run_id": run_id})
-        return [RunMessage(**{**row, "content": json.loads(row["content"])}) for row in rows]
+        rows = await self._database.quick_read(_SQL["list_messages"], {"run_id": run_id})
+        return [RunMessage(id, kind, json.loads(content), step) for id, kind, content, step in rows]
 
     async def _write(self, statements: Sequence[Statement]) -> bool:
         return await write_if_claimed(self._database, statements)

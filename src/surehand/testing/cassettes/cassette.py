@@ -17,8 +17,7 @@ from surehand.core.outcome import Failed, Outcome
 from surehand.core.provider import Provider
 from surehand.core.provider_abilities import ProviderAbilities
 from surehand.core.tool import Tool
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing import tool_definition
 from surehand.testing.cassettes.player import CassettePlayer
 from surehand.testing.cassettes.recorder import CassetteRecorder
@@ -130,7 +129,7 @@ class Cassette(UnscriptedGuard):
             self._save(self._recorder_or_player.recordings)
         super().__exit__(kind, error, trace)
 
-    async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def __call__(self, invocation: Invocation, proceed: NextStage) -> Outcome:
         """Record or replay one call."""
         recorder_or_player = self._require_open()
         # Calls made by a recorded call are part of its work, and not recorded by themselves.

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from surehand.core.canonical_json import canonical_json
 from surehand.core.outcome import Done, Failed, Outcome, Pending
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing.cassettes.recording import Recording, RecordingLibrary
 from surehand.testing.cassettes.serialization import ToJSON, outcome_from_json
 
@@ -43,7 +42,7 @@ class CassettePlayer:
         self._to_json = to_json
         self._report_miss = report_miss
 
-    async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def __call__(self, invocation: Invocation, proceed: NextStage) -> Outcome:
         """Replay one pass of a call; a pending call passes again with its answer."""
         replay = self.open_calls.pop(invocation.id, None)
         if isinstance(invocation.answer_value, Failed):

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 from surehand.core.events import CallProgress, Event
 from surehand.core.outcome import Done, Outcome, Pending
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.testing.cassettes.recording import Recording
 from surehand.testing.cassettes.serialization import ToJSON, outcome_to_json
 
@@ -22,7 +21,7 @@ class CassetteRecorder:
         """Recordings of calls that have not ended, by call id."""
         self._to_json = to_json
 
-    async def __call__(self, invocation: Invocation, proceed: Proceed) -> Outcome:
+    async def __call__(self, invocation: Invocation, proceed: NextStage) -> Outcome:
         """Record one pass of a call; a pending call passes again with its answer."""
         recording = self.open_calls.get(invocation.id) or self._start_recording(invocation)
         self._record_answer(recording, invocation)

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from surehand.core.canonical_json import canonical_json
 from surehand.core.names import nearest_names
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.testing.cassettes.serialization import JSON, ToJSON
 
 

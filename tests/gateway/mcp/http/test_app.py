@@ -706,7 +706,7 @@ async def test_a_signal_ends_streams_and_calls_soon_and_leaves_nothing():
         for each in streams:
             await each.close()
     assert ENDED == ["running"]
-    assert not runtime.services.is_open
+    assert not runtime.is_open
     await eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 

@@ -343,7 +343,7 @@ async def test_after_the_end_of_input_quick_requests_are_answered_and_slow_ones_
     assert answers[2]["result"]["structuredContent"] == {"result": 3}
     assert answers[1]["error"]["code"] == -32000
     assert gates.ended == ["slow"]
-    assert not runtime.services.is_open
+    assert not runtime.is_open
 
 
 async def test_after_the_end_of_input_time_while_the_process_was_suspended_does_not_count(monkeypatch):

@@ -208,7 +208,7 @@ async def test_a_caller_who_leaves_before_it_knows_the_task_leaves_room_for_the_
             await left.runs.wait()
             await client.cancel(number)
             await eventually(
-                lambda: not len(server.task_handlers.running_tasks) and not runtime.services.ledger.retained_calls
+                lambda: not len(server.task_handlers.running_tasks) and not runtime._calls.load().ledger.retained_calls
             )
             made = await client.call("must")
 
@@ -544,7 +544,7 @@ async def grind(what: str = "corn") -> str:
 async def main():
     tools = [tool(effects={"read"})(grind), *(tool(effects={"write"}, name=each)(grind) for each in ("write", "check"))]
     async with Runtime(*tools, store=sys.argv[1]) as runtime:
-        ids = {each.name: f"{new_id()}@{runtime.services.owner_id}" for each in tools}
+        ids = {each.name: f"{new_id()}@{runtime.runtime_id}" for each in tools}
         calls = [asyncio.create_task(runtime.call(name, call_id=ids[name])) for name in ids]
         states = []
         while states != ["idle", "running", "running"]:
@@ -668,7 +668,7 @@ async def test_tasks_from_before_the_runtime_closed_expire(monkeypatch):
 async def test_a_result_in_place_of_a_task_is_not_kept():
     async with Runtime(quick) as runtime, raw_client(runtime, WITH_TASKS) as client:
         results = [await client.call("quick") for _ in range(5)]
-        kept = await runtime.services.store.database.read("SELECT call_id FROM ledger", {})
+        kept = await runtime.store.database.read("SELECT call_id FROM ledger", {})
 
     assert [text_of(each) for each in results] == ["done"] * 5
     assert kept == []
@@ -686,7 +686,7 @@ async def test_unfetched_tasks_leave_no_state_in_the_server():
             await client.ask("tasks/cancel", taskId=(await client.call("grind"))["taskId"])
             await client.call("quick")
         tasks = server.task_handlers
-        await eventually(lambda: not len(tasks.running_tasks) and not runtime.services.listeners.callbacks)
+        await eventually(lambda: not len(tasks.running_tasks) and not runtime._parts.listeners.callbacks)
         assert not tasks.running_tasks._count_by_user
         assert not tasks.waiter_counts
         assert not tasks.call_watcher._signals
@@ -718,7 +718,7 @@ async def test_the_status_of_a_task_is_read_from_one_row(tmp_path):
     async with Runtime(mill.tool, store=tmp_path / "calls.db") as runtime, raw_client(runtime, WITH_TASKS) as client:
         task_id = (await client.call("grind"))["taskId"]
         await client.task(task_id, "completed")
-        database, read = runtime.services.store.database, runtime.services.store.database.read
+        database, read = runtime.store.database, runtime.store.database.read
         asked: list[list[str]] = []
 
         async def explained(sql: str, params: Any = None) -> Any:
@@ -870,18 +870,16 @@ async def test_a_closed_stream_leaves_no_listener():
         server = gateway.mcp.server(runtime)
         async with raw_client(server, WITH_TASKS) as client:
             task_id = (await client.call("grind"))["taskId"]
-            before = runtime.services.listeners.callbacks
+            before = runtime._parts.listeners.callbacks
             number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": [task_id]})
             await client.next_notification("notifications/subscriptions/acknowledged")
             assert server.task_handlers.call_watcher._signals
             await client.cancel(number)
             await eventually(
-                lambda: (
-                    not server.task_handlers.call_watcher._signals and runtime.services.listeners.callbacks == before
-                )
+                lambda: not server.task_handlers.call_watcher._signals and runtime._parts.listeners.callbacks == before
             )
             mill.may_end.set()
-            await eventually(lambda: not runtime.services.listeners.callbacks)
+            await eventually(lambda: not runtime._parts.listeners.callbacks)
 
 
 async def test_a_task_that_runs_in_another_process_is_notified_as_well(tmp_path):

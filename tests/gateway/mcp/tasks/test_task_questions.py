@@ -78,20 +78,20 @@ async def test_answers_that_are_too_large_to_be_kept_are_refused():
 async def test_waiting_for_an_unknown_call_leaves_no_state():
     runtime = Runtime(Till().tool)
     async with runtime:
-        watch, before = CallWatcher(runtime), runtime.services.listeners.callbacks
+        watch, before = CallWatcher(runtime), runtime._parts.listeners.callbacks
         with watch.watch():
             pass
         with watch.watch("a") as signal, watch.watch():
             watch.notify("a")
             assert await signal.wait() == ["a"]
-        assert runtime.services.listeners.callbacks == before
+        assert runtime._parts.listeners.callbacks == before
 
 
 async def test_a_stream_that_names_only_unknown_tasks_leaves_nothing_behind():
     async with Runtime(Till().tool) as runtime, raw_client(runtime, WITH_TASKS) as client:
         await client.ask("tools/list")
-        before = runtime.services.listeners.callbacks
+        before = runtime._parts.listeners.callbacks
         number, _ = await client.begin("subscriptions/listen", notifications={"taskIds": ["none"]})
         await client.next_notification("notifications/subscriptions/acknowledged")
         await client.cancel(number)
-        await eventually(lambda: runtime.services.listeners.callbacks == before)
+        await eventually(lambda: runtime._parts.listeners.callbacks == before)

@@ -727,7 +727,7 @@ async def test_tools_that_arrive_while_other_servers_start_are_added(server: Ste
     )
     opening = asyncio.create_task(runtime.__aenter__())
     provider = runtime.providers[0]
-    await wait_until(lambda: "late" in runtime.services.unavailable_providers)
+    await wait_until(lambda: "late" in runtime._runtime_parts.provider_table.unavailable)
     late.set_flag("deaf", off=True)
     await provider.stop()  # its server does not hear what was said while it was deaf
     await provider.check()

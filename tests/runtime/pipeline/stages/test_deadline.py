@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from surehand import Call, Context, Failed, Pending, Provider, Queue, Runtime, ToolError, tool
-from surehand.runtime.pipeline import reaper
+from surehand.runtime import background_tasks
 from surehand.testing import ManualClock, settle
 
 pytestmark = pytest.mark.timeout(30)  # threads are waited for, and a busy machine takes its time
@@ -249,7 +249,7 @@ async def test_a_handler_that_swallows_cancellation_does_not_keep_its_caller_wai
 
 
 async def test_a_handler_that_cleans_up_in_time_is_waited_for(monkeypatch):
-    monkeypatch.setattr(reaper, "CANCELLATION_GRACE_SECONDS", 20)  # however busy the machine is
+    monkeypatch.setattr(background_tasks, "CANCELLATION_GRACE_SECONDS", 20)  # however busy the machine is
     clock, cleaned = ManualClock(), []
 
     @tool(timeout=1)

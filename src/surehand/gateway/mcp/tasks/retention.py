@@ -55,7 +55,7 @@ class TaskRetention:
 
     def has_room(self, user: str | None) -> bool:
         """Whether one more task of this user can be retained. Always true with a durable store."""
-        if self._runtime.services.is_durable or self._has_room_now(user):
+        if self._runtime.is_durable or self._has_room_now(user):
             return True
         self._remove_expired()
         return self._has_room_now(user)
@@ -65,8 +65,7 @@ class TaskRetention:
 
     def retain(self, task_id: str, user: str | None, arguments: Any = None) -> None:
         """Retain a task from now on, if there is room and it is not retained yet."""
-        services = self._runtime.services
-        if services.is_durable or task_id in self._retained or not self.has_room(user):
+        if self._runtime.is_durable or task_id in self._retained or not self.has_room(user):
             return
         seconds = self._seconds_for_new_task(user)
         arguments_size = _encoded_size(arguments)
@@ -74,9 +73,9 @@ class TaskRetention:
         def record_result_size(result_size: int) -> None:
             self._update_size(task_id, user, arguments_size + result_size)
 
-        services.ledger.retained_calls[task_id] = record_result_size
-        timer = services.deadlines.start(seconds + START_ALLOWANCE_SECONDS, lambda: self._expire(task_id))
-        now = services.clock.time()
+        self._runtime.retain_call(task_id, record_result_size)
+        timer = self._runtime.call_later(seconds + START_ALLOWANCE_SECONDS, lambda: self._expire(task_id))
+        now = self._runtime.clock.time()
         self._retained[task_id] = _RetainedTask(user, now, seconds, record_result_size, timer)
         self._quota.acquire(task_id, user, arguments_size)
 
@@ -94,7 +93,7 @@ class TaskRetention:
         """Seconds from its creation for which a task is retained at least; if it is not retained, until now."""
         retained = self._retained.get(task_id)
         if retained is None:
-            start = self._runtime.services.clock.time()
+            start = self._runtime.clock.time()
             seconds = 0.0
         else:
             start = retained.retained_at
@@ -107,7 +106,7 @@ class TaskRetention:
         retained = self._remove(task_id)
         if retained is not None:
             retained.timer.cancel()
-            await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)
+            await self._runtime.forget_retained_call(task_id, retained.record_result_size)
 
     def _remove(self, task_id: str) -> _RetainedTask | None:
         self._quota.release(task_id)
@@ -115,18 +114,18 @@ class TaskRetention:
 
     def _remove_expired(self) -> None:
         """Remove tasks that expired while the runtime was closed: their timers were cancelled."""
-        now = self._runtime.services.clock.time()
+        now = self._runtime.clock.time()
         for task_id in [each for each, retained in self._retained.items() if retained.expires_at < now]:
             self._expire(task_id)
 
     def _expire(self, task_id: str) -> None:
         retained = self._remove(task_id)
-        if retained is not None and self._runtime.services.is_open:
-            _ = self._runtime.services.reaper.spawn(self._forget_in_ledger(task_id, retained))
+        if retained is not None and self._runtime.is_open:
+            _ = self._runtime.spawn(self._forget_in_ledger(task_id, retained))
 
     async def _forget_in_ledger(self, task_id: str, retained: _RetainedTask) -> None:
-        row = await self._runtime.services.ledger.forget_retained(task_id, retained.record_result_size)
-        if row is not None and (row.state != "idle" or task_id in self._running_tasks):
+        state = await self._runtime.forget_retained_call(task_id, retained.record_result_size)
+        if state is not None and (state != "idle" or task_id in self._running_tasks):
             self.retain(task_id, retained.user)  # it still runs: retain it again, so that its result expires as well
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surehand.core.events import CallProgress, Event
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pending.status import record_failed_call
 
 if TYPE_CHECKING:
     from surehand.gateway.mcp.tasks.call_watcher import CallWatcher
@@ -59,7 +58,7 @@ class RunningTasks:
 
     def start(self, task_id: str, user: str | None, work: Coroutine[Any, Any, Outcome | None]) -> OutcomeTask:
         """Run the work to its end, whether or not the client that started it stays connected."""
-        outcome_task = self._runtime.services.reaper.spawn(self._run(task_id, work))
+        outcome_task = self._runtime.spawn(self._run(task_id, work))
         self._running[task_id] = outcome_task
         self._count_by_user[user] += 1
         if self._stop_listening is None:
@@ -68,15 +67,14 @@ class RunningTasks:
         return outcome_task
 
     async def _run(self, task_id: str, work: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
-        services = self._runtime.services
         try:
             outcome = await work
         except asyncio.CancelledError:
-            if services.is_open:
-                await record_failed_call(services, task_id, Failed("cancelled", "The task was cancelled."))
+            if self._runtime.is_open:
+                await self._runtime.record_failed_call(task_id, Failed("cancelled", "The task was cancelled."))
             raise
         if isinstance(outcome, Failed):
-            await record_failed_call(services, task_id, outcome)
+            await self._runtime.record_failed_call(task_id, outcome)
         return outcome
 
     def _on_done(self, task_id: str, user: str | None, task: OutcomeTask) -> None:

@@ -34,7 +34,6 @@ from surehand.gateway.mcp.tasks.running_tasks import OutcomeTask, RunningTasks
 from surehand.gateway.mcp.tasks.task_questions import AnsweredRounds, PartialAnswers
 from surehand.gateway.mcp.tasks.wire_format import render_task
 from surehand.gateway.mcp.tool_result import render_result
-from surehand.runtime.pending.status import is_runtime_alive, record_failed_call, save_partial_answer
 from surehand.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class TaskHandlers:
         """Make a new call as a task."""
         scope = self._served_runtime.scope(caller.user)
         # With the id of this runtime, so that any process can find out later whether the call is still running.
-        call_id = f"{new_id()}@{self._served_runtime.runtime.services.owner_id}"
+        call_id = f"{new_id()}@{self._served_runtime.runtime.runtime_id}"
         self.retention.retain(call_id, caller.user, arguments)
         work = scope.call(served_tool.listing.name, arguments, call_id=call_id)
         outcome_task = self.running_tasks.start(call_id, caller.user, work)
@@ -123,7 +122,7 @@ class TaskHandlers:
         except asyncio.CancelledError:
             outcome_task.cancel()
             scope = self._served_runtime.scope(caller.user)
-            _ = self._served_runtime.runtime.services.reaper.spawn(self._undo(scope, call_id, outcome_task))
+            _ = self._served_runtime.runtime.spawn(self._undo(scope, call_id, outcome_task))
             raise
         outcome = outcome_task.result() if outcome_task.done() and not outcome_task.cancelled() else None
         if outcome is not None and not isinstance(outcome, Pending) and not (is_required and status):
@@ -187,7 +186,7 @@ class TaskHandlers:
             if len(stored_text) > MAX_PARTIAL_ANSWER_BYTES:
                 message = f"Answers that are not all there may have {MAX_PARTIAL_ANSWER_BYTES:,} bytes."
                 raise MCPError(INVALID_PARAMS, message)
-            if await save_partial_answer(self._served_runtime.runtime.services, status, stored_text):
+            if await self._served_runtime.runtime.save_partial_answer(status, stored_text):
                 break
         self.call_watcher.notify(params.task_id)
         return {}
@@ -258,7 +257,7 @@ class TaskHandlers:
         if await self.is_lost(status):
             outcome = Failed("interrupted", f"{status.tool} was interrupted: the process that ran it has ended.")
             # Stored, so that the task stays failed.
-            await record_failed_call(self._served_runtime.runtime.services, status.call_id, outcome)
+            await self._served_runtime.runtime.record_failed_call(status.call_id, outcome)
         return render_task(
             status,
             outcome,
@@ -282,27 +281,27 @@ class TaskHandlers:
         served_tool = self._served_runtime.find_by_runtime_name(status.tool)
         if served_tool is None or served_tool.listing.tool.safety.verify is None:
             return False
-        return self._served_runtime.runtime.services.clock.time() - status.changed_at < LOST_AFTER_SECONDS
+        return self._served_runtime.runtime.clock.time() - status.changed_at < LOST_AFTER_SECONDS
 
     async def is_lost(self, status: CallStatus) -> bool:
         """Whether the process that ran a call is gone, so that the call will never end."""
         task_id = status.call_id
         if status.outcome is not None or status.state != "idle" or task_id in self.running_tasks:
             return False
-        services = self._served_runtime.runtime.services
+        runtime = self._served_runtime.runtime
         match = _TASK_CALL_ID.fullmatch(task_id)
-        if match is None or any(call.assigned_id == task_id for call in services.running_calls):
+        if match is None or any(call.assigned_id == task_id for call in runtime.running_calls()):
             return False
         owner = match["owner"]
-        if owner != services.owner_id:
-            return not await is_runtime_alive(services, owner)
-        return services.clock.time() - status.changed_at > LOST_AFTER_SECONDS
+        if owner != runtime.runtime_id:
+            return not await runtime.is_alive(owner)
+        return runtime.clock.time() - status.changed_at > LOST_AFTER_SECONDS
 
     def _ttl_milliseconds(self, status: CallStatus) -> int | None:
         """Milliseconds from its creation for which a task is retained at least; None if it is never deleted."""
-        services = self._served_runtime.runtime.services
-        if services.is_durable and services.store is not None:
-            seconds = services.store.retention.calls
+        runtime = self._served_runtime.runtime
+        if runtime.is_durable and runtime.store is not None:
+            seconds = runtime.store.retention.calls
         else:
             self.retention.retain(status.call_id, status.user)
             seconds = self.retention.seconds_retained(status.call_id, status.created_at)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from surehand.core.sanitize import MAX_LOG_CHARS, escape_line
-from surehand.providers.mcp.connection.background_tasks import BackgroundTasks
 from surehand.providers.mcp.connection.backoff import BACKOFF_DELAYS_SECONDS
+from surehand.providers.mcp.connection.connection_tasks import ConnectionTasks
 from surehand.providers.mcp.connection_errors import failure_from_error
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ServerNotifications:
     """Fetches the lists once for any number of notifications."""
 
     def __init__(
-        self, log: ServerLog, background_tasks: BackgroundTasks, relist: Callable[[], Awaitable[object]]
+        self, log: ServerLog, background_tasks: ConnectionTasks, relist: Callable[[], Awaitable[object]]
     ) -> None:
         self._log = log
         self._background_tasks = background_tasks

@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp import Client
 
 from surehand.core.errors import Unavailable
-from surehand.providers.mcp.connection.background_tasks import BackgroundTasks
+from surehand.providers.mcp.connection.connection_tasks import ConnectionTasks
 from surehand.providers.mcp.connection.direct_call import DirectToolCalls
 from surehand.providers.mcp.connection.elicitation_order import ElicitationOrder
 from surehand.providers.mcp.connection.health import SessionHealth
@@ -71,7 +71,7 @@ class McpClientSession:
         """None for a server object of this process."""
         self._inbound_filter: InboundFilter | None = None
         self._uses_handshake_protocol = False
-        self._background_tasks = BackgroundTasks(name)
+        self._background_tasks = ConnectionTasks(name)
         self._elicitation_order = ElicitationOrder(self._begin_request)
         self._silence_timeout = SilenceTimeout(options.silence_timeout)
         self._notifications = ServerNotifications(log, self._background_tasks, self.relist_tools)

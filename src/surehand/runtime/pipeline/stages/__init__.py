@@ -1,6 +1,35 @@
 """The stages of the pipeline, outermost first: a call passes them in this order."""
 
-from surehand.runtime.pipeline.pipeline import Stage
+from collections.abc import Callable
+from functools import partial
+
+from surehand.catalogue.catalogue import Catalogue
+from surehand.core.clock import Deadlines
+from surehand.runtime.active_spaces import ActiveSpaces
+from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.defaults import Defaults
+from surehand.runtime.durability.call_messages import CallMessages
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.durability.stored_outcomes import StoredOutcomes
+from surehand.runtime.invocation.invocation import NextStage
+from surehand.runtime.lifespans import Lifespans
+from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.queue_table import QueueTable
+from surehand.runtime.outputs import OversizedOutputs
+from surehand.runtime.pending.confirmation import Confirmation
+from surehand.runtime.pending.local_calls import LocalPendingCalls
+from surehand.runtime.pending.pending_call_writer import PendingCallWriter
+from surehand.runtime.pending.pending_calls import PendingCalls
+from surehand.runtime.pending.resumption import Resumptions
+from surehand.runtime.pending.wait_refusal import WaitRefusal
+from surehand.runtime.pipeline.call_reports import CallReports
+from surehand.runtime.pipeline.committed_results import CommittedResults
+from surehand.runtime.pipeline.installed_middleware import MiddlewareTable
+from surehand.runtime.pipeline.pipeline import CallStages
+from surehand.runtime.pipeline.result_cache import ResultCache
 from surehand.runtime.pipeline.stages.active_space import active_space
 from surehand.runtime.pipeline.stages.approve import approve
 from surehand.runtime.pipeline.stages.audience import audience
@@ -23,8 +52,10 @@ from surehand.runtime.pipeline.stages.recall import recall
 from surehand.runtime.pipeline.stages.record import record
 from surehand.runtime.pipeline.stages.retry import retry
 from surehand.runtime.pipeline.stages.validate import validate
+from surehand.runtime.running_calls import RunningCalls
+from surehand.runtime.runtime_store import RuntimeStore
 
-STAGES: tuple[Stage, ...] = (
+STAGES: tuple[Callable[..., NextStage], ...] = (
     active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
     commit,  # keep the last results of a session; await `on_commit`
@@ -49,3 +80,84 @@ STAGES: tuple[Stage, ...] = (
     deadline,  # the time limit of one attempt
     invoke,  # run the handler or the provider; the only place where foreign code runs
 )
+
+
+def bind_stages(
+    *,
+    active_spaces: ActiveSpaces,
+    background_tasks: BackgroundTasks,
+    breakers: BreakerTable,
+    catalogue: Catalogue,
+    committed_results: CommittedResults,
+    confirmation: Confirmation,
+    crash_report: CrashReport,
+    deadlines: Deadlines,
+    defaults: Defaults,
+    journal: StoreJournal,
+    ledger_service: Ledger,
+    lifespans: Lifespans,
+    local: LocalPendingCalls,
+    messages: CallMessages,
+    middleware_table: MiddlewareTable,
+    outcomes: StoredOutcomes,
+    outputs: OversizedOutputs,
+    pending_calls: PendingCalls,
+    queues: QueueTable,
+    repeated_calls: RepeatedCalls,
+    reports: CallReports,
+    result_cache: ResultCache,
+    resumptions: Resumptions,
+    running: RunningCalls,
+    store: RuntimeStore,
+    wait_refusal: WaitRefusal,
+    writer: PendingCallWriter,
+) -> CallStages:
+    """The stages of one runtime, each with the services that it uses."""
+    is_durable = store.is_durable
+    max_output = defaults.max_output
+    bound: list[partial[NextStage]] = [
+        partial(active_space, active_spaces=active_spaces),
+        partial(record, reports=reports, running=running, crash_report=crash_report),
+        partial(commit, committed_results=committed_results),
+        partial(outer_middleware, table=middleware_table, background_tasks=background_tasks, crash_report=crash_report),
+        partial(audience),
+        partial(mount, lifespans=lifespans),
+        partial(validate, max_input=defaults.max_input),
+        partial(recall, store=store, ledger=ledger_service, outcomes=outcomes, pending_calls=pending_calls),
+        partial(budget, outputs=outputs),
+        partial(publish, active_spaces=active_spaces, messages=messages, journal=journal, catalogue=catalogue),
+        partial(
+            park,
+            writer=writer,
+            pending_calls=pending_calls,
+            local=local,
+            resumptions=resumptions,
+            ledger=ledger_service,
+            journal=journal,
+            wait_refusal=wait_refusal,
+            is_durable=is_durable,
+        ),
+        partial(follow, repeated_calls=repeated_calls, store=store),
+        partial(approve, confirmation=confirmation, store=store, journal=journal),
+        partial(ledger, ledger=ledger_service, journal=journal, crash_report=crash_report, is_durable=is_durable),
+        partial(clip, outputs=outputs, max_output=max_output),
+        partial(middleware, table=middleware_table, background_tasks=background_tasks, crash_report=crash_report),
+        partial(cache, results=result_cache),
+        partial(retry, clock=running.clock, first_delay=defaults.retry_delay),
+        partial(breaker, breakers=breakers),
+        partial(queue, queues=queues, reports=reports, ledger=ledger_service),
+        partial(intent, ledger=ledger_service, repeated_calls=repeated_calls, is_durable=is_durable),
+        partial(
+            deadline,
+            deadlines=deadlines,
+            background_tasks=background_tasks,
+            defaults=defaults,
+            crash_report=crash_report,
+        ),
+        partial(invoke, crash_report=crash_report, max_output=max_output),
+    ]
+    by_function = {each.func: each for each in bound}
+    return CallStages(
+        all=tuple(by_function[stage] for stage in STAGES),
+        outer=(by_function[record], by_function[outer_middleware]),
+    )

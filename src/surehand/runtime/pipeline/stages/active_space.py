@@ -6,30 +6,29 @@ from collections.abc import Coroutine
 from typing import Any
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.active_spaces import ActiveSpaces
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-def active_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def active_space(plan: StackPlan, proceed: NextStage, *, active_spaces: ActiveSpaces) -> NextStage:
     """Left out until an agent enters a space. Outermost, so that events and records carry the space too."""
-    services = plan.services
-    visible_calls = services.visible_calls
-    if not visible_calls.has_entered_space:
+    if not active_spaces.has_entered_space:
         return proceed
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
         # A call that waited goes on in the space where it was posted, wherever its agent is by now.
         if invocation.is_resumed:
             return proceed(invocation)
-        scope = visible_calls.scope_in_active_space(invocation.scope)
+        scope = active_spaces.scope_in_active_space(invocation.scope)
         if scope is invocation.scope:
             return proceed(invocation)
         invocation.scope = scope
-        return services.stack_for_call(invocation)(invocation)
+        return scope.stack_for_call(invocation)(invocation)
 
     async def stage_with_store(invocation: Invocation) -> Outcome:
         if not invocation.is_resumed:
-            await visible_calls.load_active_space(invocation.scope)
+            await active_spaces.load(invocation.scope)
         return await stage(invocation)
 
-    return stage_with_store if services.is_durable and plan.has_session else stage
+    return stage_with_store if active_spaces.is_stored and plan.has_session else stage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from surehand.core.approval_binding import describe_tool_change
 from surehand.core.canonical_json import json_digest
@@ -12,32 +11,33 @@ from surehand.core.errors import InvalidArguments
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pending.approval import Approval
-from surehand.runtime.pending.confirmation import ask_approver, build_question, wants_confirmation
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.scope_key import scope_key
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.invocation.scope_key import scope_key
+from surehand.runtime.pending.confirmation import Confirmation
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.runtime.policy import Rule, first_matching_rule
-
-if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
+from surehand.runtime.runtime_store import RuntimeStore
 
 log = logging.getLogger("surehand")
 
 
-def approve(plan: StackPlan, proceed: Proceed) -> Proceed:
+def approve(
+    plan: StackPlan, proceed: NextStage, *, confirmation: Confirmation, store: RuntimeStore, journal: StoreJournal
+) -> NextStage:
     """Left out if policy allows every call of the tool and the tool never asks for confirmation.
 
     A pending call keeps the stage whatever policy says by then: a rejection ends the call here.
     """
     tool = plan.listing.tool
-    rules = plan.services.policy.rules_for(plan.listing)
+    rules = plan.rules
     if not plan.is_recallable and tool.safety.confirm is False and all(rule.decision == "allow" for rule in rules):
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
-    return _ApproveStage(rules, plan.services, proceed)
+    return _ApproveStage(rules, confirmation, store, journal, proceed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,10 @@ class _ApproveStage:
     """The stage for one listing."""
 
     rules: tuple[Rule, ...]
-    services: RuntimeServices
-    proceed: Proceed
+    confirmation: Confirmation
+    store: RuntimeStore
+    journal: StoreJournal
+    proceed: NextStage
 
     async def __call__(self, invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
@@ -75,7 +77,7 @@ class _ApproveStage:
         return _denial(invocation, rule) if rule.decision == "deny" else rule
 
     async def _must_ask(self, invocation: Invocation, rule: Rule) -> bool:
-        wanted = await wants_confirmation(invocation)
+        wanted = await self.confirmation.is_wanted(invocation)
         if wanted == "each time":  # a standing approval does not cover this call
             return True
         if rule.decision != "ask" and not wanted:
@@ -86,19 +88,19 @@ class _ApproveStage:
         """Whether the user has a standing approval for the tool as it is defined now."""
         tool = invocation.listing.tool
         for binding in (tool.approval_binding, tool.earlier_approval_binding):
-            if await self.services.has_grant(invocation.principal, _grant_key(invocation, binding)):
+            if await self.store.has_grant(invocation.principal, _grant_key(invocation, binding)):
                 return True
         return False
 
     async def _ask_person(self, invocation: Invocation) -> Outcome:
-        pending = await build_question(invocation)
+        pending = await self.confirmation.build_question(invocation)
         if isinstance(pending, Failed):
             return pending
-        decision = await ask_approver(invocation, pending)
+        decision = await self.confirmation.ask_approver(invocation, pending)
         if decision is None:
             return pending
-        if self.services.journal_writer is not None:
-            self.services.journal_writer.add_approver_answer(invocation, decision)
+        if self.journal.writer is not None:
+            self.journal.writer.add_approver_answer(invocation, decision)
         change = _change_since_question(invocation)
         if decision.allow and change:
             return Failed("conflict", f"{change} The approval does not count: call it again.")
@@ -123,7 +125,7 @@ class _ApproveStage:
         if invocation.has_lost_scope:
             log.warning("%s is approved for this call alone: its scope is not known here.", invocation.listing.name)
             return
-        store = await self.services.open_store()
+        store = await self.store.open()
         stored_answer = None if invocation.approval is None else (invocation.id, invocation.round)
         principal = invocation.principal
         grant_key = _grant_key(invocation, invocation.listing.tool.approval_binding)

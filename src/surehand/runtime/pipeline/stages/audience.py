@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-def audience(plan: StackPlan, proceed: Proceed) -> Proceed:
+def audience(plan: StackPlan, proceed: NextStage) -> NextStage:
     """Let only `dispatch` reach a tool whose audience is `user`."""
     if plan.listing.tool.audience != "user":
         return proceed

@@ -6,19 +6,20 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 if TYPE_CHECKING:
     from surehand.runtime.limits.shared_breaker import SharedBreaker
 
 
-def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
+def breaker(plan: StackPlan, proceed: NextStage, *, breakers: BreakerTable) -> NextStage:
     """Count failures per provider; after a pause, let one call through as a probe."""
     provider = plan.listing.provider
     if provider is None or plan.listing.abilities.traits.tracks_own_health:
         return proceed
-    state = plan.services.breaker_for(provider)
+    state = breakers.breaker_for(provider)
     name = provider.namespace or plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -36,14 +37,14 @@ def breaker(plan: StackPlan, proceed: Proceed) -> Proceed:
             state.record_outcome(outcome)
         return outcome
 
-    shared = plan.services.shared_breakers.get(provider.namespace)
+    shared = breakers.shared.get(provider.namespace)
     if shared is None:
         return stage
     plan.may_suspend = True
     return _claim_probe_first(shared, name, stage)
 
 
-def _claim_probe_first(shared_breaker: SharedBreaker, name: str, proceed: Proceed) -> Proceed:
+def _claim_probe_first(shared_breaker: SharedBreaker, name: str, proceed: NextStage) -> NextStage:
     """Claim the probe in the store when one is due; while the provider is up, the store is not asked."""
 
     async def claim_and_proceed(invocation: Invocation) -> Outcome:

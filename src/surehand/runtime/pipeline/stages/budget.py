@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.outputs import READER_TOOL_NAME, parse_placeholder
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.outputs import READER_TOOL_NAME, OversizedOutputs, parse_placeholder
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-def budget(plan: StackPlan, proceed: Proceed) -> Proceed:
+def budget(plan: StackPlan, proceed: NextStage, *, outputs: OversizedOutputs) -> NextStage:
     """Refuse calls beyond the budget; store the output of a call that ran but does not fit."""
     if not plan.has_budget or plan.listing.kind == "internal":  # internal tools, such as tool_output, always run
         return proceed
-    outputs = plan.services.outputs
 
     async def stage(invocation: Invocation) -> Outcome:
         turn = invocation.scope.budget
@@ -28,7 +27,9 @@ def budget(plan: StackPlan, proceed: Proceed) -> Proceed:
             return outcome
         stored = _stored_by_clip(outcome)
         if stored is None:
-            stored = (await outputs.store_text(outcome.text, invocation, reason="token_budget")).summary()
+            principal = invocation.principal
+            output = await outputs.store_text(outcome.text, principal, tool=plan.listing.name, reason="token_budget")
+            stored = output.summary()
         return Failed(
             "over_budget",
             f"context window budget exceeded. {plan.listing.name} ran and must not be repeated; its output of "

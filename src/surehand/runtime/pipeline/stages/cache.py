@@ -7,21 +7,20 @@ import asyncio
 from surehand.core.canonical_json import json_digest
 from surehand.core.facets import Cache
 from surehand.core.outcome import Done, Outcome
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.invocation.scope_key import scope_key
 from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold, waiting_for
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.result_cache import SharedFlight
-from surehand.runtime.pipeline.scope_key import scope_key
+from surehand.runtime.pipeline.pipeline import StackPlan
+from surehand.runtime.pipeline.result_cache import ResultCache, SharedFlight
 
 
-def cache(plan: StackPlan, proceed: Proceed) -> Proceed:
+def cache(plan: StackPlan, proceed: NextStage, *, results: ResultCache) -> NextStage:
     """Only Done is cached and shared; if the running call fails or is cancelled, the next waiting one runs."""
     settings = _cache_settings(plan)
     if settings is None:
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
-    results = plan.services.result_cache
     tool = plan.listing.tool
     name = plan.listing.name
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.outputs import OversizedOutputs
+from surehand.runtime.pipeline.pipeline import StackPlan, add_outcome_filter
 
 _MAX_FIRST_LINE_LENGTH = 500
 """A longer first line of a failure is cut with the rest of it."""
 
 
-def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
+def clip(plan: StackPlan, proceed: NextStage, *, outputs: OversizedOutputs, max_output: int) -> NextStage:
     """Replace the text and content of large outcomes; `data` stays complete."""
-    outputs = plan.services.outputs
-    limit = max_output_bytes(plan)
+    name = plan.listing.name
+    limit = plan.listing.tool.limits.max_bytes or max_output
     shows_excerpt = plan.listing.tool.limits.overflow == "excerpt"
 
     async def shorten(text: str, invocation: Invocation) -> str:
-        stored = await outputs.store_text(text, invocation, reason="size_limit_exceeded")
+        stored = await outputs.store_text(text, invocation.principal, tool=name, reason="size_limit_exceeded")
         return stored.excerpt_message(text, limit) if shows_excerpt else stored.placeholder_message(text, limit)
 
     async def shorten_message(message: str, invocation: Invocation) -> str:
@@ -35,8 +36,3 @@ def clip(plan: StackPlan, proceed: Proceed) -> Proceed:
         return outcome
 
     return add_outcome_filter(plan, proceed, clip_outcome)
-
-
-def max_output_bytes(plan: StackPlan) -> int:
-    """Bytes of text that a model is shown of one outcome."""
-    return plan.listing.tool.limits.max_bytes or plan.services.defaults.max_output

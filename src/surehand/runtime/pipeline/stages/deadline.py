@@ -9,13 +9,14 @@ from functools import partial
 from math import inf
 from typing import Any, TypeAlias
 
-from surehand.core.clock import Deadline, wake
-from surehand.core.invoke import failed_from_crash
+from surehand.core.clock import Deadline, Deadlines, wake
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, call_foreign, run_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
+from surehand.runtime.background_tasks import CANCELLATION_GRACE_SECONDS, BackgroundTasks
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.defaults import Defaults
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign, run_foreign
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 log = logging.getLogger("surehand")
 TimeLimit: TypeAlias = float | Callable[[dict[str, Any]], float | None] | None
@@ -23,20 +24,28 @@ KINDS_WITHOUT_DEADLINE = frozenset({"client", "external", "hosted", "agent"})
 """Kinds without a time limit: they wait for people or for other agents."""
 
 
-def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
+def deadline(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    deadlines: Deadlines,
+    background_tasks: BackgroundTasks,
+    defaults: Defaults,
+    crash_report: CrashReport,
+) -> NextStage:
     """Run a handler in a task of its own, so that its caller gets an answer in time even if it ignores cancellation.
 
     A handler that never awaits cannot be interrupted: the stage is left out, which saves the task.
     """
     listing = plan.listing
-    services = plan.services
     handler = listing.tool.handler
     if listing.kind == "hosted" or (handler is not None and not handler.can_suspend):
         return proceed
     plan.may_suspend = True
-    limit = _time_limit(plan)
+    limit = _time_limit(plan, defaults)
     cancels_promptly = handler is None and listing.abilities.traits.cancels_promptly
-    attempt = _run_in_caller_task if cancels_promptly else _run_in_own_task
+    attempts = _Attempts(proceed, deadlines, background_tasks)
+    attempt = attempts.run_in_caller_task if cancels_promptly else attempts.run_in_own_task
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
@@ -44,11 +53,9 @@ def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
             seconds = _seconds_for_call(limit, invocation)
         except (ForeignCodeError, ValueError, TypeError) as error:
             original = error.original if isinstance(error, ForeignCodeError) else error
-            return failed_from_crash(
-                listing.name, original, redact=services.redact, crash_details=services.crash_details
-            ).evolve(executed=False)
+            return crash_report.failure(listing.name, original).evolve(executed=False)
         invocation.may_have_run = True
-        outcome = await attempt(proceed, invocation, seconds)
+        outcome = await attempt(invocation, seconds)
         if outcome is None:
             return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)
         return outcome
@@ -56,26 +63,83 @@ def deadline(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-async def _run_in_caller_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
-    """Run in the caller's task, and cancel that when the time is up; returns None then."""
-    expiry = _DeadlineExpiry(invocation)
-    timer = _start_timer(invocation, seconds, expiry)
-    try:
-        outcome = await proceed(invocation)
-        expiry.take_back_cancellation()  # the call ended although its time was up
-        return outcome
-    except asyncio.CancelledError:
-        if timer is not None:
-            timer.cancel()
-        expired = expiry.take_back_cancellation()
-        invocation.cancelled = True
-        await _notify_provider(invocation, "timed_out" if expired else "cancelled")
-        if not expired:
+class _Attempts:
+    """Runs attempts of calls, each for a limited time."""
+
+    def __init__(self, proceed: NextStage, deadlines: Deadlines, background_tasks: BackgroundTasks) -> None:
+        self._proceed = proceed
+        self._deadlines = deadlines
+        self._background_tasks = background_tasks
+
+    async def run_in_caller_task(self, invocation: Invocation, seconds: float | None) -> Outcome | None:
+        """Run in the caller's task, and cancel that when the time is up; returns None then."""
+        expiry = _DeadlineExpiry(invocation)
+        timer = self._start_timer(seconds, expiry)
+        try:
+            outcome = await self._proceed(invocation)
+            expiry.take_back_cancellation()  # the call ended although its time was up
+            return outcome
+        except asyncio.CancelledError:
+            if timer is not None:
+                timer.cancel()
+            expired = expiry.take_back_cancellation()
+            invocation.cancelled = True
+            await self._notify_provider(invocation, "timed_out" if expired else "cancelled")
+            if not expired:
+                raise
+            return None
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def run_in_own_task(self, invocation: Invocation, seconds: float | None) -> Outcome | None:
+        """Run in a new task, which the background tasks keep if it does not end; returns None if the time was up."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        name = invocation.listing.name
+        task = loop.create_task(_run_and_wake(self._proceed, invocation, ended), name=f"surehand: {name}")
+        timer = self._start_timer(seconds, partial(wake, ended))
+        try:
+            await ended
+        except asyncio.CancelledError:
+            await self._stop_task(invocation, task, "cancelled")
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if task.cancelled():  # by the handler itself: nothing else cancels this task
+            return Failed("cancelled", f"{name} cancelled itself.", executed=True)
+        if task.done():
+            return task.result()
+        await self._stop_task(invocation, task, "timed_out")
         return None
-    finally:
-        if timer is not None:
-            timer.cancel()
+
+    async def _stop_task(self, invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
+        invocation.cancelled = True
+        try:
+            await self._background_tasks.stop(task)
+        finally:  # also if this task was cancelled again while it waited
+            await self._notify_provider(invocation, reason)
+
+    async def _notify_provider(self, invocation: Invocation, reason: str) -> None:
+        """Tell the provider that a call was cancelled, and wait for at most the grace period."""
+        listing = invocation.listing
+        cancellable = listing.abilities.cancellable
+        if cancellable is None:
+            return
+        call = invocation.call_as(listing.tool.provider_name)
+        try:
+            async with asyncio.timeout(CANCELLATION_GRACE_SECONDS):
+                await run_foreign(self._background_tasks, cancellable.cancel, call, reason)
+        except (ForeignCodeError, TimeoutError) as error:
+            original = error.original if isinstance(error, ForeignCodeError) else error
+            message = "Provider %s raised when its call was cancelled (%s)"
+            log.error(message, listing.namespace, reason, exc_info=original)
+
+    def _start_timer(self, seconds: float | None, on_expiry: Callable[[], object]) -> Deadline | None:
+        if not seconds or seconds == inf:
+            return None
+        return self._deadlines.start(seconds, on_expiry)
 
 
 class _DeadlineExpiry:
@@ -101,64 +165,11 @@ class _DeadlineExpiry:
         return self._has_expired and self._task.uncancel() <= self._cancelling_before
 
 
-async def _run_in_own_task(proceed: Proceed, invocation: Invocation, seconds: float | None) -> Outcome | None:
-    """Run in a new task, which the reaper keeps if it does not end; returns None if the time was up."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    name = invocation.listing.name
-    task = loop.create_task(_run_and_wake(proceed, invocation, ended), name=f"surehand: {name}")
-    timer = _start_timer(invocation, seconds, partial(wake, ended))
-    try:
-        await ended
-    except asyncio.CancelledError:
-        await _stop_task(invocation, task, "cancelled")
-        raise
-    finally:
-        if timer is not None:
-            timer.cancel()
-    if task.cancelled():  # by the handler itself: nothing else cancels this task
-        return Failed("cancelled", f"{name} cancelled itself.", executed=True)
-    if task.done():
-        return task.result()
-    await _stop_task(invocation, task, "timed_out")
-    return None
-
-
-async def _run_and_wake(proceed: Proceed, invocation: Invocation, ended_future: asyncio.Future[None]) -> Outcome:
+async def _run_and_wake(proceed: NextStage, invocation: Invocation, ended_future: asyncio.Future[None]) -> Outcome:
     try:
         return await proceed(invocation)
     finally:
         wake(ended_future)  # not in a done callback of the task: that would cost one more iteration of the loop
-
-
-async def _stop_task(invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
-    invocation.cancelled = True
-    try:
-        await invocation.scope.services.reaper.stop(task)
-    finally:  # also if this task was cancelled again while it waited
-        await _notify_provider(invocation, reason)
-
-
-async def _notify_provider(invocation: Invocation, reason: str) -> None:
-    """Tell the provider that a call was cancelled, and wait for at most the grace period."""
-    listing = invocation.listing
-    cancellable = listing.abilities.cancellable
-    if cancellable is None:
-        return
-    call = invocation.call_as(listing.tool.provider_name)
-    try:
-        async with asyncio.timeout(CANCELLATION_GRACE_SECONDS):
-            await run_foreign(invocation.scope.services.reaper, cancellable.cancel, call, reason)
-    except (ForeignCodeError, TimeoutError) as error:
-        original = error.original if isinstance(error, ForeignCodeError) else error
-        message = "Provider %s raised when its call was cancelled (%s)"
-        log.error(message, listing.namespace, reason, exc_info=original)
-
-
-def _start_timer(invocation: Invocation, seconds: float | None, on_expiry: Callable[[], object]) -> Deadline | None:
-    if not seconds or seconds == inf:
-        return None
-    return invocation.scope.services.deadlines.start(seconds, on_expiry)
 
 
 def _seconds_for_call(limit: TimeLimit, invocation: Invocation) -> float | None:
@@ -168,7 +179,7 @@ def _seconds_for_call(limit: TimeLimit, invocation: Invocation) -> float | None:
     return seconds
 
 
-def _time_limit(plan: StackPlan) -> TimeLimit:
+def _time_limit(plan: StackPlan, defaults: Defaults) -> TimeLimit:
     """The limit of the tool, of its provider, or the default one.
 
     An MCP call is bounded by its server's limit and by a `tool_timeout` that was given: the smaller counts.
@@ -180,6 +191,6 @@ def _time_limit(plan: StackPlan) -> TimeLimit:
     if tool.limits.timeout is not None:
         return tool.limits.timeout
     if provider is not None and provider.timeout is not None:
-        given = plan.services.defaults.given_tool_timeout if provider.kind == "mcp" else None
+        given = defaults.given_tool_timeout if provider.kind == "mcp" else None
         return provider.timeout if given is None else min(provider.timeout, given)
-    return plan.services.defaults.tool_timeout
+    return defaults.tool_timeout

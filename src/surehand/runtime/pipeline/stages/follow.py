@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from surehand.core.client import ClientHandler
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.runtime.pipeline.stages.intent import needs_claim
+from surehand.runtime.runtime_store import RuntimeStore
 
 
-def follow(plan: StackPlan, proceed: Proceed) -> Proceed:
+def follow(plan: StackPlan, proceed: NextStage, *, repeated_calls: RepeatedCalls, store: RuntimeStore) -> NextStage:
     """Outside `approve`: no one is asked twice. Left out without a session, with a given id, and if nothing can wait.
 
     A call that never asks and that `intent` claims in a configured store is recognised there, with the claim.
     """
-    services = plan.services
-    has_open_store = services.is_durable or services.store is not None
-    if plan.is_recallable or not plan.has_session or not has_open_store or not _may_be_repetition(plan):
+    has_open_store = store.is_durable or store.current is not None
+    if (
+        plan.is_recallable
+        or not plan.has_session
+        or not has_open_store
+        or not _may_be_repetition(plan, is_durable=store.is_durable)
+    ):
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
@@ -24,7 +30,7 @@ def follow(plan: StackPlan, proceed: Proceed) -> Proceed:
     handler = plan.listing.tool.handler
 
     async def stage(invocation: Invocation) -> Outcome:
-        first = await services.repeated_calls.find_first(invocation)
+        first = await repeated_calls.find_first(invocation)
         if first is None:
             return await proceed(invocation)
         reply_timeout = handler.reply_timeout(invocation.arguments) if isinstance(handler, ClientHandler) else None
@@ -33,13 +39,12 @@ def follow(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _may_be_repetition(plan: StackPlan) -> bool:
+def _may_be_repetition(plan: StackPlan, *, is_durable: bool) -> bool:
     """Whether an equal call may be waiting, or its effect be unknown, when a call of this tool is made."""
     tool = plan.listing.tool
     if isinstance(tool.handler, ClientHandler):
         return tool.handler.waits
-    rules = plan.services.policy.rules_for(plan.listing)
-    may_ask = tool.safety.confirm is not False or any(rule.decision == "ask" for rule in rules)
+    may_ask = tool.safety.confirm is not False or any(rule.decision == "ask" for rule in plan.rules)
     if may_ask or (plan.listing.provider is not None and tool.repeatable):
         return True
-    return not tool.repeatable and not needs_claim(plan)
+    return not tool.repeatable and not needs_claim(plan, is_durable=is_durable)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.store.errors import StoreError, UnstorableValue
 
 KINDS_WITHOUT_EFFECT = frozenset({"client", "external", "hosted", "internal"})
@@ -13,20 +15,19 @@ CALL_ENDED_FAILURE = Failed("conflict", "the call has ended, and runs no second 
 """What middleware gets that calls `proceed` after its call has ended."""
 
 
-def needs_claim(plan: StackPlan) -> bool:
+def needs_claim(plan: StackPlan, *, is_durable: bool) -> bool:
     """Whether calls are claimed: with a configured store always, else if the id was given or the call was pending."""
     can_repeat = plan.listing.tool.repeatable or plan.listing.kind in KINDS_WITHOUT_EFFECT
-    return not can_repeat and (plan.is_recallable or plan.services.is_durable)
+    return not can_repeat and (plan.is_recallable or is_durable)
 
 
-def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
+def intent(
+    plan: StackPlan, proceed: NextStage, *, ledger: Ledger, repeated_calls: RepeatedCalls, is_durable: bool
+) -> NextStage:
     """Inside `queue`: a call whose process dies while it waits for a slot has had no effect."""
-    if not needs_claim(plan):
+    if not needs_claim(plan, is_durable=is_durable):
         return proceed
-    ledger = plan.services.ledger
     name = plan.listing.name
-    is_durable = plan.services.is_durable
-    services = plan.services
     plan.may_suspend = plan.may_suspend or is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -41,7 +42,7 @@ def intent(plan: StackPlan, proceed: Proceed) -> Proceed:
                 invocation.is_claimed or await ledger.claim(invocation, unless_repeated=True)
             )
             if not has_claim and invocation.repeat_key is not None and not invocation.is_handler_running:
-                first = await services.repeated_calls.find_first(invocation)
+                first = await repeated_calls.find_first(invocation)
                 if first is not None:
                     return first.to_pending(name)
                 has_claim = await ledger.claim(invocation)  # the first call has ended meanwhile, or runs elsewhere

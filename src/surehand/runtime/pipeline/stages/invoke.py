@@ -10,23 +10,24 @@ from surehand.core.errors import Unavailable
 from surehand.core.handler import StartHandler
 from surehand.core.invoke import Invoker, build_invoker, outcome_from_value, with_block_content
 from surehand.core.outcome import Done, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.stages.clip import max_output_bytes
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
+def invoke(plan: StackPlan, proceed: NextStage, *, crash_report: CrashReport, max_output: int) -> NextStage:
     """Turn results and errors into outcomes; a resumed call continues with its answer."""
     listing = plan.listing
-    services = plan.services
     start = _build_start(plan)
     outcome_filters = plan.outcome_filters
-    max_plain_chars = max_output_bytes(plan) // 4  # at most four bytes per character: such a text always fits
+    max_plain_chars = (
+        listing.tool.limits.max_bytes or max_output
+    ) // 4  # at most four bytes per character: such a text always fits
     run = build_invoker(
         listing.name,
         start,
-        redact=services.redact,
-        crash_details=services.crash_details,
+        redact=crash_report.redact_secrets,
+        crash_details=crash_report.shows_details,
         max_plain_chars=max_plain_chars,
         outcome_filters=outcome_filters,
     )
@@ -35,13 +36,13 @@ def invoke(plan: StackPlan, proceed: Proceed) -> Proceed:
         run = _with_current_call(run, has_own_task=handler.can_suspend)
     # A provider's call may become pending while its caller waits: it is then resumed, not started again.
     if listing.kind not in ("client", "external") and listing.provider is None and not plan.is_recallable:
-        return cast(Proceed, run)
+        return cast(NextStage, run)
 
     resume = build_invoker(
         listing.name,
         _resume_provider,
-        redact=services.redact,
-        crash_details=services.crash_details,
+        redact=crash_report.redact_secrets,
+        crash_details=crash_report.shows_details,
         max_plain_chars=max_plain_chars,
         outcome_filters=outcome_filters,
     )

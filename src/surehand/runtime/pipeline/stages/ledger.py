@@ -4,39 +4,46 @@ from __future__ import annotations
 
 import asyncio
 
-from surehand.core.invoke import failed_from_crash
 from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.runtime.pipeline.stages.intent import CALL_ENDED_FAILURE, needs_claim
 from surehand.store.errors import StoreUnavailable
 
 
-def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
+def ledger(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    ledger: Ledger,
+    journal: StoreJournal,
+    crash_report: CrashReport,
+    is_durable: bool,
+) -> NextStage:
     """Record what may have happened; a call that had no effect may be tried again under the same id."""
-    if not plan.is_recallable and not needs_claim(plan):
+    if not plan.is_recallable and not needs_claim(plan, is_durable=is_durable):
         return proceed
     plan.can_fold_into_invoke = False
-    ledger_service = plan.services.ledger
     name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         try:
             outcome = await proceed(invocation)
             if invocation.has_streamed_progress:
-                await plan.services.write_progress(invocation)
+                await journal.write_progress(invocation)
         except asyncio.CancelledError:
             if invocation.may_have_run and invocation.answer_value is None:
                 await end(invocation, _interruption_failure(invocation), is_interrupted=True)
             elif invocation.has_given_id and not invocation.round:
-                await ledger_service.release(invocation)
+                await ledger.release(invocation)
             raise
         except Exception as bug:
             if not invocation.may_have_run:
                 raise
-            outcome = failed_from_crash(
-                name, bug, redact=plan.services.redact, crash_details=plan.services.crash_details
-            )
+            outcome = crash_report.failure(name, bug)
         if isinstance(outcome, Pending):
             return outcome
         if invocation.handler_outcome is not None:
@@ -46,14 +53,14 @@ def ledger(plan: StackPlan, proceed: Proceed) -> Proceed:
         if may_have_executed(outcome) or not can_be_tried_again or invocation.round_answer is not None:
             return await end(invocation, outcome)
         if not invocation.round:
-            await ledger_service.release(invocation)
+            await ledger.release(invocation)
         return outcome
 
     async def end(invocation: Invocation, outcome: Outcome, *, is_interrupted: bool = False) -> Outcome:
         if isinstance(outcome, Pending) or (invocation.fence is None and not _is_remembered(invocation)):
             return outcome  # the call was not claimed, so the ledger has no row of it
         try:
-            return await ledger_service.record_outcome(invocation, outcome, is_interrupted=is_interrupted)
+            return await ledger.record_outcome(invocation, outcome, is_interrupted=is_interrupted)
         except StoreUnavailable as error:
             return _write_failure(name, error, invocation)
 

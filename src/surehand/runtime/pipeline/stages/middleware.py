@@ -6,70 +6,78 @@ Middleware runs inside approval; an `OuterMiddleware` sees refused calls and unk
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
 
 from surehand.core.context import CURRENT_CALL
 from surehand.core.errors import ToolError
-from surehand.core.invoke import failed_from_crash, failed_from_error
+from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, may_have_executed
-from surehand.runtime.pipeline.foreign_code import ForeignCodeError, foreign_result, is_interruption, start_foreign
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.pipeline.reaper import CANCELLATION_GRACE_SECONDS
-
-if TYPE_CHECKING:
-    from surehand.runtime.services import RuntimeServices
-
-Middleware: TypeAlias = Callable[[Invocation, Proceed], Awaitable[Any]]
-"""Gets the invocation and the rest of the pipeline, and returns an outcome."""
+from surehand.runtime.background_tasks import CANCELLATION_GRACE_SECONDS, BackgroundTasks
+from surehand.runtime.crash_report import CrashReport
+from surehand.runtime.invocation.foreign_code import ForeignCodeError, foreign_result, is_interruption, start_foreign
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.installed_middleware import Middleware, MiddlewareTable, OuterMiddleware
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-class OuterMiddleware:
-    """Middleware around all other stages: it sees every call, before its arguments are checked and if it is refused."""
-
-    def __init__(self, wrapper: Middleware) -> None:
-        self._wrapper = wrapper
-        self.__name__ = getattr(wrapper, "__name__", type(wrapper).__name__)
-
-    async def __call__(self, invocation: Invocation, proceed: Proceed) -> Any:
-        return await self._wrapper(invocation, proceed)
-
-
-def outer_middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
+def outer_middleware(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    table: MiddlewareTable,
+    background_tasks: BackgroundTasks,
+    crash_report: CrashReport,
+) -> NextStage:
     """Wrap all other stages but `record` in the outer middleware, the first one outermost."""
-    wrappers = [wrapper for wrapper in _middleware_of(plan) if isinstance(wrapper, OuterMiddleware)]
+    wrappers = [wrapper for wrapper in _middleware_of(plan, table) if isinstance(wrapper, OuterMiddleware)]
     if not wrappers:
         return proceed
     plan.may_suspend = True
-    return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=2 * CANCELLATION_GRACE_SECONDS)
+    return _in_own_task(
+        wrappers,
+        proceed,
+        background_tasks=background_tasks,
+        crash_report=crash_report,
+        inner_grace_seconds=2 * CANCELLATION_GRACE_SECONDS,
+    )
 
 
-def middleware(plan: StackPlan, proceed: Proceed) -> Proceed:
+def middleware(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    table: MiddlewareTable,
+    background_tasks: BackgroundTasks,
+    crash_report: CrashReport,
+) -> NextStage:
     """Wrap the rest of the pipeline in the middleware, the first one outermost."""
-    wrappers = [wrapper for wrapper in _middleware_of(plan) if not isinstance(wrapper, OuterMiddleware)]
+    wrappers = [wrapper for wrapper in _middleware_of(plan, table) if not isinstance(wrapper, OuterMiddleware)]
     if not wrappers:
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
     proceed = _track_execution(proceed)
-    return _in_own_task(wrappers, proceed, plan.services, inner_grace_seconds=CANCELLATION_GRACE_SECONDS)
+    return _in_own_task(
+        wrappers,
+        proceed,
+        background_tasks=background_tasks,
+        crash_report=crash_report,
+        inner_grace_seconds=CANCELLATION_GRACE_SECONDS,
+    )
 
 
-def wrap_all(wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices) -> Proceed:
+def wrap_all(wrappers: Sequence[Middleware], proceed: NextStage, crash_report: CrashReport) -> NextStage:
     """Wrap a part of the pipeline in several middlewares, the first one outermost."""
     for wrapper in reversed(wrappers):
-        proceed = _wrap(wrapper, proceed, services)
+        proceed = _wrap(wrapper, proceed, crash_report)
     return proceed
 
 
-def _middleware_of(plan: StackPlan) -> tuple[Middleware, ...]:
-    names = plan.listing.names
-    of_runtime = [installed.wrapper for installed in plan.services.middleware if installed.applies_to(names)]
-    return (*of_runtime, *plan.listing.tool.lifecycle.middleware)
+def _middleware_of(plan: StackPlan, table: MiddlewareTable) -> tuple[Middleware, ...]:
+    return (*table.for_tool(plan.listing.names), *plan.listing.tool.lifecycle.middleware)
 
 
-def _track_execution(proceed: Proceed) -> Proceed:
+def _track_execution(proceed: NextStage) -> NextStage:
     """Note that the handler ran, whatever outcome middleware makes of it."""
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -81,8 +89,13 @@ def _track_execution(proceed: Proceed) -> Proceed:
 
 
 def _in_own_task(
-    wrappers: Sequence[Middleware], proceed: Proceed, services: RuntimeServices, *, inner_grace_seconds: float
-) -> Proceed:
+    wrappers: Sequence[Middleware],
+    proceed: NextStage,
+    *,
+    background_tasks: BackgroundTasks,
+    crash_report: CrashReport,
+    inner_grace_seconds: float,
+) -> NextStage:
     """Run middleware in a task of its own: one that ignores its cancellation does not keep the caller.
 
     Args:
@@ -98,7 +111,7 @@ def _in_own_task(
         finally:
             inside.discard(invocation)
 
-    chain = wrap_all(wrappers, proceed_inside, services)
+    chain = wrap_all(wrappers, proceed_inside, crash_report)
 
     async def stage(invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
@@ -109,7 +122,7 @@ def _in_own_task(
             # Middleware may stop its own call and return in the same moment: then its outcome counts.
             if not task.done() or invocation.interruption_reason is None:
                 inner = inner_grace_seconds if invocation in inside else 0.0
-                await services.reaper.stop(task, grace_seconds=inner + CANCELLATION_GRACE_SECONDS)
+                await background_tasks.stop(task, grace_seconds=inner + CANCELLATION_GRACE_SECONDS)
                 raise
         try:
             return foreign_result(task)  # type: ignore[no-any-return]  # what `chain` returns
@@ -119,7 +132,7 @@ def _in_own_task(
     return stage
 
 
-def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> Proceed:
+def _wrap(wrapper: Middleware, proceed: NextStage, crash_report: CrashReport) -> NextStage:
     """One middleware around the rest of the pipeline; its exceptions become outcomes."""
     name = getattr(wrapper, "__name__", type(wrapper).__name__)
 
@@ -133,7 +146,7 @@ def _wrap(wrapper: Middleware, proceed: Proceed, services: RuntimeServices) -> P
         except BaseException as error:  # foreign code: every exception becomes an outcome
             if is_interruption(error, task):
                 raise
-            return failed_from_crash(name, error, redact=services.redact, crash_details=services.crash_details)
+            return crash_report.failure(name, error)
         finally:
             CURRENT_CALL.reset(token)
         if isinstance(outcome, (Done, Failed, Pending)):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.lifespans import Lifespans
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 
-def mount(plan: StackPlan, proceed: Proceed) -> Proceed:
+def mount(plan: StackPlan, proceed: NextStage, *, lifespans: Lifespans) -> NextStage:
     """Left out for tools without a lifespan."""
     tool = plan.listing.tool
-    lifespans = plan.services.lifespans
     if tool.lifecycle.lifespan is None:
         return proceed
     plan.may_suspend = True

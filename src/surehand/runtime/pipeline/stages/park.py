@@ -9,10 +9,16 @@ from typing import Any
 from surehand.core.call import Principal
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import PendingCall
-from surehand.runtime.pending.pending_calls import TooManyPendingCalls
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan, add_outcome_filter
+from surehand.runtime.pending.pending_call_writer import PendingCallWriter, TooManyPendingCalls
+from surehand.runtime.pending.pending_calls import PendingCalls
+from surehand.runtime.pending.resumption import Resumptions
+from surehand.runtime.pending.wait_refusal import WaitRefusal
+from surehand.runtime.pipeline.pipeline import StackPlan, add_outcome_filter
 from surehand.store.errors import UnstorableValue
 
 _TOO_MANY_PENDING_MESSAGE = (
@@ -39,10 +45,20 @@ def sanitize_pending(pending: Pending) -> Pending:
     return pending.evolve(**corrections) if corrections else pending
 
 
-def park(plan: StackPlan, proceed: Proceed) -> Proceed:
+def park(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    writer: PendingCallWriter,
+    pending_calls: PendingCalls,
+    local: LocalPendingCalls,
+    resumptions: Resumptions,
+    ledger: Ledger,
+    journal: StoreJournal,
+    wait_refusal: WaitRefusal,
+    is_durable: bool,
+) -> NextStage:
     """Store pending calls; a caller that waits for the answer waits here, without a slot and without a deadline."""
-    services = plan.services
-    is_durable = services.is_durable
     may_wait = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
     plan.may_suspend = plan.may_suspend or may_wait or is_durable
 
@@ -54,23 +70,23 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         if not isinstance(outcome, Pending):
             # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
             is_unrecorded = invocation.round and not invocation.is_outcome_recorded
-            return await services.ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
+            return await ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
         if not plan.may_suspend:  # else `validate` has copied them: they are stored after the first await below
             invocation.raw_arguments = copy_if_possible(invocation.raw_arguments)
         if is_durable:
             invocation.make_interruptible()
         outcome = sanitize_pending(outcome)
-        if services.refuse_wait is not None:
-            problem = f"{invocation.tool_name} {services.refuse_wait(outcome)}"
+        if wait_refusal.describe is not None:
+            problem = f"{invocation.tool_name} {wait_refusal.describe(outcome)}"
             return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_run))
-        ended = await services.pending_calls.ended_outcome(outcome.call_id, invocation.principal)
+        ended = await pending_calls.ended_outcome(outcome.call_id, invocation.principal)
         if ended is None and outcome.run_id is not None:
-            ended = await services.pending_calls.outcome_of_followed_run(outcome.run_id, invocation.principal)
+            ended = await pending_calls.outcome_of_followed_run(outcome.run_id, invocation.principal)
         if ended is not None:
             return await end(invocation, ended)  # the nested call or run that it would wait for has ended meanwhile
-        await services.write_progress(invocation)
+        await journal.write_progress(invocation)
         try:
-            pending_call = await services.pending_calls.park(invocation, outcome)
+            pending_call = await writer.park(invocation, outcome)
         except UnstorableValue as error:
             problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
             return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.may_have_run))
@@ -81,23 +97,23 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
             invocation.is_journalled = True
             return pending_call
         awaited_call_id = pending_call.request["follows"] if pending_call.is_following else outcome.call_id
-        if awaited_call_id and await services.pending_calls.ended_outcome(awaited_call_id, invocation.principal):
+        if awaited_call_id and await pending_calls.ended_outcome(awaited_call_id, invocation.principal):
             # The call that it waits for has ended while this one was stored.
-            await services.decisions.end_followers(services.root_scope, awaited_call_id)
+            await resumptions.end_following_calls(awaited_call_id)
         if outcome.run_id is not None:  # the run may have ended while this call was stored
-            await services.decisions.end_followers_of_run(services.root_scope, outcome.run_id)
-        if invocation.id not in services.pending_calls.invocations:  # it has ended already
+            await resumptions.end_calls_that_follow_run(outcome.run_id)
+        if invocation.id not in local.invocations:  # it has ended already
             invocation.is_journalled = True
-            return await services.pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
+            return await pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
         if may_wait and outcome.reply_timeout:
-            is_answered = await services.pending_calls.wait_for_answer(invocation, outcome.reply_timeout)
+            is_answered = await local.wait_for_answer(invocation, outcome.reply_timeout)
             if is_answered and invocation.has_lost_race:  # answered and ended by another process
                 invocation.is_journalled = True
-                stored = await services.pending_calls.current_outcome(invocation.id, Principal())
+                stored = await pending_calls.current_outcome(invocation.id, Principal())
                 return stored or pending_call.to_outcome()
             if is_answered:
                 return await resume(invocation)
-        services.pending_calls.drop_arguments(invocation)
+        local.drop_arguments(invocation)
         return pending_call.to_outcome()
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
@@ -105,7 +121,7 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
         has_row = invocation.fence is not None or invocation.has_given_id
         if not has_row or isinstance(outcome, Pending):
             return outcome
-        return await services.ledger.record_outcome(invocation, outcome)
+        return await ledger.record_outcome(invocation, outcome)
 
     async def resume(invocation: Invocation) -> Outcome:
         try:
@@ -114,7 +130,7 @@ def park(plan: StackPlan, proceed: Proceed) -> Proceed:
             # The caller was cancelled after the answer was used. It cannot be used again, so the call ends here.
             if invocation.may_have_run and invocation.answer_value is None and not invocation.is_outcome_recorded:
                 cancelled = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
-                await services.ledger.record_outcome(invocation, cancelled, is_interrupted=True)
+                await ledger.record_outcome(invocation, cancelled, is_interrupted=True)
             raise
 
     return stage if may_wait or plan.is_recallable else add_outcome_filter(plan, proceed, park_outcome)

@@ -7,35 +7,44 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from surehand.catalogue.catalogue import Catalogue
 from surehand.core.client import ClientHandler
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.pipeline.foreign_code import is_interruption
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
-from surehand.runtime.visible_calls import to_message_status
+from surehand.core.spaces import SpaceWriter
+from surehand.runtime.active_spaces import ActiveSpaces
+from surehand.runtime.durability.call_messages import CallMessages, to_message_status
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.foreign_code import is_interruption
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 log = logging.getLogger("surehand")
 
 
-def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
+def publish(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    active_spaces: ActiveSpaces,
+    messages: CallMessages,
+    journal: StoreJournal,
+    catalogue: Catalogue,
+) -> NextStage:
     """Left out without spaces, and for tools that are not visible."""
-    services = plan.services
-    spaces = services.visible_calls.spaces
+    spaces: SpaceWriter | None = active_spaces.host_spaces or (messages if messages.shows_calls else None)
     name = plan.listing.name
     if not plan.listing.tool.visible:
         return proceed
-    if not plan.has_space and plan.services.visible_calls.on_no_space == "error":
-        return _refuse_without_space(plan, proceed)
+    if not plan.has_space and active_spaces.on_no_space == "error":
+        return _refuse_without_space(plan, proceed, catalogue)
     if spaces is None:
         return proceed
     if not plan.has_space:
-        return _warn_without_space(plan, proceed)
+        return _warn_without_space(plan, proceed, active_spaces)
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
     handler = plan.listing.tool.handler
-    visible_calls = plan.services.visible_calls
-    posts_when_stored = isinstance(handler, ClientHandler) and handler.waits and visible_calls.can_post_with_wait
-    from surehand.runtime.call_messages import build_call_message  # keeps the store tables off the import path
+    posts_when_stored = isinstance(handler, ClientHandler) and handler.waits and messages.shows_calls
 
     async def stage(invocation: Invocation) -> Outcome:
         space = invocation.principal.space or ""
@@ -65,7 +74,7 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def post(invocation: Invocation, space: str) -> str | None:
         """Post the message; the call runs even if that fails."""
         try:
-            return await spaces.post(space, build_call_message(invocation, "running"))
+            return await spaces.post(space, messages.build_message(invocation, "running"))
         except BaseException as error:  # the spaces of a host application may raise anything
             if is_interruption(error, asyncio.current_task()):
                 raise
@@ -77,9 +86,9 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
         if invocation.message_id is None or invocation.message_status == status:
             return
         invocation.message_status = status
-        await services.write_progress(invocation)
+        await journal.write_progress(invocation)
         try:
-            await spaces.amend(space, invocation.message_id, build_call_message(invocation, status, outcome))
+            await spaces.amend(space, invocation.message_id, messages.build_message(invocation, status, outcome))
         except BaseException as error:
             if is_interruption(error, asyncio.current_task()):
                 raise
@@ -88,9 +97,9 @@ def publish(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _refuse_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def _refuse_without_space(plan: StackPlan, proceed: NextStage, catalogue: Catalogue) -> NextStage:
     """No space is active, and the developer chose that nothing visible runs without one."""
-    name, catalogue = plan.listing.name, plan.services.catalogue
+    name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.is_resumed:  # it began under another setting, and a person has answered it
@@ -101,13 +110,12 @@ def _refuse_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
     return stage
 
 
-def _warn_without_space(plan: StackPlan, proceed: Proceed) -> Proceed:
+def _warn_without_space(plan: StackPlan, proceed: NextStage, active_spaces: ActiveSpaces) -> NextStage:
     """Warn that a visible call is not shown because no space is active, if there are any spaces."""
-    visible_calls = plan.services.visible_calls
     name = plan.listing.name
 
     def stage(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
-        if visible_calls.has_spaces and not invocation.is_resumed:
+        if active_spaces.has_spaces and not invocation.is_resumed:
             log.warning("The visible call of %s is not shown: no space is active.", name)
         return proceed(invocation)
 

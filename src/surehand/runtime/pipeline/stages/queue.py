@@ -6,25 +6,29 @@ import asyncio
 from functools import partial
 from time import perf_counter
 
-from surehand.core.events import CallQueued
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.limits.admission import QueueRefusal
 from surehand.runtime.limits.deadlocks import waiting_for
+from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, enter_slot, find_held_slot, leave_slot
 from surehand.runtime.limits.waiting_calls import SlotFuture
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.pipeline.call_reports import CallReports
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.store.errors import StoreError
 
 KINDS_WITHOUT_QUEUE = frozenset({"internal", "agent", "client", "external", "hosted"})
 """Kinds that never hold a slot: they wait for other calls, and could deadlock."""
 
 
-def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
+def queue(
+    plan: StackPlan, proceed: NextStage, *, queues: QueueTable, reports: CallReports, ledger: Ledger
+) -> NextStage:
     """Left out unless the tool, its provider or the default limit names a queue."""
     if plan.listing.kind in KINDS_WITHOUT_QUEUE:
         return proceed
-    active_queue = plan.services.queues.queue_for(plan.listing)
+    active_queue = queues.queue_for(plan.listing)
     if active_queue is None:
         return proceed
     plan.may_suspend = True
@@ -63,14 +67,14 @@ def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
             if waits_in_vain:
                 return _deadlock_failure(invocation, active_queue)
             queued_at = perf_counter()
-            slot_future = _enqueue(invocation, active_queue, priority)
+            slot_future = _enqueue(invocation, active_queue, priority, reports)
             try:
                 error = await slot_future
             except asyncio.CancelledError:
                 active_queue.abandon(slot_future)
                 raise
         invocation.queued_seconds += perf_counter() - queued_at
-        return None if error is None else _queue_unreachable(invocation, active_queue, error)
+        return None if error is None else _queue_unreachable(invocation, active_queue, error, ledger)
 
     async def run_nested(invocation: Invocation, outer_slot: QueueSlot) -> Outcome:
         """Run a nested call in the slot of its outer call: waiting for another slot could deadlock."""
@@ -83,7 +87,7 @@ def queue(plan: StackPlan, proceed: Proceed) -> Proceed:
         try:
             error = await active_queue.wait_for_rate() if active_queue.has_rate else None
             if error is not None:
-                return _queue_unreachable(invocation, active_queue, error)
+                return _queue_unreachable(invocation, active_queue, error, ledger)
             slot, token = enter_slot(active_queue, turn)
             try:
                 return await proceed(invocation)
@@ -117,9 +121,9 @@ def _deadlock_failure(invocation: Invocation, active_queue: ActiveQueue) -> Fail
     )
 
 
-def _enqueue(invocation: Invocation, active_queue: ActiveQueue, priority: int) -> SlotFuture:
-    has_listeners = bool(invocation.scope.services.listeners.callbacks)
-    on_position = partial(_emit_queued, invocation, active_queue.name) if has_listeners else None
+def _enqueue(invocation: Invocation, active_queue: ActiveQueue, priority: int, reports: CallReports) -> SlotFuture:
+    has_listeners = bool(reports.listeners.callbacks)
+    on_position = partial(reports.report_queued, invocation, active_queue.name) if has_listeners else None
     invocation.make_interruptible()
     return active_queue.enqueue(on_position, priority=priority)
 
@@ -130,32 +134,14 @@ def _priority_of(invocation: Invocation) -> int:
     return next((value for value in given if value is not None), invocation.listing.tool.limits.priority)
 
 
-def _emit_queued(invocation: Invocation, queue_name: str, position: int) -> None:
-    services = invocation.scope.services
-    services.listeners.emit(
-        CallQueued(
-            invocation.id,
-            invocation.listing.name,
-            queue_name,
-            position,
-            services.clock.time(),
-            *invocation.identity,
-        )
-    )
-
-
-def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error: StoreError) -> Outcome:
+def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error: StoreError, ledger: Ledger) -> Outcome:
     """The outcome of a call that was not run because its shared queue is unavailable."""
     name = invocation.listing.name
     if not invocation.is_resumed or invocation.is_claimed or invocation.fence is None:
         return Failed(
             "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
         )
-    from surehand.store.tables.ledger import return_to_ready_statement  # keeps the store tables off the import path
-
     # The call was approved, and stays so: return the claim, so that a runtime resumes it later.
-    services = invocation.scope.services
     invocation.runs_elsewhere = True
-    give_back = return_to_ready_statement(invocation.id, services.owner_id, invocation.fence)
-    services.ledger.write_retry.retry_later(invocation.id, [give_back])
+    ledger.return_to_ready_later(invocation)
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -7,20 +7,31 @@ from typing import TYPE_CHECKING
 from surehand.core.call import Principal
 from surehand.core.ids import MAX_CALL_ID_LENGTH
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.stored_outcomes import StoredOutcomes, is_same_call
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pending.pending_calls import PendingCalls
+from surehand.runtime.pipeline.pipeline import StackPlan
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
     from surehand.store.tables.ledger import LedgerRow
 
 
-def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
+def recall(
+    plan: StackPlan,
+    proceed: NextStage,
+    *,
+    store: RuntimeStore,
+    ledger: Ledger,
+    outcomes: StoredOutcomes,
+    pending_calls: PendingCalls,
+) -> NextStage:
     """Return the stored outcome, the same Pending, or a conflict that reveals nothing about the other call."""
     if not plan.is_recallable:
         return proceed
-    services = plan.services
-    plan.may_suspend = plan.may_suspend or services.is_durable
+    plan.may_suspend = plan.may_suspend or store.is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.is_resumed or not invocation.has_given_id:
@@ -29,20 +40,20 @@ def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
             invocation.assigned_id = None  # type: ignore[unreachable]
         if invocation.assigned_id is None or not 0 < len(invocation.assigned_id) <= MAX_CALL_ID_LENGTH:
             return Failed("invalid_arguments", f"A call id is a text of 1 to {MAX_CALL_ID_LENGTH} characters.")
-        if services.is_durable:
+        if store.is_durable:
             invocation.make_interruptible()
         try:
-            call = await services.ledger.open_call(invocation)
+            call = await ledger.open_call(invocation)
         except UnstorableValue as error:
             return Failed("invalid_arguments", f"This call cannot be remembered under an id: {error}")
-        if not services.ledger.is_same_call(call, invocation):
+        if not is_same_call(call, invocation):
             return Failed("conflict", "This call id belongs to another call. Use an id of your own for each call.")
-        is_claimed_elsewhere = call.state in ("taken", "running") and call.owner != services.owner_id
-        if is_claimed_elsewhere and await services.recover_dead_runtimes():
-            call = await services.ledger.find(call.call_id) or call  # the runtime that owned it was dead
+        is_claimed_elsewhere = call.state in ("taken", "running") and call.owner != store.owner_id
+        if is_claimed_elsewhere and await store.recover_dead_runtimes():
+            call = await outcomes.find(call.call_id) or call  # the runtime that owned it was dead
         outcome = await known_outcome(call)
         if outcome is None:
-            with services.ledger.keep_open(call.call_id):
+            with ledger.keep_open(call.call_id):
                 return await proceed(invocation)
         invocation.is_journalled = True  # the first call with this id has its entry
         return outcome
@@ -50,9 +61,9 @@ def recall(plan: StackPlan, proceed: Proceed) -> Proceed:
     async def known_outcome(call: LedgerRow) -> Outcome | None:
         """The outcome of a stored call; None if it has not run yet."""
         if call.state in ("ended", "unknown"):
-            return services.ledger.stored_outcome(call)
+            return outcomes.outcome_of(call)
         if call.state == "waiting":
-            return await services.pending_calls.current_outcome(call.call_id, Principal())
+            return await pending_calls.current_outcome(call.call_id, Principal())
         if call.state in ("ready", "taken"):
             return Pending("result", call.call_id, f"{call.tool} was answered and goes on.")
         if call.state == "running":

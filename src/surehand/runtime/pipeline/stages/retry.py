@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+from surehand.core.clock import Clock
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, may_have_executed
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 
 RETRYABLE_CODES = frozenset({"unavailable", "rate_limited", "timed_out"})
 """Failure codes of temporary failures."""
@@ -16,14 +17,12 @@ MAX_RETRY_AFTER_SECONDS = 300.0
 """A call whose provider asks for a longer pause is not retried."""
 
 
-def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
+def retry(plan: StackPlan, proceed: NextStage, *, clock: Clock, first_delay: float) -> NextStage:
     """Retry with doubling delays and jitter, so that many callers do not retry at the same moment."""
     tool = plan.listing.tool
-    services = plan.services
     if not tool.limits.retries or not tool.repeatable:
         return proceed
     plan.may_suspend = True
-    first_delay = services.defaults.retry_delay
 
     async def stage(invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
@@ -37,7 +36,7 @@ def retry(plan: StackPlan, proceed: Proceed) -> Proceed:
             if not may_retry or is_last_attempt or not delay <= MAX_RETRY_AFTER_SECONDS:
                 return outcome
             invocation.make_interruptible()
-            await services.clock.sleep(delay)
+            await clock.sleep(delay)
             invocation.attempt += 1
             invocation.cancelled = False
 

@@ -9,17 +9,17 @@ from surehand.core.errors import InvalidArguments
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
-from surehand.runtime.pipeline.invocation import Invocation
-from surehand.runtime.pipeline.pipeline import Proceed, StackPlan
+from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.runtime.pipeline.stages.repair import repair_arguments
 
 
-def validate(plan: StackPlan, proceed: Proceed) -> Proceed:
+def validate(plan: StackPlan, proceed: NextStage, *, max_input: int) -> NextStage:
     """Parse and validate in one step; `repair` is tried only when that fails."""
     tool = plan.listing.tool
     validate_json = tool.parameters.validate_json
     validate_arguments = tool.validate_arguments
-    limit = plan.services.defaults.max_input
+    limit = max_input
     # Without a stage that may wait, nothing else runs between validation and the handler: no copy is needed.
     needs_copy = plan.may_suspend
 

@@ -8,7 +8,7 @@ from typing import Any
 from surehand.core.canonical_json import json_digest
 from surehand.core.errors import InvalidArguments
 from surehand.core.strict_json import parse_json
-from surehand.runtime.pipeline.invocation import Invocation
+from surehand.runtime.invocation.invocation import Invocation
 from surehand.store.errors import UnstorableValue
 
 

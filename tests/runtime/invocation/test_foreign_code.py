@@ -9,7 +9,7 @@ import pytest
 
 from surehand import Approval, Done, Failed, Pending, Policy, Runtime, tool
 from surehand.core.outcome import Outcome
-from surehand.runtime.pipeline.stages.middleware import OuterMiddleware
+from surehand.runtime.pipeline.installed_middleware import OuterMiddleware
 from surehand.testing import ManualClock, settle
 
 

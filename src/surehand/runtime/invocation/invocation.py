@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
-from surehand.core.call import NO_DISPLAY, Arguments, Call, CallIdentity, Principal
+from surehand.core.call import NO_DISPLAY, Arguments, Call, CallerFields, CallIdentity, Principal, ScopeFolders
 from surehand.core.clock import Timer
 from surehand.core.content import to_text
-from surehand.core.errors import FailureCode, NotStarted
-from surehand.core.events import CallProgress
+from surehand.core.errors import FailureCode
+from surehand.core.events import Listener
 from surehand.core.ids import new_id
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome, WaitingFor
 from surehand.core.threads import HandlerThreads
+from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.object_tokens import ObjectTokens
+from surehand.runtime.lifespans import Lifespans
+from surehand.runtime.limits.budget import Budget
+from surehand.runtime.running_calls import RunningCalls
+from surehand.runtime.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
-    from surehand.runtime.durability.call_record import RecordTemplate
-    from surehand.runtime.pending.approval import Approval
-    from surehand.runtime.scope import Scope
+    from surehand.store.database import Statement
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow
     from surehand.store.tables.pending import RoundAnswer
@@ -34,6 +40,67 @@ MAX_NESTING_DEPTH = 32
 """Limit on nested calls: a tool that calls itself fails here instead of exhausting the memory."""
 MAX_UNKNOWN_NAME_LENGTH = 200
 """Characters of an unknown tool's name in events, journal and messages."""
+
+
+class EndTemplate(Protocol):
+    """Prepared rows for the end of a plain durable call."""
+
+    def end_statements(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]: ...
+
+
+class ProgressSink(Protocol):
+    """Receives the progress that handlers report."""
+
+    def is_wanted(self, invocation: Invocation) -> bool: ...
+    def emit(self, invocation: Invocation, update: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnvironment:
+    """What a runtime gives to each of its calls while it runs, in whatever scope it was made."""
+
+    workspace: str
+    threads: HandlerThreads
+    lifespans: Lifespans
+    running: RunningCalls
+    store: RuntimeStore
+    progress: ProgressSink
+    object_tokens: ObjectTokens
+
+
+class CallScope(Protocol):
+    """What a call knows of the scope that it was made in. `Scope`, with the public verbs, is one."""
+
+    principal: Principal
+    principal_fields: dict[str, str | None]
+    caller_fields: CallerFields
+    has_session: bool
+    host_space: str | None
+    """The space that the host made active; `principal.space` differs from it where the agent entered another."""
+    scope_name: str | None
+    """The name by which other processes build the same scope again."""
+    scope_in_entered_space: CallScope | None
+    state: dict[str, Any]
+    folders: ScopeFolders
+    budget: Budget | None
+    priority: int | None
+    offered_values: tuple[Any, ...]
+    own_catalogue: Catalogue | None
+    approver: Callable[[Any], Awaitable[Any]] | None
+    """Asked about a pending call before the runtime's own approver."""
+    environment: CallEnvironment
+
+    def find(self, name: str) -> Listing | None: ...
+    def find_session_tool(self, name: str) -> Listing | None: ...
+    def find_value(self, value_type: type[T]) -> T | None: ...
+    def may_use(self, listing: Listing, *, for_person: bool = False) -> bool: ...
+    def usable_listings(self, *, for_person: bool = False) -> list[Listing]: ...
+    def listen(self, callback: Listener) -> Callable[[], None]: ...
+    def set_active_space(self, space: str | None) -> None: ...
+    async def enter_space(self, space: str | None) -> None: ...
+    def in_space(self, space: str | None) -> CallScope: ...
+    def stack_for_call(self, invocation: Invocation) -> NextStage: ...
+    def stack_for_listing(self, listing: Listing, invocation: Invocation) -> NextStage: ...
 
 
 class Invocation:
@@ -113,7 +180,7 @@ class Invocation:
     """Whether a claim is being written or is held."""
     is_handler_running: bool = False
     """Whether the handler is running now."""
-    record_template: RecordTemplate | None = None
+    record_template: EndTemplate | None = None
     """Prepared rows for a plain durable call; only its own values are missing."""
     round_answer: RoundAnswer | None = None
     """The answer that ends the call; committed in one transaction with the outcome."""
@@ -144,7 +211,7 @@ class Invocation:
     """When the caller's time limit is reached, on the runtime's clock."""
     _event_loop: asyncio.AbstractEventLoop | None = None
 
-    def __init__(self, scope: Scope, requested_name: str, raw_arguments: Arguments) -> None:
+    def __init__(self, scope: CallScope, requested_name: str, raw_arguments: Arguments) -> None:
         self.scope = scope
         self.requested_name = requested_name
         self.raw_arguments = raw_arguments
@@ -166,13 +233,24 @@ class Invocation:
         return self.scope.principal
 
     @property
+    def is_waiting_for_answer(self) -> bool:
+        """Whether the caller itself waits for the answer to its pending call."""
+        return self.answer_future is not None
+
+    @property
     def identity(self) -> CallIdentity:
         """Whose call it is, for its events, waits and stored rows."""
-        listing = self.__dict__.get("listing")
-        presentation = None if listing is None else listing.tool.presentation
-        intent = None if presentation is None else presentation.intent
-        display = NO_DISPLAY if presentation is None else presentation.display
+        intent, display = self.presentation
         return CallIdentity(self.parent, self.model_id, intent, display, *self.scope.caller_fields)
+
+    @property
+    def presentation(self) -> tuple[str | None, Mapping[str, Any]]:
+        """Intent and display of the call's tool; None and an empty mapping for an unknown one."""
+        listing = self.__dict__.get("listing")
+        if listing is None:
+            return None, NO_DISPLAY
+        presentation = listing.tool.presentation
+        return presentation.intent, presentation.display
 
     @property
     def state(self) -> dict[str, Any]:
@@ -180,7 +258,7 @@ class Invocation:
 
     @property
     def workspace(self) -> str:
-        return self.scope.services.workspace
+        return self.scope.environment.workspace
 
     @property
     def memory_dir(self) -> str | None:
@@ -192,7 +270,7 @@ class Invocation:
 
     @property
     def threads(self) -> HandlerThreads:
-        return self.scope.services.threads
+        return self.scope.environment.threads
 
     @property
     def call(self) -> Call:
@@ -213,7 +291,7 @@ class Invocation:
 
     def find_value(self, value_type: type[T]) -> T | None:
         """The nearest value of a type: from the tool's own lifespan, then from the scopes."""
-        mounted = self.scope.services.lifespans.value_of(self.listing.tool)
+        mounted = self.scope.environment.lifespans.value_of(self.listing.tool)
         return mounted if isinstance(mounted, value_type) else self.scope.find_value(value_type)
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
@@ -230,7 +308,7 @@ class Invocation:
             if self.nested_siblings is None:
                 self.nested_siblings = {}
             inner.siblings = self.nested_siblings
-        return await self.scope.run_invocation(inner)
+        return await self.scope.stack_for_call(inner)(inner)
 
     def find_tool(self, name: str) -> Listing | None:
         """Find a tool that this call's scope may use, or that people may use in it."""
@@ -243,15 +321,15 @@ class Invocation:
 
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""
-        return await self.scope.services.open_store()
+        return await self.scope.environment.store.open()
 
     def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this agent and session in another space, or in none."""
-        self.scope.services.visible_calls.set_active_space(self.scope, space)
+        self.scope.set_active_space(space)
 
     async def enter_space(self, space: str | None) -> None:
         """The same, in every process on the store."""
-        await self.scope.services.visible_calls.enter_space(self.scope, space)
+        await self.scope.enter_space(space)
 
     def emit_deferred_start(self) -> None:
         """Emit `CallStarted`, if that was put off."""
@@ -261,40 +339,14 @@ class Invocation:
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""
-        if not self.scope.services.listeners.callbacks and not self._has_stream:
+        progress = self.scope.environment.progress
+        if not progress.is_wanted(self):
             return
         loop = self._event_loop
         if loop is not None and _is_other_thread(loop):
-            loop.call_soon_threadsafe(self._emit_progress, dict(update))
+            loop.call_soon_threadsafe(progress.emit, self, dict(update))
         else:
-            self._emit_progress(dict(update))
-
-    @property
-    def _has_stream(self) -> bool:
-        """Whether the call is in the stream of a run or of a space."""
-        is_streamed = self.principal.turn is not None or self.message_id is not None
-        return is_streamed and self.scope.services.journal_writer is not None
-
-    def _emit_progress(self, update: dict[str, Any]) -> None:
-        services = self.scope.services
-        named = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
-        if services.journal_writer is not None and self._has_stream:
-            self.has_streamed_progress = True
-            services.journal_writer.add_progress(self, named, update)
-        if not services.listeners.callbacks:
-            return
-        at = services.clock.time()
-        event = CallProgress(
-            self.id,
-            self.tool_name,
-            named["message"],
-            named["fraction"],
-            named["title"],
-            update,
-            at,
-            *self.identity,
-        )
-        services.listeners.emit(event)
+            progress.emit(self, dict(update))
 
     def make_interruptible(self) -> None:
         """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""
@@ -304,19 +356,19 @@ class Invocation:
         if task is None:
             return
         loop = task.get_loop()
-        services = self.scope.services
-        if loop is not services.event_loop:
-            raise _wrong_loop_error(services.is_open)
+        running = self.scope.environment.running
+        if loop is not running.event_loop:
+            raise running.wrong_loop_error()
         self.task = task
         self._event_loop = loop
         self._cancelling_before = task.cancelling()
-        services.running_calls.add(self)
+        running.calls.add(self)
 
     def start_caller_timeout(self) -> None:
         """Start the timer for the caller's own limit on the whole call."""
         self.make_interruptible()
         message = f"{self.listing.name} timed out after {self.caller_timeout:g} s, waiting included."
-        clock = self.scope.services.clock
+        clock = self.scope.environment.running.clock
         seconds = self.caller_timeout or 0.0
         self._caller_deadline = clock.now() + seconds
         self._caller_timer = clock.call_later(seconds, self.interrupt, "timed_out", message)
@@ -325,7 +377,7 @@ class Invocation:
         """Seconds until the caller's own time limit; None if it set none."""
         if self._caller_deadline is None:
             return None
-        return self._caller_deadline - self.scope.services.clock.now()
+        return self._caller_deadline - self.scope.environment.running.clock.now()
 
     def take_back_cancellation(self) -> bool:
         """Undo the runtime's own cancellations; true if there was no other reason to cancel the caller's task.
@@ -355,10 +407,10 @@ class Invocation:
         if self._caller_timer is not None:
             self._caller_timer.cancel()
         self.task = None
-        services = self.scope.services
-        services.running_calls.discard(self)
-        if services.call_ends.waiters:
-            services.call_ends.notify(self.assigned_id, outcome)
+        running = self.scope.environment.running
+        running.calls.discard(self)
+        if running.ends.waiters:
+            running.ends.notify(self.assigned_id, outcome)
         if self.on_end is not None:
             self.on_end(outcome)
 
@@ -417,6 +469,10 @@ class Invocation:
         )
 
 
+NextStage: TypeAlias = Callable[[Invocation], Coroutine[Any, Any, Outcome]]
+"""The rest of the pipeline, as one stage sees it."""
+
+
 def _count_characters(raw_arguments: Any) -> int:
     if isinstance(raw_arguments, (str, bytes)):
         return len(raw_arguments)
@@ -431,12 +487,6 @@ def _current_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:  # called from a thread without an event loop
         return None
-
-
-def _wrong_loop_error(is_open: bool) -> NotStarted:
-    if is_open:
-        return NotStarted("The runtime belongs to another event loop. Call it there, or open one here.")
-    return NotStarted("The runtime is not running. Use `async with Runtime(...) as runtime:`.")
 
 
 def _is_other_thread(loop: asyncio.AbstractEventLoop) -> bool:

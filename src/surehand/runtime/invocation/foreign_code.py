@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from surehand.runtime.pipeline.reaper import Reaper
+from surehand.runtime.background_tasks import BackgroundTasks
 
 ForeignTask: TypeAlias = asyncio.Task[tuple[Any, BaseException | None]]
 """A task that runs foreign code and ends with its result or its exception."""
@@ -46,23 +46,23 @@ def call_foreign(function: Callable[..., Any], *arguments: Any) -> Any:
         raise ForeignCodeError from error
 
 
-async def run_foreign(reaper: Reaper, function: Callable[..., Any], *arguments: Any) -> Any:
+async def run_foreign(background_tasks: BackgroundTasks, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a sync or async function and return its result; raises `ForeignCodeError` for everything that it raises."""
     result = call_foreign(function, *arguments)
-    return await await_foreign(reaper, result) if inspect.isawaitable(result) else result
+    return await await_foreign(background_tasks, result) if inspect.isawaitable(result) else result
 
 
-async def await_foreign(reaper: Reaper, awaitable: Awaitable[Any]) -> Any:
+async def await_foreign(background_tasks: BackgroundTasks, awaitable: Awaitable[Any]) -> Any:
     """Await foreign code in a task of its own; raises `ForeignCodeError` for everything that it raises.
 
     A cancellation of the caller cancels that task. If the task ignores it for the grace period, it is left to the
-    reaper, and the caller goes on.
+    background tasks, and the caller goes on.
     """
     task = start_foreign(awaitable)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
-        await reaper.stop(task)
+        await background_tasks.stop(task)
         raise
     return foreign_result(task)
 

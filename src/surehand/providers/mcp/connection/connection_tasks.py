@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class BackgroundTasks:
+class ConnectionTasks:
     """Tasks by name. Of each name at most one runs at a time."""
 
     def __init__(self, server_name: str) -> None:

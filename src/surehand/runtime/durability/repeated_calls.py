@@ -7,17 +7,15 @@ outcome. The stages `follow`, `park` and `intent` ask here; the store decides, s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from surehand.core.outcome import Pending, WaitingFor
-from surehand.runtime.durability.json_arguments import call_fingerprint
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.json_arguments import call_fingerprint
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement
 from surehand.store.errors import UnstorableValue
 from surehand.store.tables import ledger as ledger_table
-
-if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
-    from surehand.runtime.services import RuntimeServices
 
 FOLLOWS_KEY = "follows"
 """The key in the request of a call that follows another one; its value is the id of that call."""
@@ -52,8 +50,8 @@ def is_following(pending: Pending) -> bool:
 class RepeatedCalls:
     """Finds the first of several equal calls."""
 
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(self, store: RuntimeStore) -> None:
+        self._store = store
 
     def key_of(self, invocation: Invocation) -> str | None:
         """What the call is recognised by; None if it is never merged: without a session, or with a given id."""
@@ -76,7 +74,7 @@ class RepeatedCalls:
             locks: wait for another process that stores an equal call at the same moment.
         """
         return ledger_table.require_first_statements(
-            key, siblings=_sibling_ids(invocation, key), owner=self._services.owner_id, locks=locks
+            key, siblings=_sibling_ids(invocation, key), owner=self._store.owner_id, locks=locks
         )
 
     async def find_first(self, invocation: Invocation) -> FirstCall | None:
@@ -86,7 +84,7 @@ class RepeatedCalls:
             return None
         found = await self._find(invocation, key)
         # An equal call of another process that died a moment ago still counts as running.
-        if found is not None and found.state == "running" and await self._services.recover_dead_runtimes():
+        if found is not None and found.state == "running" and await self._store.recover_dead_runtimes():
             found = await self._find(invocation, key)
         while found is not None and invocation.siblings is not None and found.call_id in invocation.siblings[key]:
             found = await self._find(invocation, key)  # a call that is made together with this one follows it already
@@ -97,9 +95,9 @@ class RepeatedCalls:
         return found
 
     async def _find(self, invocation: Invocation, key: str) -> FirstCall | None:
-        store = await self._services.open_store()
+        store = await self._store.open()
         siblings = _sibling_ids(invocation, key)
-        query = ledger_table.find_first_statement(key, siblings=siblings, owner=self._services.owner_id)
+        query = ledger_table.find_first_statement(key, siblings=siblings, owner=self._store.owner_id)
         rows = await store.database.quick_read(query.sql, query.params)
         if not rows:
             return None

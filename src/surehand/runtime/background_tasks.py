@@ -1,4 +1,4 @@
-"""Reaper: owns the background tasks of a runtime, and the handlers that ignore cancellation."""
+"""Background tasks of a runtime, and the tasks of handlers that ignore their cancellation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CANCELLATION_GRACE_SECONDS = 0.5
 """Seconds that a cancelled handler gets for cleaning up before its caller gets the outcome."""
 
 
-class Reaper:
+class BackgroundTasks:
     """Cancels tasks, and keeps those that do not end until the runtime closes."""
 
     def __init__(self) -> None:

@@ -15,8 +15,9 @@ from surehand.core.errors import NotFound
 from surehand.core.ids import new_id
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.runtime.durability.call_record import unknown_effect_failure
-from surehand.runtime.durability.json_arguments import json_arguments
-from surehand.runtime.visible_calls import to_message_status
+from surehand.runtime.durability.write_retry import WriteRetry
+from surehand.runtime.invocation.json_arguments import json_arguments
+from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.stored_identity import identity_fields_with_user
 from surehand.store.tables.messages import (
@@ -32,8 +33,7 @@ from surehand.store.tables.messages import (
 from surehand.store.tables.spaces import space_not_found
 
 if TYPE_CHECKING:
-    from surehand.runtime.pipeline.invocation import Invocation
-    from surehand.runtime.services import RuntimeServices
+    from surehand.runtime.invocation.invocation import Invocation
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow
     from surehand.store.tables.streams import StreamEventKind
@@ -45,12 +45,16 @@ _STREAM_EVENT_KINDS: Mapping[str, StreamEventKind] = {"complete": "tool-call.com
 class CallMessages:
     """Posts and amends call messages in the store; an outcome is shown in the transaction that stores it."""
 
-    def __init__(self, services: RuntimeServices) -> None:
-        self._services = services
+    def __init__(self, store: RuntimeStore, write_retry: WriteRetry, *, shows_calls: bool, max_output: int) -> None:
+        self.shows_calls = shows_calls
+        """Whether calls are shown in the spaces of the store; else those of a host application show them, or none."""
+        self._store = store
+        self._write_retry = write_retry
+        self._max_output = max_output
 
     async def post(self, space: str, message: Mapping[str, Any]) -> str:
         """Post the message of a call that has started; returns the message's id."""
-        store = await self._services.open_store()
+        store = await self._store.open()
         message_id = new_id()
         call_id = message["toolCallId"]
         statements = post_call_statements(
@@ -59,7 +63,7 @@ class CallMessages:
             message_id=message_id,
             call_id=call_id,
             agent=message.get("senderId"),
-            owner=self._services.owner_id,
+            owner=self._store.owner_id,
         )
         try:
             await store.write(statements)
@@ -69,14 +73,19 @@ class CallMessages:
             # The message may have been written although the write failed here: mark it as failed later.
             failed = {**message, "status": "error", "result": f"{message['toolName']} did not run."}
             statements = _amend_statements(space, message_id, failed)
-            self._services.ledger.write_retry.retry_later(f"shown {message_id}", statements)
+            self._write_retry.retry_later(f"shown {message_id}", statements)
             raise
         store.streams.notify_written()
         return message_id
 
     async def post_statements(self, invocation: Invocation) -> list[Statement]:
-        """Statements that post a call, and set the id of its message; none if there is no such space."""
-        store = await self._services.open_store()
+        """Statements that post a call in the transaction that stores its wait; they set the id of its message.
+
+        None for a call that has a message, is not shown here, or is in a space that does not exist.
+        """
+        if not invocation.posts_when_stored or invocation.message_id is not None or not self.shows_calls:
+            return []
+        store = await self._store.open()
         space = invocation.principal.space or ""
         try:
             await store.spaces.find(space)
@@ -86,7 +95,7 @@ class CallMessages:
         invocation.message_id = new_id()
         return post_call_statements(
             space,
-            build_call_message(invocation, "running"),
+            self.build_message(invocation, "running"),
             message_id=invocation.message_id,
             call_id=invocation.id,
             agent=invocation.principal.agent,
@@ -101,8 +110,8 @@ class CallMessages:
 
     async def amend(self, space: str, message_id: str, message: Mapping[str, Any]) -> None:
         """Update the message of a call; a message of a pending call is never marked as ended."""
-        store = await self._services.open_store()
-        owner_id = self._services.owner_id if message["status"] == "running" else None
+        store = await self._store.open()
+        owner_id = self._store.owner_id if message["status"] == "running" else None
         statements = _amend_statements(space, message_id, message, owner_id)
         if message["status"] in _STREAM_EVENT_KINDS:
             # The caller may have been cancelled while the call is still pending.
@@ -115,10 +124,52 @@ class CallMessages:
         """Statements that show an outcome, for the transaction that stores it; none for a call without a message."""
         space = invocation.principal.space
         message_id = invocation.message_id
-        if message_id is None or space is None:
+        if message_id is None or space is None or not self.shows_calls:
             return []
-        message = build_call_message(invocation, to_message_status(outcome), outcome)
+        message = self.build_message(invocation, to_message_status(outcome), outcome)
         return _amend_statements(space, message_id, message)
+
+    def mark_written(self, invocation: Invocation, outcome: Outcome) -> None:
+        """Note that the transaction with the message's update was committed."""
+        if invocation.message_id is not None and self.shows_calls:
+            invocation.message_status = to_message_status(outcome)
+
+    def build_message(self, invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
+        """The content of the message that shows a call, in spaces of the store and of a host application."""
+        is_pending = isinstance(outcome, Pending)
+        return {
+            **identity_fields_with_user(invocation.identity),
+            "type": "tool_call",
+            "toolName": invocation.listing.name,
+            "args": json_arguments(invocation),
+            "result": None if outcome is None or is_pending else outcome.text,
+            "data": self._structured_result(invocation, outcome),
+            "status": status,
+            "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
+            "message": outcome.message if isinstance(outcome, Pending) else None,
+            "toolCallId": invocation.id,
+            "runId": invocation.principal.turn,
+            "senderId": invocation.principal.agent,
+            "display": dict(invocation.listing.tool.presentation.display),
+        }
+
+    def _structured_result(self, invocation: Invocation, outcome: Outcome | None) -> Any:
+        """The data of an outcome as plain JSON values; None where there is none, or where it is too large to show."""
+        if outcome is None or outcome.data is None:
+            return None
+        try:
+            written = (outcome.data_json if isinstance(outcome, Done) else None) or to_json(outcome.data)
+        except ValueError:  # a failure's data may be anything; the text says what happened
+            return None
+        limit = invocation.listing.tool.limits.max_bytes or self._max_output
+        return json.loads(written) if len(written) <= limit else None
+
+
+def to_message_status(outcome: Outcome) -> str:
+    """The status word that a message shows for an outcome."""
+    if isinstance(outcome, Pending):
+        return "requires_action"
+    return "error" if isinstance(outcome, Failed) else "complete"
 
 
 async def mark_unknown_effect(store: Store, call: LedgerRow) -> None:
@@ -161,35 +212,3 @@ def _amend_statements(
 ) -> list[Statement]:
     kind = _STREAM_EVENT_KINDS.get(message["status"], "message.amended")
     return amend_statements(space, message_id, message, kind, owner_id)
-
-
-def _structured_result(invocation: Invocation, outcome: Outcome | None) -> Any:
-    """The data of an outcome as plain JSON values; None where there is none, or where it is too large to be shown."""
-    if outcome is None or outcome.data is None:
-        return None
-    try:
-        written = (outcome.data_json if isinstance(outcome, Done) else None) or to_json(outcome.data)
-    except ValueError:  # a failure's data may be anything; the text says what happened
-        return None
-    limit = invocation.listing.tool.limits.max_bytes or invocation.scope.services.defaults.max_output
-    return json.loads(written) if len(written) <= limit else None
-
-
-def build_call_message(invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
-    """The content of the message that shows a call."""
-    is_pending = isinstance(outcome, Pending)
-    return {
-        **identity_fields_with_user(invocation.identity),
-        "type": "tool_call",
-        "toolName": invocation.listing.name,
-        "args": json_arguments(invocation),
-        "result": None if outcome is None or is_pending else outcome.text,
-        "data": _structured_result(invocation, outcome),
-        "status": status,
-        "waitingFor": outcome.waiting_for if isinstance(outcome, Pending) else None,
-        "message": outcome.message if isinstance(outcome, Pending) else None,
-        "toolCallId": invocation.id,
-        "runId": invocation.principal.turn,
-        "senderId": invocation.principal.agent,
-        "display": dict(invocation.listing.tool.presentation.display),
-    }

@@ -1,0 +1,108 @@
+"""Agents of a runtime: their own tools and providers, which only the scopes of their own runs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from surehand.catalogue.catalogue import Catalogue
+from surehand.catalogue.listing import Listing
+from surehand.core.errors import DefinitionError
+from surehand.runtime.lifespans import Lifespans
+from surehand.runtime.named_scopes import NamedScopes
+from surehand.runtime.providers import ProviderTable
+from surehand.runtime.sources import AgentSource
+
+
+@dataclass(slots=True)
+class AttachedAgent:
+    """An agent with the catalogue of its own tools, and the providers that fill it."""
+
+    agent: AgentSource
+    own_catalogue: Catalogue
+    provider_table: ProviderTable
+    last_scope: Any = None
+    """Keeps the stacks of its tools, which live as long as a scope with them, from one run to the next."""
+
+
+class AgentTable:
+    """Starts what belongs to agents, and builds their scopes by name for calls that were made in another process."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        build_provider_table: Callable[[Catalogue], ProviderTable],
+        lifespans: Lifespans,
+        named_scopes: NamedScopes[Any],
+    ) -> None:
+        self._catalogue = catalogue
+        self._build_provider_table = build_provider_table
+        self._lifespans = lifespans
+        self._named_scopes = named_scopes
+        self._attached: dict[str, AttachedAgent] = {}
+        self._replaced: list[AttachedAgent] = []
+        """Agents whose place another one of the same name has taken: their providers run until the runtime closes."""
+
+    def __iter__(self) -> Iterator[AgentSource]:
+        return (each.agent for each in list(self._attached.values()))
+
+    def listings(self) -> list[Listing]:
+        """The agents' own tools."""
+        return [listing for each in self._attached.values() for listing in each.own_catalogue]
+
+    def add_unstarted(self, agents: Iterable[AgentSource]) -> None:
+        """Add agents that are started when the runtime is opened."""
+        for agent in agents:
+            self._require_free_name(agent)
+            self._attach(agent)
+
+    async def add(self, agent: AgentSource) -> None:
+        """Add an agent while the runtime runs."""
+        self._require_free_name(agent)
+        await self.enter(agent)
+
+    async def enter(self, agent: AgentSource) -> AttachedAgent:
+        """The agent with its tools. It takes the place of another one of its name: programs may build it anew."""
+        known = self._attached.get(agent.name)
+        if known is not None and known.agent is agent:
+            return known
+        if known is not None and known.agent.providers:
+            self._replaced.append(known)
+        attached = self._attach(agent)
+        await self._start(attached)
+        return attached
+
+    def _require_free_name(self, agent: AgentSource) -> None:
+        known = self._attached.get(agent.name)
+        if known is not None and known.agent is not agent:
+            problem = f"The runtime has another agent {agent.name!r}."
+            raise DefinitionError(problem, fix="give one of them another name: answers find an agent by its name.")
+
+    def _attach(self, agent: AgentSource) -> AttachedAgent:
+        own_catalogue = self._catalogue.new_empty()
+        for tool in agent.own_tools:
+            tool.require_runner()
+        own_catalogue.add(*agent.own_tools)
+        provider_table = self._build_provider_table(own_catalogue)
+        provider_table.add_unstarted(agent.providers)
+        self._attached[agent.name] = attached = AttachedAgent(agent, own_catalogue, provider_table)
+        self._named_scopes.register(agent.name, lambda scope: agent.narrow(scope, own_catalogue))
+        return attached
+
+    async def start(self) -> None:
+        """Start the providers of all agents and enter the lifespans of their tools."""
+        for attached in self._attached.values():
+            await self._start(attached)
+
+    async def _start(self, attached: AttachedAgent) -> None:
+        await attached.provider_table.start()
+        await attached.provider_table.apply_early_changes()
+        for listing in attached.own_catalogue:
+            await self._lifespans.enter(listing.tool)
+
+    async def stop(self) -> None:
+        """Stop the providers of all agents."""
+        for attached in [*self._attached.values(), *self._replaced]:
+            attached.provider_table.unsubscribe()
+            await attached.provider_table.stop()

@@ -1,0 +1,132 @@
+"""Call statements: what is written to the store when a call starts and when it ends, each in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from surehand.catalogue.listing import Listing
+from surehand.core.outcome import Done, Failed
+from surehand.runtime.durability.call_messages import CallMessages
+from surehand.runtime.durability.call_record import (
+    RecordTemplate,
+    build_ledger_row,
+    serialize_call_arguments,
+    sha256_hex,
+)
+from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.invocation import CallScope, Invocation
+from surehand.runtime.runtime_store import RuntimeStore
+from surehand.store.database import Statement
+from surehand.store.tables import ledger as ledger_table
+from surehand.store.tables.inbox import tool_result_event
+
+if TYPE_CHECKING:
+    from surehand.store.store import Store
+
+LARGE_ARGUMENTS_BYTES = 64 << 10
+"""A store in memory drops larger arguments when the call has ended."""
+
+
+class CallStatements:
+    """Builds the rows of a call in ledger, inbox, audit, journal and space."""
+
+    def __init__(self, store: RuntimeStore, journal: StoreJournal, messages: CallMessages) -> None:
+        self._store = store
+        self._journal = journal
+        self._messages = messages
+        self._templates: WeakKeyDictionary[CallScope, dict[Listing, RecordTemplate]] = WeakKeyDictionary()
+        """Prepared rows for the plain calls of each scope and tool."""
+
+    def start(self, store: Store, invocation: Invocation) -> list[Statement]:
+        """Statements for a new call; a plain call uses the template of its tool and scope."""
+        template = self._template_for(store, invocation)
+        invocation.record_template = template
+        if template is not None:
+            arguments = serialize_call_arguments(invocation)
+            return template.start_statements(invocation.id, arguments, invocation.repeat_key)
+        invocation.ledger_row = build_ledger_row(invocation, owner_id=self._store.owner_id, fence=1)
+        return [ledger_table.start_statement(invocation.ledger_row), *self.intent_audit(invocation)]
+
+    def _template_for(self, store: Store, invocation: Invocation) -> RecordTemplate | None:
+        """The template for a plain call of this tool and scope; None if the call has a context of its own."""
+        templates = self._templates.get(invocation.scope)
+        if templates is None:
+            templates = self._templates.setdefault(invocation.scope, {})
+        listing = invocation.listing
+        template = templates.get(listing)
+        if template is not None and invocation.parent is None and invocation.model_id is None:
+            return template if invocation.message_id is None else None
+        owner_id = self._store.owner_id
+        call = build_ledger_row(invocation, owner_id=owner_id, fence=1)
+        if call.context != "{}" or call.posted is not None or not self._store.is_durable:
+            return None
+        return templates.setdefault(listing, RecordTemplate(store, call, owner_id, invocation.identity))
+
+    def intent_audit(self, invocation: Invocation) -> list[Statement]:
+        """The audit row for a claim, in the same transaction: no effect without it."""
+        store = self._store.current
+        if not self._store.is_durable or store is None:
+            return []
+        row = invocation.ledger_row
+        detail = {"arguments": sha256_hex(row.arguments) if row else None}
+        name = invocation.listing.name
+        return [store.audit.row_statement("intent", invocation.id, name, identity=invocation.identity, detail=detail)]
+
+    def end(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        """All statements of one transaction that ends a call; `text` is the serialized outcome."""
+        call_id = invocation.id
+        if invocation.record_template is not None and invocation.fence == 1 and not invocation.round:
+            invocation.is_journalled = True
+            code = outcome.code if isinstance(outcome, Failed) else "ok"
+            return invocation.record_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
+        if invocation.round_answer is not None:
+            statements = [invocation.round_answer.statement(), ledger_table.end_open_statement(call_id, text)]
+        elif invocation.fence is not None:
+            owner_id = self._store.owner_id
+            statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.fence)]
+        else:
+            statements = [ledger_table.end_unclaimed_statement(call_id, text)]
+        row = invocation.ledger_row
+        if not self._store.is_durable and row is not None and len(row.arguments) > LARGE_ARGUMENTS_BYTES:
+            statements.append(ledger_table.clear_arguments_statement(call_id))
+        return [
+            *statements,
+            *self._inbox_statements(invocation, outcome),
+            *self._outcome_audit(invocation, outcome, text),
+            *self._messages.amend_statements(invocation, outcome),
+        ]
+
+    def _inbox_statements(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
+        """The inbox item for an agent that got Pending; a caller that still waits gets the outcome directly."""
+        if not invocation.is_resumed or not self._store.is_durable:
+            return []
+        principal = invocation.principal
+        store = self._store.current
+        result = outcome.data if isinstance(outcome, Done) else {"error": outcome.message, "code": outcome.code}
+        assert store is not None
+        item = tool_result_event(invocation.id, invocation.tool_name, principal.turn, result, invocation.identity)
+        return [store.inbox.push_statement(principal.agent or "", *item, user=principal.user)]
+
+    def _outcome_audit(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
+        """The rows of audit and journal, in the same transaction as the outcome."""
+        store = self._store.current
+        if not self._store.is_durable or store is None:
+            return []
+        invocation.is_journalled = True
+        call_id = invocation.id
+        name = invocation.listing.name
+        whose = invocation.identity
+        code = outcome.code if isinstance(outcome, Failed) else "ok"
+        detail = {"code": code, "outcome": sha256_hex(text)}
+        outcome_row = store.audit.row_statement("outcome", call_id, name, identity=whose, detail=detail)
+        ended = self._journal.statements(invocation, "ended", code)
+        answer = invocation.round_answer
+        if answer is None:
+            return [outcome_row, *ended]
+        detail = {"answer": answer.answer, "answer_digest": answer.answer_digest}
+        answer_row = store.audit.row_statement(
+            "answer", call_id, name, identity=whose, by=answer.answered_by, detail=detail
+        )
+        settled = self._journal.statements(invocation, "settled", answer.answer)
+        return [answer_row, outcome_row, *settled, *ended]

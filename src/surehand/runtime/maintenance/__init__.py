@@ -1,0 +1,1 @@
+"""Maintenance: what a runtime does in the background for the calls in its store."""

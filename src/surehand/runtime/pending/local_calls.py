@@ -1,0 +1,63 @@
+"""Local pending calls: what only the process knows that made a pending call, or that answers one now."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+from surehand.core.clock import Clock, wake
+from surehand.core.quotas import Quota
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.pending.answer import AnswerInProgress
+
+
+class LocalPendingCalls:
+    """The invocations, waiting callers and answers of this process, by call id. The store holds the rest."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.invocations: dict[str, Invocation] = {}
+        """Pending calls that this process made: their scopes hold values that cannot be stored."""
+        self.waiting_callers: dict[str, asyncio.Future[bool | None]] = {}
+        """Futures of the callers that wait for the answer instead of returning Pending."""
+        self.answers_in_progress: dict[str, AnswerInProgress] = {}
+        self.user_quota: Quota[str] | None = None
+        """Limit on pending calls per user, if there is one."""
+        self.open_count = 0
+        """Number of pending calls in the store, as far as this runtime knows."""
+
+    async def wait_for_answer(self, invocation: Invocation, timeout_seconds: float) -> bool:
+        """Keep the caller waiting for the answer; False on timeout, and the call stays pending."""
+        invocation.make_interruptible()
+        answered: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        self.waiting_callers[invocation.id] = answered
+        invocation.answer_future = answered
+        timer = self._clock.call_later(timeout_seconds, wake, answered) if timeout_seconds < inf else None
+        try:
+            return bool(await answered)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self.waiting_callers.pop(invocation.id, None)
+            invocation.answer_future = None
+
+    def drop_arguments(self, invocation: Invocation) -> None:
+        """Replace a parked invocation by one without arguments: they are in the store, and need no memory here."""
+        if self.invocations.get(invocation.id) is invocation:
+            reduced = Invocation(invocation.scope, invocation.requested_name, {})
+            reduced.listing = invocation.listing
+            reduced.assigned_id = invocation.id
+            reduced.round = invocation.round
+            self.invocations[invocation.id] = reduced
+
+    def on_call_ended(self, invocation: Invocation) -> None:
+        """Forget a call that has its outcome."""
+        self.remove(invocation.id)
+        if invocation.round:
+            self.open_count -= 1
+
+    def remove(self, call_id: str) -> Invocation | None:
+        """Forget a call that is no longer pending; returns its invocation if this process made it."""
+        if self.user_quota is not None:
+            self.user_quota.release(call_id)
+        return self.invocations.pop(call_id, None)
