@@ -14,6 +14,7 @@ from surehand.config.errors import ConfigError
 from surehand.config.file_formats import read_config_file
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
+from surehand.config.openapi_section import OpenApiEntry, parse_openapi
 from surehand.config.parsers import known_entries
 from surehand.config.rest_section import RestToolEntry, parse_rest_tools
 from surehand.config.sections import LogLevel, StoreSetting, WorkspaceSettings, folder_nodes
@@ -37,6 +38,7 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "store": sections.parse_store,
     "tools": parse_tools,
     "rest_tools": parse_rest_tools,
+    "openapi": parse_openapi,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
     "agents": parse_agents,
@@ -46,7 +48,7 @@ _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("openapi", "gateway")
+UNAVAILABLE_SECTIONS = ("gateway",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Config:
     defined_tools: tuple[ToolEntry, ...] = ()
     """Tools that the file itself defines."""
     rest_tools: tuple[RestToolEntry, ...] = ()
+    openapi: tuple[OpenApiEntry, ...] = ()
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
