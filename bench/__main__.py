@@ -12,6 +12,7 @@ from bench.imports import measure_imports
 from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
+from bench.openapi_import import measure_openapi_import
 from bench.peers.environments import measure_peers
 from bench.queued_calls import measure_queue
 from bench.rest_calls import measure_rest_calls
@@ -38,6 +39,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
             *await measure_sandbox(rounds=3),
             *await measure_mcp_calls(rounds=21, http_rounds=7),
             *await measure_rest_calls(rounds=15),
+            *await measure_openapi_import(rounds=3),
             *await measure_mcp_connections(rounds=3),
             *await measure_own_proxy(rounds=5),
             *await measure_definitions(rounds=1, count=1000),
@@ -54,6 +56,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
         *await measure_sandbox(),
         *await measure_mcp_calls(),
         *await measure_rest_calls(),
+        *await measure_openapi_import(),
         *await measure_mcp_connections(),
         *await measure_own_proxy(),
         *await measure_definitions(),

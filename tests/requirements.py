@@ -17,6 +17,7 @@ from tests import node_packages
 NO_SKIPS_VARIABLE = "SUREHAND_NO_SKIPS"
 """Environment variable: if it is 1, a missing requirement fails the tests."""
 CLIENTS = Path(__file__).parents[1] / ".clients"
+OPENAPI_DOCUMENTS = Path(__file__).parents[1] / ".openapi"
 WEIGHTS = Path(__file__).parents[1] / ".weights"
 INSPECTOR = node_packages.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
@@ -38,6 +39,11 @@ def _missing_reason(requirement: str) -> str:
 def _check_clients() -> str:
     installed = [folder / "installed-pins" for folder in (CLIENTS / "newer", CLIENTS / "older")]
     return "" if all(map(Path.exists, installed)) else "scripts/clients has not installed the other MCP clients"
+
+
+def _check_openapi_documents() -> str:
+    is_installed = (OPENAPI_DOCUMENTS / "installed-pins").exists()
+    return "" if is_installed else "scripts/openapi-corpus --install has not installed the public documents"
 
 
 def _check_weights() -> str:
@@ -70,6 +76,7 @@ _CHECK_BY_REQUIREMENT: dict[str, Callable[[], str]] = {
     "bubblewrap": _check_bubblewrap,
     "clients": _check_clients,
     "inspector": _check_inspector,
+    "openapi documents": _check_openapi_documents,
     "node servers": node_packages.missing_reason,
     "python in /usr": _check_python,
     "root": _check_root,

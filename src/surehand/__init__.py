@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from surehand.core.signature import use as use
     from surehand.core.tool import Tool as Tool
     from surehand.providers import mcp as mcp
+    from surehand.providers.openapi.factory import openapi as openapi
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
     from surehand.runtime.invocation.approval import Approval as Approval
@@ -121,6 +122,7 @@ _MODULE_BY_NAME = {
     "filtered": "catalogue.wrap",
     "format_event": "core.event_formats",
     "memory": "builtin.memory",
+    "openapi": "providers.openapi.factory",
     "prefixed": "catalogue.wrap",
     "renamed": "catalogue.wrap",
     "rest": "providers.rest.define",

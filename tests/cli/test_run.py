@@ -135,6 +135,20 @@ def test_a_failed_model_fails_the_run_without_showing_the_key(run, tmp_path, mon
     assert b"sk-not-to-be-seen" not in (tmp_path / "s.db").read_bytes()
 
 
+@pytest.mark.parametrize("provider", ["openai", "responses", "anthropic"])
+def test_an_agent_of_the_file_asks_its_model_over_the_wire(run, tmp_path, llmock, shop, provider):
+    agent = f'{{model: "{provider}:m1", instructions: "Add numbers.", tools: [add], limits: {{steps: 5}}}}'
+    (tmp_path / "surehand.yaml").write_text(f"tools: [{shop}]\nagents:\n  adder: {agent}\n")
+
+    ended = run("run", "adder", "add two numbers", "--events")
+
+    assert ended.code == 0
+    assert [line["tool"] for line in ended.lines if line.get("event") == "CallEnded"] == ["add"]
+    assert ended.lines[-1]["text"]
+    assert len(llmock.requests) == 2
+    llmock.assert_resilient(strict=True)
+
+
 def test_a_person_sees_text_and_calls(terminal):
     screen = terminal("run", "-t", AGENTS, "helper", "add")
 

@@ -6,16 +6,20 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from surehand import Runtime
 from surehand.agent.agent import Agent
+from surehand.agent.driving import RunHasEnded
 from surehand.agent.models.base import ModelAnswer, ModelCall, ModelChunk, ModelError, ModelRequest
 from tests.crash.run_log import RunLog
 
 AGENT = "agnes"
 PORT_VARIABLE = "SUREHAND_CRASH_MODEL_PORT"
 """The environment variable with the port of the model server."""
+STEERING = "Hurry."
+"""The message that is sent to each run."""
 TOOLS = ("pay", "wire", "look_up", "post")
 
 
@@ -66,4 +70,13 @@ class AgentDriver:
     async def _drive(self, run_id: str) -> bool:
         run = await self._agents[run_id].run("Do it all.", run_id=run_id, runtime=self._runtime)
         self._run_log.note("runs", {"run_id": run_id, "status": run.status, "text": run.text, "reason": run.reason})
+        if run.status == "waiting" and run_id not in self._run_log.lines("steered"):
+            await self._steer(run_id)
         return run.status == "waiting"
+
+    async def _steer(self, run_id: str) -> None:
+        """Send one message to a run, or two if the process dies in between."""
+        self._run_log.points.reach("before the message")
+        with suppress(RunHasEnded):  # another process has driven it to its end
+            await self._agents[run_id].steer(run_id, STEERING, runtime=self._runtime)
+        self._run_log.note("steered", run_id)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.crash.agent_driver import STEERING
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import Scenario
 from tests.crash.stored_state import Row, StoredState
@@ -63,7 +64,7 @@ def find_problems(evidence: Evidence) -> list[str]:
         *_check_replies(evidence, evidence.final),
         *_check_unknown_effects(evidence, evidence.final),
         *_check_inbox(evidence.final),
-        *_check_runs(evidence.final),
+        *_check_runs(evidence.final, has_agent=bool(evidence.scenario.runs)),
         *_check_requests(evidence, evidence.final),
         *_check_restart(evidence.final, evidence.after_restart),
     ]
@@ -176,7 +177,7 @@ def _check_inbox(final: StoredState) -> Iterator[str]:
             yield f"the outcome of {call_id} is in the inbox of {items[call_id]['agent']!r}"
 
 
-def _check_runs(final: StoredState) -> Iterator[str]:
+def _check_runs(final: StoredState, *, has_agent: bool) -> Iterator[str]:
     """Every run has ended, and every call of its steps has the outcome that the store has of the call."""
     yield from (f"{run['run_id']} is left {run['state']}" for run in final.runs if run["state"] != "done")
     delivered = {call_id for step in final.steps for call_id in json.loads(step["answer"]).get("delivered", ())}
@@ -193,6 +194,9 @@ def _check_runs(final: StoredState) -> Iterator[str]:
             yield f"the step of {call['call_id']} holds {told}, and the store {row['outcome']}"
     if lost := [message for message in final.run_messages if message["step"] is None]:
         yield f"{lost} were given to no step"
+    given = [message for step in final.steps for message in json.loads(step["answer"]).get("before", ())]
+    if has_agent and sum(message["content"] == STEERING for message in given) != len(final.run_messages):
+        yield f"{len(final.run_messages)} messages were sent, and the model was shown {given}"
     for row in final.pending:
         if row["inner_run"] is not None and row["state"] != "answered":
             yield f"{row['call_id']} still waits for the run {row['inner_run']}"

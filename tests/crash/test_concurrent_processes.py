@@ -9,7 +9,7 @@ import pytest
 from tests.crash.harness import Harness, ProcessKill, Tally, choose_points
 from tests.crash.scenarios import CRASH_SCENARIOS
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 SEED = 4711
 NAMES = [scenario.name for scenario in CRASH_SCENARIOS]
 

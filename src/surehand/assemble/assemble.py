@@ -39,6 +39,7 @@ def assemble(
     groups = list(_tool_groups(config, environment, store))
     items = [
         *resolve_name_conflicts(groups),
+        *_load_openapi_documents(config, environment),
         *_load_mcp_servers(config, environment),
         *flatten_sources(sources),
     ]
@@ -101,6 +102,14 @@ def _load_source(source: ToolSource, config: Config) -> list[SourceItem]:
         return load_tool_source(source.location, folder=config.base_folder)
     except ToolSourceError as error:
         raise source.error(str(error)) from error
+
+
+def _load_openapi_documents(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:
+    if not config.openapi:
+        return []
+    from surehand.assemble.openapi_documents import build_openapi_providers  # loads what OpenAPI documents need
+
+    return build_openapi_providers(config, environment)
 
 
 def _load_mcp_servers(config: Config, environment: Mapping[str, str]) -> Iterable[SourceItem]:

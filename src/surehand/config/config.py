@@ -15,6 +15,7 @@ from surehand.config.file_formats import read_config_file
 from surehand.config.gateway_section import GatewaySettings, parse_gateway
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
+from surehand.config.openapi_section import OpenApiEntry, parse_openapi
 from surehand.config.parsers import known_entries
 from surehand.config.rest_section import RestToolEntry, parse_rest_tools
 from surehand.config.sections import LogLevel, StoreSetting, WorkspaceSettings, folder_nodes
@@ -38,6 +39,7 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "store": sections.parse_store,
     "tools": parse_tools,
     "rest_tools": parse_rest_tools,
+    "openapi": parse_openapi,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
     "agents": parse_agents,
@@ -48,7 +50,6 @@ _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("openapi",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Config:
     defined_tools: tuple[ToolEntry, ...] = ()
     """Tools that the file itself defines."""
     rest_tools: tuple[RestToolEntry, ...] = ()
+    openapi: tuple[OpenApiEntry, ...] = ()
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
@@ -89,7 +91,6 @@ def read_config(path: str | Path) -> Config:
         top,
         SECTION_PARSERS,
         aliases=_SECTION_ALIASES,
-        unavailable=UNAVAILABLE_SECTIONS,
         ignored=_IGNORED_SECTIONS,
     )
     # `policy:` without a value is null in YAML, and is treated like a missing section.

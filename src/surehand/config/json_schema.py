@@ -44,6 +44,7 @@ def config_schema() -> Schema:
             "mcpServers": _SERVERS,
             "servers": _SERVERS,
             "inputs": {"type": "array"},
+            "openapi": {"type": "object", "additionalProperties": {"type": ["string", "object"]}},
             "agents": {"type": "object", "additionalProperties": {"type": "object"}},
             "log": {"enum": [*LOG_LEVELS, False]},
             "gateway": _GATEWAY,

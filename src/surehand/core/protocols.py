@@ -6,7 +6,7 @@ A provider need not inherit from them. The runtime looks for their methods once,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,6 +89,16 @@ class Selective(Protocol):
         """Why the provider does not offer a tool that its service has; None if it does not know the tool.
 
         `tool` has no namespace. A call of such a tool is refused with the reason: `filtered out`, for example.
+        """
+
+
+class Searchable(Protocol):
+    """Has more tools than models are shown, and shows a session those that it has looked up."""
+
+    def looked_up_tools(self, principal: Principal) -> Sequence[str]:
+        """The tools that this session's model has looked up, oldest first, without the namespace.
+
+        They are described after all others, so that the list of tools only grows at its end.
         """
 
 

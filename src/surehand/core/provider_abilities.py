@@ -19,6 +19,7 @@ from surehand.core.protocols import (
     ProviderTraits,
     Refreshable,
     Resumable,
+    Searchable,
     Selective,
     Startable,
     Stoppable,
@@ -39,6 +40,7 @@ class ProviderAbilities:
     refreshable: Refreshable | None = None
     per_user: PerUser | None = None
     selective: Selective | None = None
+    searchable: Searchable | None = None
     instructive: Instructive | None = None
     call_checker: CallChecker | None = None
     cancellable: Cancellable | None = None
@@ -97,6 +99,7 @@ _PROTOCOLS: dict[str, type] = {
     "refreshable": Refreshable,
     "per_user": PerUser,
     "selective": Selective,
+    "searchable": Searchable,
     "instructive": Instructive,
     "call_checker": CallChecker,
     "cancellable": Cancellable,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Principal
+from surehand.core.names import qualified_name
 from surehand.core.provider_abilities import AddedProvider
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.offered_tools import OfferedTools
@@ -50,7 +51,30 @@ class ScopeTools:
             hidden |= frozenset(listing.name for listing in own)
             descriptions = described if descriptions is None else _join_descriptions(descriptions, described)
         rest = catalogue.describe(format, toolset=toolset, workspace=workspace, hide=hidden)
+        if looked_up := self._looked_up_listings(toolset, hidden):
+            from surehand.catalogue.describe import describe_listings  # loaded by `describe` already: it takes 3.6 ms
+
+            rest = _join_descriptions(rest, describe_listings(looked_up, format, workspace=workspace))
         return rest if descriptions is None else _join_descriptions(descriptions, rest)
+
+    def _looked_up_listings(self, toolset: str | None, hidden: frozenset[str]) -> list[Listing]:
+        """Tools that are shown only because this session has looked them up, in that order."""
+        catalogue = self.sources.catalogue
+        names = [
+            qualified_name(added.namespace, name)
+            for added in self.sources.provider_table.active
+            if (searchable := added.abilities.searchable) is not None
+            for name in searchable.looked_up_tools(self.principal)
+        ]
+        found = (catalogue.find(name) for name in names)
+        return [
+            listing
+            for listing in found
+            if listing is not None
+            and not listing.is_shown_to_model
+            and listing.name not in hidden
+            and (toolset is None or catalogue.is_in_toolsets(listing, (toolset,)))
+        ]
 
     def _own_catalogues(self) -> list[Catalogue]:
         offered = self.sources.offered_tools.table_for(self.principal)

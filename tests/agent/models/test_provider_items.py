@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from surehand.agent.models.anthropic_messages import build_messages
+from surehand.agent.models.base import TextChunk
+from surehand.agent.models.choose import choose_model
 from surehand.agent.models.responses_api import build_input
 from tests.agent.models.byte_server import serve
 from tests.agent.models.wires import build_model, collect, sse, user
@@ -100,3 +102,31 @@ async def test_malformed_arguments_go_back_to_anthropic_as_an_object():
     _, built = build_messages([user("Add"), {"role": "assistant", "content": None, "tool_calls": [call]}])
 
     assert built[1]["content"][0]["input"] == {"malformed_json": '{"a": '}
+
+
+def hosted_search(text, stop_reason):
+    blocks = [
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "news"}},
+        {"type": "text", "text": text},
+    ]
+    events = [{"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}]
+    for index, block in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 4}})
+    events.append({"type": "message_stop"})
+    return b"".join(sse(event, event["type"]) for event in events)
+
+
+async def test_an_answer_that_anthropic_pauses_is_continued():
+    async with serve(hosted_search("I search. ", "pause_turn"), hosted_search("Found it.", "end_turn")) as server:
+        model = choose_model("anthropic:m1", base_url=server.url, api_key="k")
+        chunks, answer = await collect(model)
+
+    assert answer.text == "I search. Found it."
+    assert answer.stop_reason == "stop"
+    assert answer.usage.tokens_out == 8
+    assert len(answer.provider_items) == 4
+    sent_back = server.bodies[1]["messages"][-1]
+    assert [block["type"] for block in sent_back["content"]] == ["server_tool_use", "text"]
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == answer.text

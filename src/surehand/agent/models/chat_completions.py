@@ -27,6 +27,7 @@ from surehand.agent.models.conversation import (
     tag_items,
 )
 from surehand.agent.models.errors import StreamBroken
+from surehand.agent.models.last_bytes import ended_with
 from surehand.agent.models.sdk_model import SdkModel, placeholder_key
 from surehand.agent.models.usage import TokenCount, build_usage, read_count
 from surehand.messages.openai import media_part
@@ -55,6 +56,9 @@ class ChatCompletionsModel(SdkModel):
         async for chunk in stream:
             for piece in collected.add(chunk):
                 yield piece
+        if collected.announces_usage and ended_with(stream.response, b"[DONE]") is False:
+            # Other servers may end their streams without it. One that keeps to OpenAI's form in the rest does not.
+            raise StreamBroken(f"The answer of {self.name} ended without `[DONE]`: it is incomplete.")
         yield collected.finish(self, request)
 
     def _build_request(self, request: ModelRequest) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from surehand.agent.models.anthropic_messages import AnthropicModel
 from surehand.agent.models.base import Model
 from surehand.agent.models.chat_completions import ChatCompletionsModel
 from surehand.agent.models.json_mode import JsonModeModel
+from surehand.agent.models.paused_turns import UnpausedModel
 from surehand.agent.models.responses_api import ResponsesModel
 from surehand.agent.models.retries import RetryingModel
 from surehand.agent.models.sdk_model import ModelSettings, ReasoningEffort, SdkModel
@@ -82,6 +83,8 @@ def choose_model(model: str | Model, **options: Unpack[ModelOptions]) -> Model:
         command = install_command(model_class.sdk_name)
         raise DefinitionError(f"The model {model!r} needs the SDK {model_class.sdk_name}: {command}.")
     chosen: Model = model_class(name, ModelSettings(**settings))
+    if provider == "anthropic":
+        chosen = UnpausedModel(chosen)
     if mode == "json":
         chosen = JsonModeModel(chosen)
     return RetryingModel(chosen)

@@ -24,6 +24,7 @@ from surehand.agent.models.errors import (
     status_error,
     timeout_error,
 )
+from surehand.agent.models.last_bytes import record_last_bytes
 from surehand.agent.models.usage import Price
 from surehand.core.extras import install_command
 from surehand.core.redaction import Redactor
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 IDLE_TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 10.0
-_NESTED_ITERATORS = 8
+_NESTED_ITERATORS = 16
 _PLACEHOLDER_KEY = "no-key"
 """Sent to servers that need no key, because the SDKs insist on one."""
 
@@ -138,7 +139,10 @@ class SdkModel(ABC):
         else:
             import httpx2  # see `stream`
 
-            http_client = httpx2.AsyncClient(verify=_tls_context(), timeout=timeout, follow_redirects=False)
+            hooks = {"response": [record_last_bytes]}
+            http_client = httpx2.AsyncClient(
+                verify=_tls_context(), timeout=timeout, follow_redirects=False, event_hooks=hooks
+            )
             await stack.enter_async_context(http_client)
             client = self._build_client(
                 sdk,

@@ -63,6 +63,7 @@ async def _diagnose(options: RuntimeOptions, names: tuple[str, ...], start: bool
         tool_findings += _check_tools_together(options, config)
     findings += tool_findings
     findings += _check_builtin_packages(config)
+    findings += await _check_documents(config)
     findings += await _check_store(options, config)
     findings += await _check_servers(config, names, start)
     return findings
@@ -207,6 +208,15 @@ def _refuse_unknown_servers(config: Config, names: tuple[str, ...]) -> None:
             similar = nearest_names(name, known, 1)
             hint = f" Did you mean {similar[0]!r}?" if similar else ""
             raise CommandExit(EXIT_NOT_FOUND, f"There is no server {name!r}.{hint}")
+
+
+async def _check_documents(config: Config) -> list[Finding]:
+    if not config.openapi:
+        return []
+    # Imported here: it brings what OpenAPI documents need.
+    from surehand.cli.doctor_documents import check_documents
+
+    return await check_documents(config, os.environ)
 
 
 async def _check_servers(config: Config, names: tuple[str, ...], start: bool) -> list[Finding]:

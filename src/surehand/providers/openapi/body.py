@@ -1,0 +1,198 @@
+"""Bodies of requests: what a document says about one (`BodyPlan`), and the bytes that are sent.
+
+`encode_body` is a pure function of plan and value. Files were read before, and stand in the value as `FileContent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from mimetypes import guess_type
+from typing import Any
+from urllib.parse import quote_plus
+
+from surehand.core.errors import InvalidArguments
+from surehand.http.errors import mark_unsent
+from surehand.providers.openapi.document import Located
+from surehand.providers.openapi.media_types import BodyKind, essence
+from surehand.providers.openapi.parameters import Style
+from surehand.providers.openapi.scalars import is_undefined, json_text, scalar_text
+from surehand.providers.openapi.styles import encode_reserved_query, styled_pairs
+
+_UNWRITABLE_MESSAGE = "The body is nested too deeply, or holds a number that JSON cannot."
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file that is sent: its name, and its bytes."""
+
+    name: str
+    content: bytes = field(repr=False)
+
+    @property
+    def media_type(self) -> str:
+        """The type that the file's name suggests."""
+        return guess_type(self.name)[0] or "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldEncoding:
+    """How one field of a form is written."""
+
+    style: Style | None = None
+    """None if the document says nothing: then `content_type`, or the kind of the value, decides."""
+    explode: bool = True
+    allow_reserved: bool = False
+    content_types: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers of a part of a multipart body."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPlan:
+    """The body of an operation."""
+
+    media_type: str
+    """As it is sent, without the boundary of a multipart body."""
+    kind: BodyKind
+    schema: Located
+    required: bool = False
+    description: str = ""
+    encodings: Mapping[str, FieldEncoding] = field(default_factory=dict)
+    file_fields: frozenset[str] = frozenset()
+    """Fields whose values are files."""
+    is_file: bool = False
+    """Whether the whole body is a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBody:
+    """The bytes of a body, and their type."""
+
+    content: bytes
+    media_type: str
+
+
+def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
+    """The bytes of a value; raises `InvalidArguments` for one that cannot be written in this media type."""
+    try:
+        match plan.kind:
+            case "json":
+                return EncodedBody(json_text(value).encode(), plan.media_type)
+            case "json_lines":
+                items = value if isinstance(value, list) else [value]
+                return EncodedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
+            case "form":
+                pairs = _form_pairs(plan, _require_object(plan, value))
+                return EncodedBody("&".join(pairs).encode(), plan.media_type)
+            case "multipart":
+                return _encode_multipart(plan, _require_object(plan, value))
+            case _:
+                return EncodedBody(_plain_bytes(value), plan.media_type)
+    except (ValueError, RecursionError):  # NaN, lone surrogates, and what is too deep to be walked
+        raise mark_unsent(InvalidArguments(_UNWRITABLE_MESSAGE)) from None
+
+
+def _require_object(plan: BodyPlan, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise mark_unsent(InvalidArguments(f"A body of the type {plan.media_type} must be an object."))
+    return value
+
+
+def _plain_bytes(value: Any) -> bytes:
+    return value.content if isinstance(value, FileContent) else scalar_text(value).encode()
+
+
+# Forms
+
+
+def _form_pairs(plan: BodyPlan, fields: dict[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
+        encoding = plan.encodings.get(name, FieldEncoding())
+        encoded_name = quote_plus(name)
+        if encoding.style is not None:
+            encode = encode_reserved_query if encoding.allow_reserved else quote_plus
+            yield from styled_pairs(encoded_name, value, encoding.style, encoding.explode, encode)
+            continue
+        values = value if isinstance(value, list) and not _is_json_type(encoding) else [value]
+        for each in values:
+            if not is_undefined(each) or each == {}:
+                yield f"{encoded_name}={quote_plus(_field_text(each, encoding))}"
+
+
+def _is_json_type(encoding: FieldEncoding) -> bool:
+    return any(essence(each).endswith(("/json", "+json")) for each in encoding.content_types)
+
+
+def _field_text(value: Any, encoding: FieldEncoding) -> str:
+    if isinstance(value, FileContent):
+        return value.content.decode("latin-1")
+    return json_text(value) if _is_json_type(encoding) else scalar_text(value)
+
+
+# Multipart
+
+
+def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> EncodedBody:
+    parts = [part for name, value in fields.items() for part in _parts(plan, name, value)]
+    # From the content, so that the same call is the same request; 32 random-looking digits do not occur in it.
+    boundary = f"surehand-{sha256(b''.join(parts)).hexdigest()[:32]}"
+    delimiter = f"--{boundary}\r\n".encode()
+    content = b"".join(delimiter + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
+    return EncodedBody(content, f"{essence(plan.media_type)}; boundary={boundary}")
+
+
+def _parts(plan: BodyPlan, name: str, value: Any) -> Iterator[bytes]:
+    encoding = plan.encodings.get(name, FieldEncoding())
+    if encoding.style is not None and not _holds_files(value):
+        for pair in styled_pairs(name, value, encoding.style, encoding.explode, str):
+            field_name, _, text = pair.partition("=")
+            yield _part(field_name, text, encoding)
+        return
+    values = value if isinstance(value, list) and not _is_json_type(encoding) else [value]
+    for each in values:
+        if each is not None:
+            yield _part(name, each, encoding)
+
+
+def _holds_files(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, list) and value else value, FileContent)
+
+
+def _part(name: str, value: Any, encoding: FieldEncoding) -> bytes:
+    disposition = f'form-data; name="{_quoted(name)}"'
+    if isinstance(value, FileContent):
+        disposition += f'; filename="{_quoted(value.name)}"'
+        content_type = _file_type(value, encoding)
+        content = value.content
+    else:
+        is_json = isinstance(value, (dict, list)) or _is_json_type(encoding)
+        content_type = _declared_type(encoding) or ("application/json" if is_json else "")
+        content = (json_text(value) if is_json else scalar_text(value)).encode()
+    headers = [("Content-Disposition", disposition), *encoding.headers]
+    if content_type:
+        headers.insert(1, ("Content-Type", content_type))
+    head = "".join(f"{header}: {text}\r\n" for header, text in headers)
+    return f"{head}\r\n".encode() + content
+
+
+def _declared_type(encoding: FieldEncoding) -> str:
+    return next((each for each in encoding.content_types if "*" not in each), "")
+
+
+def _file_type(file: FileContent, encoding: FieldEncoding) -> str:
+    """What the file's name suggests, if the document permits it; else the type that the document declares."""
+    guessed = file.media_type
+    is_permitted = any(_covers(each, guessed) for each in encoding.content_types)
+    return guessed if is_permitted or not encoding.content_types else _declared_type(encoding) or guessed
+
+
+def _covers(declared: str, media_type: str) -> bool:
+    name = essence(declared)
+    return name in (media_type, "*/*") or (name.endswith("/*") and media_type.startswith(name[:-1]))
+
+
+def _quoted(text: str) -> str:
+    """A name in a `Content-Disposition`, escaped as browsers do: it can neither end the quotes nor the line."""
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,161 @@
+"""An OpenAPI document in memory: its version, and the values that its references point to.
+
+References within the document and to files beside it are followed. Nothing is ever fetched because a document says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from surehand.core.errors import DefinitionError
+
+MAX_REF_CHAIN = 32
+"""References that may lead from one to the next before a value is reached."""
+_VERSION = re.compile(r"(2\.0|3\.[0-2])(?:\.\d+)?(?:-\w+)?\Z")
+
+
+class UnusableOperation(Exception):
+    """One operation of a document cannot be imported; the message says what is wrong in the document."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceFile:
+    """One file of a document: the main one, or one beside it that it refers to."""
+
+    root: dict[str, Any]
+    path: Path | None = None
+    """None for a document that was given as a dictionary or fetched from a URL."""
+    label: str = ""
+    """Its path relative to the main file; empty for the main one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value of a document, and the file in which its own references are read."""
+
+    value: Any
+    source: SourceFile
+    ref: str = ""
+    """The reference that led here last; empty for a value that was written in place."""
+
+
+@dataclass(slots=True, eq=False)
+class Document:
+    """An OpenAPI document with the files that it refers to, which are read when they are first needed."""
+
+    main: SourceFile
+    version: tuple[int, int]
+    url: str = ""
+    """Where it was fetched from; empty for a file or a dictionary."""
+    read_file: Callable[[Path], Any] | None = None
+    """Reads and parses a file beside the document; None if there are none."""
+    _files: dict[Path, SourceFile] = field(default_factory=dict)
+    _targets: dict[tuple[int, str], Located] = field(default_factory=dict)
+
+    @property
+    def root(self) -> dict[str, Any]:
+        """The document itself."""
+        return self.main.root
+
+    @property
+    def is_swagger(self) -> bool:
+        """Whether it is of version 2.0, which writes parameters and bodies in another way."""
+        return self.version == (2, 0)
+
+    def resolve(self, value: Any, source: SourceFile) -> Located:
+        """Follow references until a value is reached. Raises `UnusableOperation` for one that leads nowhere."""
+        located = Located(value, source)
+        for _ in range(MAX_REF_CHAIN):
+            if not isinstance(located.value, dict):
+                return located
+            ref = located.value.get("$ref")
+            if not isinstance(ref, str):
+                return located
+            located = self.find(ref, located.source)
+        raise UnusableOperation(f"The reference {ref} leads to itself.")
+
+    def find(self, ref: str, source: SourceFile) -> Located:
+        """The target of one reference, which may be a reference again."""
+        key = (id(source), ref)
+        located = self._targets.get(key)
+        if located is None:
+            located = self._targets[key] = self._find(ref, source)
+        return located
+
+    def _find(self, ref: str, source: SourceFile) -> Located:
+        location, _, fragment = ref.partition("#")
+        target_file = self._open(location, source, ref) if location else source
+        pointer = unquote(fragment)
+        if pointer and not pointer.startswith("/"):
+            return Located(_find_anchor(target_file.root, pointer, ref), target_file, ref)
+        value: Any = target_file.root
+        for step in pointer.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
+            if isinstance(value, dict) and name in value:
+                value = value[name]
+            elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+                value = value[int(name)]
+            else:
+                raise UnusableOperation(f"The reference {ref} leads nowhere.")
+        return Located(value, target_file, ref)
+
+    def _open(self, location: str, source: SourceFile, ref: str) -> SourceFile:
+        """The file of an external reference, which must be beside the document or below its folder."""
+        if "://" in location or location.startswith("//"):
+            raise UnusableOperation(f"The reference {ref} leads to another host, and nothing is fetched.")
+        if self.read_file is None or self.main.path is None or source.path is None:
+            raise UnusableOperation(f"The reference {ref} leads to another file, and the document has no folder.")
+        folder = self.main.path.parent
+        path = (source.path.parent / unquote(location)).resolve()
+        if path == self.main.path:
+            return self.main
+        if not path.is_relative_to(folder):
+            raise UnusableOperation(f"The reference {ref} leads out of the document's folder.")
+        if path not in self._files:
+            try:
+                content = self.read_file(path)
+            except (OSError, DefinitionError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                raise UnusableOperation(f"The reference {ref} cannot be read: {reason}.") from None
+            if not isinstance(content, dict):
+                raise UnusableOperation(f"The reference {ref} leads to a file without an object in it.")
+            self._files[path] = SourceFile(content, path, path.relative_to(folder).as_posix())
+        return self._files[path]
+
+
+def _find_anchor(root: dict[str, Any], anchor: str, ref: str) -> Any:
+    """The schema with that `$anchor`, which a document of version 3.1 may refer to by name."""
+    components = root.get("components")
+    schemas = components.get("schemas") if isinstance(components, dict) else None
+    waiting: list[Any] = list(schemas.values()) if isinstance(schemas, dict) else []
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if not isinstance(value, (dict, list)) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            if anchor in (value.get("$anchor"), value.get("$dynamicAnchor")):
+                return value
+            waiting.extend(value.values())
+        else:
+            waiting.extend(value)
+    raise UnusableOperation(f"The reference {ref} leads nowhere.")
+
+
+def parse_version(root: Any, label: str) -> tuple[int, int]:
+    """The version of a document. Raises `DefinitionError` for anything that is no OpenAPI document."""
+    if not isinstance(root, dict):
+        raise DefinitionError(f"{label} is no OpenAPI document: it is not an object.", fix="give an OpenAPI document.")
+    written = root.get("openapi", root.get("swagger"))
+    match = _VERSION.match(str(written).strip())
+    if match is None:
+        problem = f"{label} is no OpenAPI document that can be read: its version is {written!r:.40}."
+        raise DefinitionError(problem, fix="give a document of version 2.0, 3.0, 3.1 or 3.2.")
+    major, minor = match[1].split(".")
+    return int(major), int(minor)

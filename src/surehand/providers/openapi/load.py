@@ -1,0 +1,119 @@
+"""Reads OpenAPI documents: JSON or YAML, from a file, a URL or a dictionary. Blocking; the provider uses a thread."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from surehand.core.errors import DefinitionError
+from surehand.core.extras import install_command
+from surehand.providers.openapi.document import Document, SourceFile, parse_version
+
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+MAX_MERGED_ENTRIES = 1_000_000
+"""Entries that the merge keys of a YAML file may copy: a few lines of them can stand for more than memory holds."""
+
+
+def load_mapping(document: Mapping[str, Any]) -> Document:
+    """A document that a program holds already."""
+    root = document if isinstance(document, dict) else dict(document)
+    return Document(SourceFile(root), parse_version(root, "The dictionary"))
+
+
+def load_file(path: Path) -> Document:
+    """A document in a file. It may refer to files beside it."""
+    resolved = path.expanduser().resolve()
+    try:
+        root = read_file(resolved)
+    except OSError as error:
+        raise DefinitionError(f"{path} cannot be read: {error.strerror}.", fix="give the path of a document.") from None
+    version = parse_version(root, str(path))
+    return Document(SourceFile(root, resolved), version, read_file=read_file)
+
+
+def load_text(content: bytes, url: str) -> Document:
+    """A document that was fetched from a URL."""
+    root = parse_document(content, url)
+    return Document(SourceFile(root), parse_version(root, url), url=url)
+
+
+def read_file(path: Path) -> Any:
+    """The parsed content of a file; raises `OSError` or `DefinitionError`."""
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise DefinitionError(f"{path.name} is larger than {MAX_DOCUMENT_BYTES:,} bytes.", fix="split the document.")
+    return parse_document(path.read_bytes(), path.name)
+
+
+def parse_document(content: bytes, label: str) -> Any:
+    """Parse JSON, or YAML if it is none."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DefinitionError(f"{label} is not text in UTF-8.", fix="save it as UTF-8.") from None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            json_problem = str(error) or type(error).__name__
+        try:  # YAML may begin with a brace, too
+            return parse_yaml(text, label)
+        except DefinitionError:
+            raise DefinitionError(f"{label} is not JSON: {json_problem}.", fix="correct the document.") from None
+    return parse_yaml(text, label)
+
+
+def parse_yaml(text: str, label: str) -> Any:
+    """Parse YAML as version 1.2 of it reads scalars: `on` and dates are texts, and every key is a text."""
+    try:
+        import yaml  # type: ignore[import-untyped]  # an extra, and PyYAML has no type hints
+    except ImportError:
+        raise DefinitionError(f"{label} is YAML, which needs PyYAML.", fix=f"{install_command('cli')}.") from None
+    loader = _loader_class(yaml)(text)
+    try:
+        return loader.get_single_data()
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise DefinitionError(f"{label} is neither JSON nor YAML: {problem}.", fix="correct the document.") from None
+    except (ValueError, RecursionError) as error:
+        raise DefinitionError(f"{label} cannot be read: {error}.", fix="correct the document.") from None
+    finally:
+        loader.dispose()
+
+
+def _loader_class(yaml: Any) -> Any:
+    """A loader over libyaml, if PyYAML was built with it: it is ten times as fast."""
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class DocumentLoader(base):  # type: ignore[misc]  # the base is known only now
+        """Reads the scalars of JSON as such, and everything else as text."""
+
+        merged_entries = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            self.merged_entries += len(node.value)
+            if self.merged_entries > MAX_MERGED_ENTRIES:
+                raise ValueError("its merge keys stand for too many values")
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+            self.flatten_mapping(node)
+            return {
+                str(key_node.value): self.construct_object(value_node, deep=deep) for key_node, value_node in node.value
+            }
+
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in entries if tag not in _REPLACED_TAGS]
+        for first, entries in base.yaml_implicit_resolvers.items()
+    }
+    DocumentLoader.yaml_implicit_resolvers = resolvers
+
+    words = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+    DocumentLoader.add_implicit_resolver("tag:yaml.org,2002:bool", words, list("tTfF"))
+    return DocumentLoader
+
+
+_REPLACED_TAGS = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")
+"""YAML 1.1 reads `no` as false and `2020-01-01` as a date; neither is meant in an OpenAPI document."""

@@ -1,0 +1,53 @@
+"""Media types of request bodies: which kind of body each is, and which one of several is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+BodyKind: TypeAlias = Literal["json", "json_lines", "form", "multipart", "text", "binary"]
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+_JSON_LINES = frozenset({"application/jsonl", "application/x-jsonl", "application/ndjson", "application/x-ndjson"})
+_TEXT_TYPES = frozenset({"application/xml", "application/yaml", "application/x-yaml", "application/javascript"})
+_TEXT_SUFFIXES = ("+xml", "+yaml")
+_PREFERENCE: tuple[BodyKind, ...] = ("json", "form", "multipart", "json_lines", "text", "binary")
+"""A body with structure is easier for a model than text, and JSON the easiest."""
+
+
+def essence(media_type: str) -> str:
+    """The media type without its parameters, in lower case: `application/json`."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def body_kind(media_type: str) -> BodyKind:
+    """How a body of this media type is written."""
+    name = essence(media_type)
+    if name in _JSON_LINES:
+        return "json_lines"
+    if name == "application/json" or name.endswith(("+json", "/json")) or name in ("*/*", "application/*"):
+        return "json"
+    if name == FORM:
+        return "form"
+    if name.startswith("multipart/"):
+        return "multipart"
+    if name.startswith("text/") or name in _TEXT_TYPES or name.endswith(_TEXT_SUFFIXES):
+        return "text"
+    return "binary"
+
+
+def choose_media_type(media_types: Iterable[str]) -> str:
+    """The media type that is sent, of those that an operation accepts: plain JSON if it is among them."""
+    offered = list(media_types)
+    ranked = sorted(offered, key=lambda each: (_PREFERENCE.index(body_kind(each)), essence(each) != "application/json"))
+    return ranked[0]
+
+
+def sent_media_type(media_type: str) -> str:
+    """The `Content-Type` of a media type that may be a range such as `*/*`."""
+    if "*" not in media_type:
+        return media_type.strip()
+    kind = body_kind(media_type)
+    return {"json": "application/json", "text": "text/plain", "multipart": MULTIPART}.get(
+        kind, "application/octet-stream"
+    )

@@ -1,0 +1,104 @@
+"""Operations and the lock file: one whose definition differs from its pin is held back until a person accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from surehand.core.errors import Denied
+from surehand.core.tool import Tool
+from surehand.http.errors import mark_unsent
+from surehand.providers.openapi.document import UnusableOperation
+from surehand.providers.trust.change import DefinitionChange
+from surehand.providers.trust.fingerprint import hash_json
+from surehand.providers.trust.lock import DefinitionLock
+
+MAX_NAMED_HELD_BACK = 10
+
+
+class PinnedOperations:
+    """Compares the operations of one provider with a lock file, if there is one."""
+
+    def __init__(self, namespace: str, lock: Path | None, *, frozen: bool) -> None:
+        self._namespace = namespace
+        self._lock = None if lock is None else DefinitionLock(lock, frozen=frozen)
+        self._changes: Mapping[str, DefinitionChange] = {}
+        self._identity = ""
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self._tools: list[Tool[..., Any]] = []
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is a lock file. Comparing with it compiles every operation."""
+        return self._lock is not None
+
+    def check(self, address: str, tools: Iterable[Tool[..., Any]]) -> None:
+        """Pin new operations, and find those that differ from their pins. Reads and writes the file."""
+        self._identity = f"openapi {address}".strip()
+        self._definitions = {}
+        self._tools = []
+        for each in tools:
+            try:
+                self._definitions[each.name] = _definition(each)
+            except UnusableOperation:
+                continue  # it cannot be called, and is in `skipped` now
+            self._tools.append(each)
+        self.compare()
+
+    def compare(self) -> bool:
+        """Compare with the file again: a person may have accepted a change. Returns whether anything is different."""
+        assert self._lock is not None
+        before = self._changes
+        self._changes = self._lock.check(self._namespace, self._identity, self._definitions.values())
+        return self._changes != before
+
+    @property
+    def tools(self) -> list[Tool[..., Any]]:
+        """The tools of all operations that can be called; those that are held back are not shown to models."""
+        return [_unlisted(each) if each.name in self._changes else each for each in self._tools]
+
+    def is_held_back(self, name: str) -> bool:
+        """Whether an operation differs from its pin."""
+        return name in self._changes
+
+    def refuse_held_back(self, name: str) -> None:
+        """Raise `Denied` for an operation that is held back."""
+        change = self._changes.get(name)
+        if change is not None:
+            event = "has changed since it was accepted" if change.old else "was never accepted"
+            raise mark_unsent(
+                Denied(
+                    f"{name} of {self._namespace} is held back, because its definition {event} ({change.summary}). "
+                    "A person looks at it with `surehand lock diff` and accepts it with `surehand lock accept`."
+                )
+            )
+
+    def summary(self) -> str:
+        """Which operations are held back, for models."""
+        names = list(self._changes)
+        if not names:
+            return ""
+        more = f" and {len(names) - MAX_NAMED_HELD_BACK} more" if len(names) > MAX_NAMED_HELD_BACK else ""
+        return f"Held back, because their definitions have changed: {', '.join(names[:MAX_NAMED_HELD_BACK])}{more}."
+
+
+def _definition(tool: Tool[..., Any]) -> dict[str, Any]:
+    """What a person accepts: what the model reads, and the request that it makes."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": _schema_outline(tool.schema),
+        "annotations": {"request": tool.where, "readOnlyHint": tool.repeatable},
+    }
+
+
+def _schema_outline(schema: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with their types, for people, and a digest of the whole schema, which may be very large."""
+    types = {name: str(each.get("type", "any")) for name, each in schema["properties"].items()}
+    return {"properties": types, "required": schema.get("required", []), "sha256": hash_json(schema)}
+
+
+def _unlisted(tool: Tool[..., Any]) -> Tool[..., Any]:
+    return tool.evolve(presentation=replace(tool.presentation, listed=False))

@@ -1,0 +1,259 @@
+"""Plans of operations: all that is needed to call one, compiled when it is first described or called.
+
+A plan says which argument of the model goes where in the request, and holds the JSON Schema of the arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from surehand.core.errors import DefinitionError
+from surehand.core.raw_schema import RawParameters
+from surehand.http.target import HttpTarget
+from surehand.providers.openapi.bodies import is_file_schema, read_body
+from surehand.providers.openapi.body import BodyPlan
+from surehand.providers.openapi.descriptions import clean_description
+from surehand.providers.openapi.document import Document, Located
+from surehand.providers.openapi.flat_body import FlatBody, flatten_body
+from surehand.providers.openapi.operations import Operation
+from surehand.providers.openapi.parameters import Parameter, read_parameters
+from surehand.providers.openapi.schema import SchemaConverter
+from surehand.providers.rest.auth import Auth
+
+DEFINITION_BUDGETS = (16_000, 4_000, 1_000, 0)
+"""Characters of `$defs` that a model is shown; the next smaller one is tried if validating would cost too much."""
+MAX_ARGUMENT_NAME_LENGTH = 64
+_ILLEGAL_ARGUMENT_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
+_PLACE_ORDER = {"path": 0, "query": 1, "querystring": 2, "header": 3, "cookie": 4}
+_FILE_HINT = "Path of a file in the workspace, or the handle of a stored output."
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPlan:
+    """How one operation is called."""
+
+    operation: Operation
+    target: HttpTarget
+    """The base address, to whose path that of the operation is appended."""
+    auth: Auth | None
+    parameters: Mapping[str, Parameter]
+    """By the names of the arguments."""
+    body: BodyPlan | None
+    body_argument: str | None
+    """The argument that is the whole body; None if there is no body, or if its fields are arguments."""
+    body_fields: Mapping[str, str] = field(default_factory=dict)
+    """The fields of the body by the names of their arguments."""
+    required_fields: frozenset[str] = frozenset()
+    """Arguments that must be given if any field of an optional body is."""
+    given_arguments: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
+    other_names: Mapping[str, str] = field(default_factory=dict)
+    """Names as the document writes them, for arguments that had to be renamed."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON Schema of the arguments, without those of `given`."""
+
+    @property
+    def file_arguments(self) -> frozenset[str]:
+        """Arguments that name files."""
+        if self.body is None:
+            return frozenset()
+        if self.body.is_file and self.body_argument is not None:
+            return frozenset({self.body_argument})
+        return frozenset(name for name, written in self.body_fields.items() if written in self.body.file_fields)
+
+
+def compile_plan(
+    document: Document,
+    converter: SchemaConverter,
+    operation: Operation,
+    *,
+    target: HttpTarget,
+    auth: Auth | None,
+    given: Collection[str],
+) -> OperationPlan:
+    """Compile the plan of an operation. Raises `UnusableOperation`.
+
+    Args:
+        given: names of parameters and fields that the developer fills.
+    """
+    return _PlanCompiler(document, converter, operation, frozenset(given)).compile(target, auth)
+
+
+class _PlanCompiler:
+    def __init__(
+        self, document: Document, converter: SchemaConverter, operation: Operation, given: frozenset[str]
+    ) -> None:
+        self._document = document
+        self._converter = converter
+        self._operation = operation
+        self._given = given
+        self._parameters: dict[str, Parameter] = {}
+        self._body_fields: dict[str, str] = {}
+        self._given_arguments: dict[str, str] = {}
+        self._other_names: dict[str, str] = {}
+        self._properties: dict[str, Any] = {}
+        self._required: list[str] = []
+        self._refs: set[str] = set()
+
+    def compile(self, target: HttpTarget, auth: Auth | None) -> OperationPlan:
+        parameters = read_parameters(self._document, self._operation)
+        for parameter in sorted(parameters, key=lambda each: _PLACE_ORDER[each.place]):
+            self._add_parameter(parameter)
+        body = read_body(self._document, self._operation)
+        body_argument: str | None = None
+        required_fields: frozenset[str] = frozenset()
+        if body is not None:
+            flat = self._flatten(body)
+            if flat is None:
+                body_argument = self._add_whole_body(body)
+            else:
+                required_fields = self._add_fields(body, flat)
+        return OperationPlan(
+            operation=self._operation,
+            target=target,
+            auth=auth,
+            parameters=self._parameters,
+            body=body,
+            body_argument=body_argument,
+            body_fields=self._body_fields,
+            required_fields=required_fields,
+            given_arguments=self._given_arguments,
+            other_names=self._other_names,
+            schema=self._build_schema(),
+        )
+
+    # Parameters
+
+    def _add_parameter(self, parameter: Parameter) -> None:
+        name = self._free_name(parameter.name, parameter.place)
+        self._parameters[name] = parameter
+        schema = self._convert(parameter.schema)
+        description = clean_description(parameter.description)
+        if description:
+            schema = {**schema, "description": description}
+        self._add_argument(name, parameter.name, schema, is_required=parameter.required)
+
+    def _add_argument(self, name: str, written: str, schema: dict[str, Any], *, is_required: bool) -> None:
+        key = next((each for each in (written, name) if each in self._given), None)
+        if key is not None:
+            self._given_arguments[name] = key
+            return
+        if name != written:
+            self._other_names.setdefault(written, name)
+        self._properties[name] = schema
+        if is_required:
+            self._required.append(name)
+
+    def _free_name(self, written: str, place: str) -> str:
+        """The name of an argument: as the document writes it, if model APIs accept that."""
+        name = _legal_name(written)
+        taken = {*self._parameters, *self._body_fields}
+        if name in taken:
+            name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
+        number = 2
+        while name in taken:
+            name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
+            number += 1
+        return name
+
+    def _convert(self, schema: Located) -> dict[str, Any]:
+        converted, refs = self._converter.convert(schema)
+        self._refs |= refs
+        return converted
+
+    # Body
+
+    def _flatten(self, body: BodyPlan) -> FlatBody | None:
+        """The fields of the body, if each can be an argument; None if its names clash with those of parameters."""
+        if body.kind not in ("json", "form", "multipart"):
+            return None
+        flat = flatten_body(self._document, body.schema)
+        if flat is None:
+            return None
+        names = [_legal_name(name) for name in flat.fields]
+        has_clash = len(set(names)) < len(names) or not self._parameters.keys().isdisjoint(names)
+        return None if has_clash else flat
+
+    def _add_fields(self, body: BodyPlan, flat: FlatBody) -> frozenset[str]:
+        for written, schemas in flat.fields.items():
+            name = _legal_name(written)
+            self._body_fields[name] = written
+            converted = [self._convert(each) for each in schemas]
+            schema = converted[0] if len(converted) == 1 else {"allOf": converted}
+            if written in body.file_fields:
+                schema = _file_schema(schema)
+            self._add_argument(name, written, schema, is_required=body.required and written in flat.required)
+        by_field = {written: name for name, written in self._body_fields.items()}
+        return frozenset(by_field[written] for written in flat.required if by_field[written] in self._properties)
+
+    def _add_whole_body(self, body: BodyPlan) -> str:
+        name = "body" if "body" not in self._parameters else "request_body"
+        is_text = body.kind == "text"
+        if body.is_file or (is_text and is_file_schema(self._document, body.schema)):
+            schema: dict[str, Any] = {"type": "string", "description": _FILE_HINT if body.is_file else ""}
+        elif is_text:
+            schema = self._text_schema(body)
+        else:
+            schema = self._convert(body.schema)
+        description = " ".join(filter(None, (clean_description(body.description), schema.get("description"))))
+        if description:
+            schema = {**schema, "description": description}
+        self._add_argument(name, name, schema, is_required=body.required)
+        return name
+
+    def _text_schema(self, body: BodyPlan) -> dict[str, Any]:
+        """A text: also where the document describes the parts of it, as it may for XML."""
+        converted = self._convert(body.schema)
+        if converted.get("type") in ("string", "number", "integer", "boolean"):
+            return converted
+        return {"type": "string", "description": f"A text of the type {body.media_type}."}
+
+    # Schema
+
+    def _build_schema(self) -> dict[str, Any]:
+        for budget in DEFINITION_BUDGETS:
+            schema = self._schema_with(self._properties, budget)
+            if _can_compile(schema):
+                return schema
+        described = {name: _only_description(each) for name, each in self._properties.items()}
+        return self._schema_with(described, 0, refs=frozenset())
+
+    def _schema_with(
+        self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        if self._required:
+            schema["required"] = self._required
+        schema["additionalProperties"] = False
+        definitions = self._converter.collect_definitions(self._refs if refs is None else refs, budget)
+        if definitions:
+            schema["$defs"] = definitions
+        return schema
+
+
+def _legal_name(written: str) -> str:
+    """The nearest name that model APIs accept: `filter[name]` as `filter_name`."""
+    cleaned = _ILLEGAL_ARGUMENT_CHARACTERS.sub("_", written).strip("_") if not written.isidentifier() else written
+    return (cleaned or "value")[:MAX_ARGUMENT_NAME_LENGTH]
+
+
+def _file_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    description = " ".join(filter(None, (schema.get("description"), _FILE_HINT)))
+    if schema.get("type") == "array":
+        return {"type": "array", "items": {"type": "string"}, "description": description}
+    return {"type": "string", "description": description}
+
+
+def _only_description(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": schema["description"]} if "description" in schema else {}
+
+
+def _can_compile(schema: dict[str, Any]) -> bool:
+    try:
+        RawParameters(schema).compile()
+    except DefinitionError:
+        return False
+    return True

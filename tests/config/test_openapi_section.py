@@ -1,0 +1,105 @@
+"""The section `openapi`: every key, and mistakes with their line."""
+
+import json
+
+import pytest
+
+from surehand.assemble import assemble
+from surehand.config.config import read_config
+from surehand.config.errors import ConfigError
+from tests.http.server import serving
+from tests.providers.openapi.api_server import document, ok, operation
+
+DOCUMENT = document(
+    {
+        "/{region}/pets": {
+            "get": operation(operationId="listPets", tags=["pets"], security=[{"key": []}]),
+            "post": operation(operationId="addPet", tags=["pets"]),
+        },
+        "/dogs": {"get": operation(operationId="listDogs")},
+    },
+    components={"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+)
+
+
+@pytest.fixture
+def load(tmp_path):
+    (tmp_path / "pets.json").write_text(json.dumps(DOCUMENT))
+
+    def load(text, **environment):
+        path = tmp_path / "surehand.yaml"
+        path.write_text(text)
+        return assemble(read_config(path), environment=environment)
+
+    return load
+
+
+async def test_every_key_does_what_it_says(load, tmp_path):
+    async with serving(ok) as server:
+        runtime = load(
+            f"""
+queues: {{slow: {{concurrent: 1}}}}
+openapi:
+  pets:
+    spec: pets.json
+    namespace: shop
+    include: ["tag:pets"]
+    exclude: [POST]
+    server: http://127.0.0.1:{server.port}
+    auth: {{key: "${{env.KEY}}"}}
+    given: {{region: eu}}
+    show: all
+    queue: slow
+    timeout: 3s
+    required: true
+    lock: "pets.lock"
+    on_conflict: rename
+""",
+            KEY="secret-key",
+        )
+        async with runtime:
+            assert [listing.name for listing in runtime.catalogue] == ["shop__listPets"]
+            assert (await runtime.call("shop__listPets", {})).ok
+            [provider] = runtime.providers
+            assert (provider.queue, provider.timeout, provider.required) == ("slow", 3.0, True)
+
+        [asked] = server.asked
+        assert (asked.path, asked.headers["x-key"]) == ("/eu/pets", "secret-key")
+        assert "listPets" in (tmp_path / "pets.lock").read_text()
+
+
+async def test_the_lock_file_beside_the_configuration_is_used_unless_it_is_off(load, tmp_path):
+    for lock, exists in ((", lock: off", False), ("", True)):
+        async with load(f"openapi: {{pets: {{spec: pets.json, server: 'http://127.0.0.1:9'{lock}}}}}"):
+            assert (tmp_path / "surehand.lock").exists() is exists
+
+
+async def test_keys_of_other_programs_are_understood(load):
+    runtime = load(
+        """
+openapi:
+  pets:
+    {spec: pets.json, baseUrlOverride: "http://127.0.0.1:9", toolNamePrefix: p, includeMethods: [get], tagFilter: pets}
+"""
+    )
+    async with runtime:
+        assert [listing.name for listing in runtime.catalogue] == ["p__listPets"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("openapi: {pets: {}}", "pets has no document"),
+        ("openapi: [pets.json]", "openapi must be a mapping"),
+        ("openapi: {pets: {spec: pets.json, shwo: all}}", "did you mean 'show'"),
+        ("openapi: {pets: {spec: pets.json, show: some}}", "show must be all, search or auto"),
+        ("openapi: {pets: {spec: pets.json, server: nowhere}}", "cannot be used"),
+        ("openapi: {pets: {spec: pets.json, queue: slow}}", "names the queue 'slow'"),
+        ("openapi: {pets: {spec: pets.json, includeMethods: [fetch]}}", "fetch is no method"),
+    ],
+)
+def test_a_mistake_is_an_error_at_its_line(load, text, problem):
+    with pytest.raises(ConfigError, match=problem) as caught:
+        load(text)
+
+    assert "surehand.yaml:1" in str(caught.value)
