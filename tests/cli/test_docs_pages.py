@@ -79,6 +79,7 @@ def test_every_exit_code_and_every_option_is_on_the_page(run):
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE)
     further = {"store": ("info", "migrate", "prune"), "audit": ("verify",), "lock": ("diff", "accept")}
+    further["config"] = ("check", "schema", "token")
     commands = [[command] for command in COMMANDS if command not in further]
     for command in [*commands, *([name, inner] for name, inners in further.items() for inner in inners)]:
         assert re.search(rf"^surehand {' .*'.join(command)}\b", page, re.MULTILINE), command

@@ -181,15 +181,6 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 
 @pytest.mark.parametrize(
-    "section",
-    ["gateway: {}"],
-)
-def test_unavailable_sections_are_reported(refused, section):
-    assert "surehand.yaml:2: " in (told := refused(f"\n{section}\n"))
-    assert "not available in this version" in told
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "defaults: {tool_timeout: hunter2}",

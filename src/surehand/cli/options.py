@@ -64,7 +64,7 @@ class RuntimeOptions:
         With a store it would resume calls that were answered, and a command that only looks at tools must run none.
         Call it before an event loop runs: importing a module may take a while, or run a loop of its own.
         """
-        return self._assemble(self.without_store(self._read_config()), None, approver)
+        return self._assemble(self.without_store(self.load_config()), None, approver)
 
     def without_store(self, config: Config) -> Config:
         """A configuration without its store, whose shared queues are then queues of the one process."""
@@ -75,14 +75,14 @@ class RuntimeOptions:
 
     def build_runtime_with_store(self, approver: Approver | None = None) -> Runtime:
         """Build a runtime with the configured store, if there is one."""
-        config = self._read_config()
+        config = self.load_config()
         return self._assemble(config, self._find_store_address(config), approver)
 
     def build_runtime_with_agents(self, approver: Approver | None = None) -> tuple[Runtime, dict[str, Agent]]:
         """Build a runtime with the configured store, if there is one, and the agents of the file and the sources."""
         from surehand.assemble.agents import build_agents, load_agents  # loads the agent, which other commands need not
 
-        config = self._read_config()
+        config = self.load_config()
         try:
             agents = [*build_agents(config, os.environ)]
             agents += [agent for source in self.tool_sources for agent in load_agents(source)]
@@ -97,11 +97,11 @@ class RuntimeOptions:
     def build_answering_runtime(self) -> Runtime:
         """Build a runtime with a required store. Without tools, another process on the store resumes answered calls."""
         address = self.require_store_address()
-        return self._assemble(self._read_config(), address, None)
+        return self._assemble(self.load_config(), address, None)
 
     def require_store_address(self, *, may_be_new: bool = False) -> str:
         """The address of the store, which must exist unless it may be new."""
-        config = self._read_config()
+        config = self.load_config()
         address = self._find_store_address(config)
         if address is None:
             raise CommandExit(EXIT_USAGE, NO_STORE_MESSAGE.format(file=config.path or "a surehand.yaml"))
@@ -119,7 +119,8 @@ class RuntimeOptions:
             options += ["--store", relative_path(hide_password(self.store_override))]
         return shlex.join(["surehand", verb, *options, *words])
 
-    def _read_config(self) -> Config:
+    def load_config(self) -> Config:
+        """The configuration file, if there is one; else the defaults."""
         try:
             path = self.config_path if self.config_path or self.tool_sources else find_config()
             config = read_config(path) if path else Config()

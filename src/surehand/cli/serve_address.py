@@ -1,4 +1,4 @@
-"""ServeAddress: the address, token and allowed hosts of `surehand mcp --http`, from its options."""
+"""ServeAddress: the address, token and allowed hosts of `surehand serve` and `surehand mcp --http`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class ServeAddress:
     """Further host names in requests, for example that of a proxy in front of the server."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may send requests."""
+    has_other_tokens: bool = False
+    """Whether clients can show other tokens, which the configuration lists."""
 
     @property
     def token(self) -> str | None:
         """The bearer token; required unless the server listens on this machine only."""
         if self.token_env is None:
-            if not self.is_loopback:
+            if not self.is_loopback and not self.has_other_tokens:
                 problem = f"{self.host} can be reached from other machines, so clients have to show a token."
                 raise CommandExit(EXIT_USAGE, f"{problem} Name the variable that holds it with --token-env NAME.")
             return None
@@ -51,6 +53,11 @@ class ServeAddress:
     def allowed_hosts(self) -> list[str]:
         """Host names to accept in requests; all if it listens on every address, where a token is required."""
         return [*self.host_names, "*" if self.listens_everywhere else self._url_host]
+
+    def allowed_hosts_with_port(self, port: int) -> list[str]:
+        """Host names to accept in requests, the address itself only with its port; loopback names are not listed."""
+        own = "*" if self.listens_everywhere else f"{self._url_host}:{port}"
+        return [*self.host_names, own]
 
     @property
     def listens_everywhere(self) -> bool:

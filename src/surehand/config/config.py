@@ -12,6 +12,7 @@ from surehand.config.agents_section import AgentEntry, parse_agents
 from surehand.config.builtin_section import ToolFamily, parse_builtin
 from surehand.config.errors import ConfigError
 from surehand.config.file_formats import read_config_file
+from surehand.config.gateway_section import GatewaySettings, parse_gateway
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
 from surehand.config.openapi_section import OpenApiEntry, parse_openapi
@@ -43,12 +44,12 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "inputs": mcp_section.parse_inputs,
     "agents": parse_agents,
     "log": sections.parse_log,
+    "gateway": parse_gateway,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("gateway",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Config:
     agents: tuple[AgentEntry, ...] = ()
     log: LogLevel | None = None
     """How much is logged on stderr; None for warnings and errors."""
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    """What `surehand serve` serves, and to whom."""
 
     @property
     def base_folder(self) -> Path:
@@ -88,7 +91,6 @@ def read_config(path: str | Path) -> Config:
         top,
         SECTION_PARSERS,
         aliases=_SECTION_ALIASES,
-        unavailable=UNAVAILABLE_SECTIONS,
         ignored=_IGNORED_SECTIONS,
     )
     # `policy:` without a value is null in YAML, and is treated like a missing section.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,23 +15,26 @@ from typing import Any
 
 import click
 
-from surehand.catalogue.listing import Listing
 from surehand.cli.elicitation_form import is_yes_no_form
-from surehand.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, YELLOW, CommandExit, print_problem
+from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 from surehand.cli.formatting import is_terminal, to_one_line
-from surehand.cli.lifecycle import exit_on_store_error, fastest_loop_factory, run_coroutine
+from surehand.cli.lifecycle import fastest_loop_factory, run_coroutine
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
 from surehand.cli.outcome_output import question_arguments
 from surehand.cli.serve_address import DEFAULT_HOST, DEFAULT_PATH, DEFAULT_PORT, ServeAddress
+from surehand.cli.serving import (
+    exit_on_serve_error,
+    log_crashes,
+    print_stderr,
+    silence_library_logs,
+    warn_without_store,
+)
 from surehand.config.config import find_config
 from surehand.config.store_address import hide_password
-from surehand.core.errors import Unavailable
-from surehand.core.extras import install_command
 from surehand.core.outcome import Pending
 from surehand.runtime.runtime import Runtime
 
 NO_STORE_WARNING = "No store: only clients that support elicitation can approve calls. Add --store calls.db"
-_SILENCED_LOGGERS = ("mcp", "uvicorn", "sse_starlette", "starlette")
 
 
 @click.command("mcp")
@@ -84,7 +85,7 @@ def command(
         names,
         origins,
     )
-    with _exit_on_serve_error(), _silence_library_logs(), log_crashes():
+    with exit_on_serve_error(), silence_library_logs(), log_crashes():
         token = address.token if over_http else None
         runtime = runtime_options.build_runtime_with_store()
         serve_options = {**tool_options, "on_wait": partial(_announce_pending, runtime_options, runtime)}
@@ -97,25 +98,25 @@ def command(
 async def _serve_stdio(
     runtime_options: RuntimeOptions, runtime: Runtime, tool_options: dict[str, Any], serve_options: dict[str, Any]
 ) -> None:
-    # Imported here: it brings the MCP SDK, and a missing extra is reported by `_exit_on_serve_error`.
+    # Imported here: it brings the MCP SDK, and a missing extra is reported by `exit_on_serve_error`.
     from surehand.gateway.mcp.stdio.serve import serve
 
     if is_terminal(sys.stdin):
         program, *words = absolute_command(runtime_options, "mcp")
         server_entry = {"command": program, "args": [*words, *_command_line_options(tool_options)]}
         configuration = json.dumps({"mcpServers": {"surehand": server_entry}})
-        _print_stderr(
+        print_stderr(
             f"This speaks MCP on stdin and stdout. A client starts it with this entry: {configuration}",
             "Ctrl-D ends it.",
         )
-    _warn_without_store(runtime)
+    warn_without_store(runtime, NO_STORE_WARNING)
     await serve(runtime, **serve_options)
 
 
 async def _serve_http(
     runtime: Runtime, address: ServeAddress, token: str | None, serve_options: dict[str, Any]
 ) -> None:
-    # Imported here: they bring the MCP SDK and uvicorn; a missing extra is reported by `_exit_on_serve_error`.
+    # Imported here: they bring the MCP SDK and uvicorn; a missing extra is reported by `exit_on_serve_error`.
     from surehand.gateway.mcp.http.app import app
     from surehand.gateway.mcp.http.server import listen
 
@@ -125,11 +126,11 @@ async def _serve_http(
     def ready() -> None:
         count = _count_served_tools(runtime, serve_options["toolset"])
         tools = "1 tool" if count == 1 else f"{count} tools"
-        _print_stderr(f"Serving {tools} over MCP at {address.url(port)} until Ctrl-C.")
+        print_stderr(f"Serving {tools} over MCP at {address.url(port)} until Ctrl-C.")
         header = f' --header "Authorization: Bearer ${address.token_env}"' if token else ""
         client_command = f"claude mcp add --transport http surehand {address.client_url(port)}{header}"
-        _print_stderr(f"Connect a client, for example: {client_command}")
-        _warn_without_store(runtime)
+        print_stderr(f"Connect a client, for example: {client_command}")
+        warn_without_store(runtime, NO_STORE_WARNING)
 
     with ExitStack() as closing, redirect_stdout(sys.stderr):  # keep the prints of tools off stdout
         for each in sockets:
@@ -152,39 +153,17 @@ def _count_served_tools(runtime: Runtime, toolset: str | None) -> int:
     return sum(listing is not None and listing.kind != "internal" for listing in listings)
 
 
-def _warn_without_store(runtime: Runtime) -> None:
-    """Warn once if a tool may need an approval that cannot be given later, because there is no store."""
-    if runtime.is_durable:
-        return
-    has_warned = False
-
-    def check_tools() -> None:
-        nonlocal has_warned
-        if not has_warned and any(_may_need_approval(runtime, listing) for listing in runtime.catalogue):
-            has_warned = True
-            print_problem(NO_STORE_WARNING, prefix="warning", ansi_colour=YELLOW)
-
-    check_tools()
-    _ = runtime.catalogue.watch(check_tools)  # providers may add tools later
-
-
-def _may_need_approval(runtime: Runtime, listing: Listing) -> bool:
-    """Whether calls of a tool may need an approval."""
-    rules = runtime.policy.rules_for(listing)
-    return listing.tool.safety.confirm is not False or any(rule.decision == "ask" for rule in rules)
-
-
 def _announce_pending(runtime_options: RuntimeOptions, runtime: Runtime, tool: str, pending: Pending) -> None:
     """Print the command that answers a pending call, because its client cannot ask a person."""
     announcement = f"{to_one_line(tool)} waits for {pending.waiting_for}"
     if not runtime.is_durable:
-        _print_stderr(f"{announcement}, which cannot be given without a store.")
+        print_stderr(f"{announcement}, which cannot be given without a store.")
         return
     question = question_arguments(pending.call_id, runtime.last_round(pending.call_id))
     if pending.waiting_for == "approval" or is_yes_no_form(pending.request):
-        _print_stderr(f"{announcement}: {_shell_command(runtime_options, 'approve', *question)}")
+        print_stderr(f"{announcement}: {_shell_command(runtime_options, 'approve', *question)}")
     else:
-        _print_stderr(f"{announcement}: {_shell_command(runtime_options, 'settle', *question)} ANSWER")
+        print_stderr(f"{announcement}: {_shell_command(runtime_options, 'settle', *question)} ANSWER")
 
 
 def _shell_command(runtime_options: RuntimeOptions, *words: str) -> str:
@@ -227,63 +206,3 @@ def _current_program() -> str:
     """The running script, so that a client starts this installation."""
     script = shutil.which(sys.argv[0])
     return os.path.abspath(script) if script and Path(script).stem == "surehand" else "surehand"
-
-
-def _print_stderr(*lines: str) -> None:
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    sys.stderr.flush()
-
-
-@contextmanager
-def _exit_on_serve_error() -> Iterator[None]:
-    """Turn errors of the server into the end of the command."""
-    try:
-        with exit_on_store_error():
-            yield
-    except Unavailable as error:
-        raise CommandExit(EXIT_USAGE, f"The tools cannot be started: {error}") from error
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        problem = f"Serving over MCP needs {missing}: {install_command('mcp', 'server')}"
-        raise CommandExit(EXIT_USAGE, problem) from error
-    except BaseExceptionGroup as error:
-        raise CommandExit(EXIT_FAILED, f"The server ended: {error.exceptions[0]}") from error
-
-
-class _CrashLogHandler(logging.Handler):
-    """Prints one line about a crashed tool; --debug shows its traceback instead."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and logging.getLogger("surehand").level != logging.DEBUG:
-            error_type, error, _ = record.exc_info
-            type_name = error_type.__name__ if error_type else ""
-            first_line = next(iter(str(error).splitlines()), "")
-            message = f"{record.getMessage()}: {type_name}: {first_line} (--debug shows all of it)"
-            print_problem(to_one_line(message), prefix="warning", ansi_colour=YELLOW)
-
-
-@contextmanager
-def log_crashes() -> Iterator[None]:
-    """Report crashed tools on stderr, because this command prints no outcomes."""
-    log = logging.getLogger("surehand")
-    handler = _CrashLogHandler(logging.WARNING)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-
-
-@contextmanager
-def _silence_library_logs() -> Iterator[None]:
-    """Silence the libraries' logs, unless with --debug: clients are told about their own mistakes."""
-    logs = [logging.getLogger(name) for name in _SILENCED_LOGGERS]
-    previous_levels = [log.level for log in logs]
-    if not click.get_current_context().obj["debug"]:
-        for log in logs:
-            log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for log, level in zip(logs, previous_levels, strict=True):
-            log.setLevel(level)

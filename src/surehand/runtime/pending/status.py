@@ -5,6 +5,7 @@ Used by `Scope.status`, and by the gateway for MCP tasks, which also store parti
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,6 +53,9 @@ class CallStatus:
     """The incomplete answer to the open question, in the format of the caller that collects it."""
     user: str | None = None
     """The user for whom the call was made."""
+    session: str | None = None
+    turn: str | None = None
+    """The run of an agent that the call belongs to."""
     question: PendingCall | None = None
     """The open question; that of the inner call, if this call waits for another one."""
 
@@ -134,6 +138,8 @@ class CallStatuses:
             changed_at=changed_at,
             state=call.state,
             user=call.user_id,
+            session=call.session,
+            turn=json.loads(call.context).get("turn"),
         )
 
     async def save_partial_answer(self, status: CallStatus, partial_answer: str) -> bool:

@@ -70,6 +70,16 @@ class SpaceTable:
         rows = await self._database.read(_SQL["list_spaces_of_member"], {"member_id": member_id})
         return [Space(**row) for row in rows]
 
+    async def all(self, *, limit: int = MAX_PAGE_MESSAGES, after: str = "") -> list[Space]:
+        """List spaces by their ids, after an id."""
+        params: dict[str, SqlValue] = {"after": after, "limit": max(limit, 0)}
+        return [Space(**row) for row in await self._database.read(_SQL["list_spaces"], params)]
+
+    async def is_member(self, space_id: str, member_id: str) -> bool:
+        """Whether a person or an agent is a member of a space."""
+        params = {"space_id": space_id, "member_id": member_id}
+        return bool(await self._database.quick_read(_SQL["find_member"], params))
+
     async def join(self, space_id: str, member_id: str, kind: MemberKind = "person", name: str = "") -> None:
         """Become a member; a member that joins again changes its name or kind."""
         if kind not in ("person", "agent"):

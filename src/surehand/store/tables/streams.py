@@ -16,6 +16,7 @@ from surehand.store.stream_tail import StreamTail
 StreamEventKind: TypeAlias = Literal[
     "message", "message.amended", "tool-call.start", "tool-result", "tool-call.complete", "tool-call.error",
     "call.progress", "call.pending", "call.settled", "call.ended",
+    "gateway.event",
 ]  # fmt: skip
 PAGE_EVENTS = 500
 

@@ -7,13 +7,13 @@ still has that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from surehand.core.errors import DefinitionError
 from surehand.gateway.mcp.log_throttle import LogThrottle
@@ -34,14 +34,31 @@ _EXPOSED_HEADERS = [MCP_SESSION_ID_HEADER, "WWW-Authenticate"]
 _HOST_PATTERN = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 
+Refuse: TypeAlias = Callable[[int, str], Response]
+"""Builds the response to a refused request from a status and a sentence."""
+
+
 class HostCheck:
     """Lets requests for known hosts from known origins through to an app, and answers the preflights of browsers."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], methods: Iterable[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str],
+        origins: Iterable[str],
+        methods: Iterable[str],
+        *,
+        default_hosts: frozenset[str] = LOOPBACK_HOSTS,
+        allow_loopback_origins: bool = True,
+        refuse: Refuse | None = None,
+    ) -> None:
+        """Without `allow_loopback_origins`, only pages of the request's own host and of `origins` may send requests."""
         self._app = app
+        self._allow_loopback_origins = allow_loopback_origins
+        self._refuse = refuse or _json_refusal
         self._cors_app = _with_cors(app, methods)
         self._log_throttle = LogThrottle()
-        self._hosts = LOOPBACK_HOSTS | {_validate_entry(host, "hosts") for host in _as_list(hosts, "hosts")}
+        self._hosts = default_hosts | {_validate_entry(host, "hosts") for host in _as_list(hosts, "hosts")}
         self._origins = frozenset(_validate_entry(origin, "origins") for origin in _as_list(origins, "origins"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,12 +70,13 @@ class HostCheck:
                 hosts.append(value)
             elif name == b"origin":
                 origins.append(value)
-        if len(hosts) != 1 or not self._is_known_host(hosts[0].decode("latin-1").lower()):
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if not self._is_known_host(host):
             self._log_throttle.warn("421", HOST_REFUSED_MESSAGE, _escape_for_log(hosts))
-            await JSONResponse({"error": "This host is not served here."}, 421)(scope, receive, send)
-        elif origins and not (len(origins) == 1 and self._is_known_origin(origins[0].decode("latin-1").lower())):
+            await self._refuse(421, "This host is not served here.")(scope, receive, send)
+        elif origins and not (len(origins) == 1 and self._is_known_origin(origins[0].decode("latin-1").lower(), host)):
             self._log_throttle.warn("403", ORIGIN_REFUSED_MESSAGE, _escape_for_log(origins))
-            await JSONResponse({"error": "Requests from this origin are not allowed."}, 403)(scope, receive, send)
+            await self._refuse(403, "Requests from this origin are not allowed.")(scope, receive, send)
         else:
             await (self._cors_app if origins else self._app)(scope, receive, send)
 
@@ -68,12 +86,18 @@ class HostCheck:
         match = _HOST_PATTERN.fullmatch(host)
         return match is not None and bool({WILDCARD, host, match["name"]} & self._hosts)
 
-    def _is_known_origin(self, origin: str) -> bool:
+    def _is_known_origin(self, origin: str, requested_host: str) -> bool:
         if {WILDCARD, origin} & self._origins:
             return True
         scheme, _, host = origin.partition("://")
         match = _HOST_PATTERN.fullmatch(host)
-        return scheme in ("http", "https") and match is not None and match["name"] in LOOPBACK_HOSTS
+        if scheme not in ("http", "https") or match is None:
+            return False
+        return match["name"] in LOOPBACK_HOSTS if self._allow_loopback_origins else host == requested_host
+
+
+def _json_refusal(status: int, sentence: str) -> Response:
+    return JSONResponse({"error": sentence}, status)
 
 
 def _with_cors(app: ASGIApp, methods: Iterable[str]) -> ASGIApp:

@@ -75,6 +75,7 @@ async def listen(
     sockets: list[socket.socket],
     *,
     ready: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve an app on sockets until SIGTERM or SIGINT arrives, or the task is cancelled.
@@ -82,13 +83,14 @@ async def listen(
     Args:
         sockets: as `bind_sockets` returns them; they are closed afterwards.
         ready: called once the app has started and is served.
+        on_stop: called when the server begins to stop; running requests then have `limits.stop_timeout` to end.
     """
     deadlines = Deadlines(Clock())
     table = ConnectionTable(limits or ConnectionLimits(), deadlines)
     task = asyncio.current_task()
     assert task is not None
     try:
-        uvicorn_run = _UvicornRun(app, table, sockets, ready)
+        uvicorn_run = _UvicornRun(app, table, sockets, ready, on_stop)
 
         def stop() -> None:
             uvicorn_run.stop()
@@ -110,12 +112,18 @@ class _UvicornRun:
     """One run of uvicorn and the app behind it."""
 
     def __init__(
-        self, app: Starlette, table: ConnectionTable, sockets: list[socket.socket], ready: Callable[[], None]
+        self,
+        app: Starlette,
+        table: ConnectionTable,
+        sockets: list[socket.socket],
+        ready: Callable[[], None],
+        on_stop: Callable[[], None],
     ) -> None:
         self._app = app
         self._table = table
         self._sockets = sockets
         self._ready = ready
+        self._on_stop = on_stop
         self._server = Server(_uvicorn_config(app, table))
         self._stop_event = asyncio.Event()
 
@@ -142,6 +150,7 @@ class _UvicornRun:
                     await self._wait_until_stopped(uvicorn_task)
                 finally:
                     self.stop()
+                    self._on_stop()
                     await asyncio.wait({uvicorn_task}, timeout=self._table.limits.stop_timeout)
         finally:
             if uvicorn_task is not None:

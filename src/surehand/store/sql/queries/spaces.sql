@@ -24,6 +24,9 @@ SELECT {{space_columns}} FROM spaces WHERE space_id = :space_id
 SELECT {{space_columns}} FROM spaces JOIN members ON members.space_id = spaces.space_id
     WHERE members.member_id = :member_id ORDER BY spaces.created_at, spaces.space_id
 
+-- name: list_spaces
+SELECT {{space_columns}} FROM spaces WHERE space_id > :after ORDER BY space_id LIMIT :limit
+
 -- name: join_space
 -- Add a member, or change the name and kind of one; changes no row if the space does not exist.
 INSERT INTO members (space_id, member_id, kind, name, joined_at)

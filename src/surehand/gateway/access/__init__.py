@@ -1,0 +1,1 @@
+"""Who may do what over HTTP: identities, tokens, limits, and who may answer a call that waits."""

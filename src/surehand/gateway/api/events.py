@@ -1,0 +1,115 @@
+"""Routes of event streams: of everything, of a call, of a run, of a space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+
+from surehand.core.event_formats import FAMILY_BY_NUMBER
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.models import EVENT_RESPONSES
+from surehand.gateway.api.requests import Caller, is_number
+from surehand.gateway.api.spaces import SpaceId, require_space
+from surehand.gateway.api.tool_results import RunId
+from surehand.gateway.events.event_stream import EventStream, StreamRequest, feed_frames, space_frames
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+
+FAMILIES = (*FAMILY_BY_NUMBER, *FAMILY_BY_NUMBER.values())
+LastEventId = Annotated[
+    str | None, Header(max_length=100, description="The `id` of the last event that the client has; else from now on.")
+]
+Family = Annotated[
+    str | None, Query(description=f"The names and fields of another program: {', '.join(FAMILIES)}.", max_length=20)
+]
+
+
+def event_routes(gateway: Gateway) -> APIRouter:
+    """The routes whose responses are server-sent events."""
+    router = APIRouter(tags=["events"])
+
+    @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
+    async def follow_all(identity: Caller, last_event_id: LastEventId = None, family: Family = None) -> EventStream:
+        """Follow the events of all calls that the caller may see."""
+        return _open_stream(gateway, identity, {}, last_event_id, family)
+
+    @router.get("/api/calls/{call_id}/events", response_model=None, responses=EVENT_RESPONSES)
+    async def follow_call(
+        identity: Caller, call_id: CallId, last_event_id: LastEventId = None, family: Family = None
+    ) -> EventStream:
+        """Follow the events of one call; the stream ends when the call has ended."""
+        details = await find_call(gateway, identity, call_id)
+        if details is None:
+            raise unknown_call(call_id)
+        final_event = _ended_event(details) if details["kind"] == "ended" else None
+        return _open_stream(
+            gateway,
+            identity,
+            {"call_id": call_id},
+            last_event_id,
+            family,
+            is_last=_is_outcome,
+            final_event=None if final_event is None else lambda: final_event,
+        )
+
+    @router.get("/api/runs/{run}/events", response_model=None, responses=EVENT_RESPONSES)
+    async def follow_run(
+        identity: Caller, run: RunId, last_event_id: LastEventId = None, family: Family = None
+    ) -> EventStream:
+        """Follow the events of the calls of one run."""
+        return _open_stream(gateway, identity, {"turn": run}, last_event_id, family)
+
+    @router.get("/api/spaces/{space}/events", response_model=None, responses=EVENT_RESPONSES)
+    async def follow_space(identity: Caller, space: SpaceId, last_event_id: LastEventId = None) -> EventStream:
+        """Follow what is posted to a space: messages, and the visible calls as they proceed."""
+        await require_space(gateway, identity, space)
+        store = await gateway.require_store()
+        if last_event_id is not None and not is_number(last_event_id):
+            raise Problem("bad_request", f"{last_event_id[:80]!r} is not the id of an event of a space.")
+        frames = space_frames(gateway.feed, store, space, None if last_event_id is None else int(last_event_id))
+        return EventStream(frames, gateway.limiter.count_stream(identity))
+
+    return router
+
+
+def _open_stream(
+    gateway: Gateway,
+    identity: Identity,
+    filters: Mapping[str, str],
+    last_event_id: str | None,
+    family: str | None,
+    **options: Any,
+) -> EventStream:
+    if family is not None and family not in FAMILIES:
+        raise Problem("invalid_arguments", f"There is no family {family[:20]!r}. Known are {', '.join(FAMILIES)}.")
+
+    def is_visible(fields: dict[str, Any]) -> bool:
+        if any(fields.get(name) != value for name, value in filters.items()):
+            return False
+        return gateway.may_see_event(identity, fields)
+
+    after: int | None = None
+    has_unknown_start = False
+    if last_event_id is not None:
+        try:
+            after = gateway.feed.parse_event_id(last_event_id)
+        except ValueError as error:
+            raise Problem("bad_request", str(error)) from None
+        has_unknown_start = after is None
+    start = 0 if has_unknown_start else after
+    request = StreamRequest(is_visible, start, has_unknown_start, FAMILY_BY_NUMBER.get(family or "", family), **options)
+    return EventStream(feed_frames(gateway.feed, request), gateway.limiter.count_stream(identity))
+
+
+def _is_outcome(fields: Mapping[str, Any]) -> bool:
+    return bool(fields["type"] == "CallEnded" and fields["outcome"]["status"] != "pending")
+
+
+def _ended_event(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The last event of a call, from what is remembered of it."""
+    names = ("call_id", "tool", "at", "user", "session", "turn", "parent")
+    outcome = details["outcome"] or {"status": "done" if details["status"] == "ok" else "failed", "data": None}
+    return {"type": "CallEnded", **{name: details[name] for name in names}, "outcome": outcome, "meta": {}}

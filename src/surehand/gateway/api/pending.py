@@ -1,0 +1,140 @@
+"""Routes of pending calls: which wait, and their answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from starlette.responses import Response
+
+from surehand.core.outcome import Outcome
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.models import CALL_RESPONSES, ApproveBody, PendingInfo, PendingPage, RejectBody, ResultBody
+from surehand.gateway.api.requests import (
+    Caller,
+    Cursor,
+    Limit,
+    SessionFilter,
+    json_response,
+    outcome_response,
+    page_response,
+    raise_if_refused,
+)
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.scope import Scope
+
+ROWS_PER_READ = 200
+REFUSALS = ("not_found", "conflict", "expired", "invalid_arguments", "unavailable")
+
+
+def pending_routes(gateway: Gateway) -> APIRouter:
+    """The routes under `/api/pending`."""
+    router = APIRouter(tags=["pending"])
+
+    @router.get("/api/pending", responses={200: {"model": PendingPage}})
+    async def list_pending(
+        identity: Caller, limit: Limit = 100, cursor: Cursor = None, session: SessionFilter = None
+    ) -> Response:
+        """List the calls that wait and that the caller may see or answer, oldest first."""
+        page = await _visible_page(gateway, identity, limit + 1, cursor, session)
+        next_cursor = page[limit - 1].cursor if len(page) > limit else None
+        return page_response([_describe(gateway, identity, each) for each in page[:limit]], next_cursor)
+
+    @router.get("/api/pending/{call_id}", responses={200: {"model": PendingInfo}})
+    async def show_pending(identity: Caller, call_id: CallId) -> Response:
+        """Show the open question of a call."""
+        call = await find_wait(gateway, identity, call_id)
+        if call is None:
+            raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
+        return json_response(_describe(gateway, identity, call))
+
+    @router.post("/api/pending/{call_id}/approve", responses=CALL_RESPONSES)
+    async def approve(
+        identity: Caller, call_id: CallId, body: Annotated[ApproveBody | None, Body()] = None
+    ) -> Response:
+        """Let a call run, optionally with edited arguments."""
+        given = body or ApproveBody(always=False, round=None)
+        scope = await scope_to_answer(gateway, identity, call_id, "approve")
+        outcome = await scope.approve(
+            call_id, always=given.always, arguments=given.arguments, by=identity.user, round=given.round
+        )
+        return answer_response(outcome, call_id)
+
+    @router.post("/api/pending/{call_id}/reject", responses=CALL_RESPONSES)
+    async def reject(identity: Caller, call_id: CallId, body: Annotated[RejectBody | None, Body()] = None) -> Response:
+        """End a call without running it."""
+        given = body or RejectBody(reason="", round=None)
+        scope = await scope_to_answer(gateway, identity, call_id, "reject")
+        return answer_response(await scope.reject(call_id, given.reason, by=identity.user, round=given.round), call_id)
+
+    @router.post("/api/pending/{call_id}/result", responses=CALL_RESPONSES)
+    async def settle(identity: Caller, call_id: CallId, body: ResultBody) -> Response:
+        """Answer a call with its result."""
+        scope = await scope_to_answer(gateway, identity, call_id, "settle")
+        return answer_response(await scope.settle(call_id, body.result, by=identity.user, round=body.round), call_id)
+
+    return router
+
+
+async def _visible_page(
+    gateway: Gateway, identity: Identity, limit: int, cursor: str | None, session: str | None
+) -> list[PendingCall]:
+    """Calls that wait and that the identity may see; of others only those that it may answer."""
+    sees_others = identity.sees_all_calls or gateway.answers.has_other_answerers
+    scope = gateway.runtime if sees_others else gateway.scope(identity)
+    scope = scope if session is None else scope.scope(session=session)
+    found: list[PendingCall] = []
+    try:
+        while len(found) < limit:
+            rows = await scope.pending(limit=ROWS_PER_READ, after=cursor)
+            found += [each for each in rows if gateway.answers.may_see(identity, each)]
+            if len(rows) < ROWS_PER_READ:
+                break
+            cursor = rows[-1].cursor
+    except ValueError:
+        raise Problem("bad_request", f"{(cursor or '')[:80]!r} is not a cursor.") from None
+    return found[:limit]
+
+
+async def find_wait(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall | None:
+    """The open question of a call, if the identity may see it."""
+    status = await gateway.runtime.status(call_id)
+    question = None if status is None else status.question
+    if question is None or not gateway.answers.may_see(identity, question):
+        return None
+    return question
+
+
+async def scope_to_answer(gateway: Gateway, identity: Identity, call_id: str, action: str) -> Scope:
+    """The scope in which an identity answers a call; raises `Problem`, and audits it, if it may not."""
+    status = await gateway.runtime.status(call_id)
+    question = None if status is None else status.question
+    if question is not None and gateway.answers.may_answer(identity, question):
+        # The requester answers within a scope of their own, where a call of another user is not found in the store.
+        return gateway.scope(identity) if question.user == identity.user else gateway.runtime
+    if question is not None and gateway.answers.may_see(identity, question):
+        await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool)
+        raise Problem("denied", f"You may not answer call {call_id}: a rule leaves that to others.", call_id=call_id)
+    if question is None and await find_call(gateway, identity, call_id) is not None:
+        # It was answered before: the runtime tells a repeated answer from a different one.
+        return gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
+    await gateway.audit_refusal(identity, action, call_id=call_id, code="not_found")
+    raise unknown_call(call_id)
+
+
+def answer_response(outcome: Outcome, call_id: str) -> Response:
+    """The outcome of the answered call; a refused answer is a problem, and the call waits as before."""
+    raise_if_refused(outcome, *REFUSALS, call_id=call_id)
+    return outcome_response(outcome, call_id)
+
+
+def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
+    names = (
+        "call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "created_at", "expires_at",
+        "user", "session", "agent", "run", "space", "parent", "display",
+    )  # fmt: skip
+    may_answer = gateway.answers.may_answer(identity, call)
+    return {**{name: getattr(call, name) for name in names}, "may_answer": may_answer}

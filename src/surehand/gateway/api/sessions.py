@@ -1,0 +1,60 @@
+"""Routes of sessions: the tools that a session's client brings, and answers itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from starlette.responses import Response
+
+from surehand.core.define import tool as define
+from surehand.core.errors import DefinitionError
+from surehand.core.tool import Tool
+from surehand.gateway.api.models import ClientTool, ClientToolsBody, ToolPage
+from surehand.gateway.api.requests import Caller, page_response
+from surehand.gateway.api.tools import describe_listing
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+
+SessionId = Annotated[str, Path(min_length=1, max_length=200, description="The session, a name of the client's own.")]
+MAX_TOOLS_PER_SESSION = 200
+
+
+def session_routes(gateway: Gateway) -> APIRouter:
+    """The routes under `/api/sessions`."""
+    router = APIRouter(tags=["sessions"])
+
+    @router.post("/api/sessions/{session}/tools", responses={200: {"model": ToolPage}})
+    async def offer_tools(identity: Caller, session: SessionId, body: ClientToolsBody) -> Response:
+        """Bring client tools, for this session of this user alone; a tool of the same name is replaced.
+
+        Calls of them appear under `/api/pending`, and their results go to `/tool-results`.
+        """
+        scope = gateway.scope(identity, session=session)
+        await scope.load_user_tools()
+        refused = [each.name for each in body.tools if not identity.may_use_tool(each.name)]
+        if refused:
+            await gateway.audit_refusal(identity, "offer", tool=refused[0])
+            raise Problem("denied", f"{refused[0]} is not allowed with this token.")
+        known = {
+            each.name for each in scope.usable_listings(for_person=True) if gateway.runtime.find(each.name) is None
+        }
+        if len(known | {each.name for each in body.tools}) > MAX_TOOLS_PER_SESSION:
+            raise Problem("invalid_arguments", f"A session may bring {MAX_TOOLS_PER_SESSION} tools.")
+        for each in body.tools:
+            if gateway.runtime.find(each.name) is not None:
+                raise Problem("conflict", f"The runtime has a tool {each.name}; give yours another name.")
+        try:
+            scope.offer(*map(_build_tool, body.tools))
+        except DefinitionError as error:
+            raise Problem("invalid_arguments", error.problem) from None
+        listings = [listing for each in body.tools if (listing := scope.find(each.name)) is not None]
+        return page_response([describe_listing(each) for each in listings], None)
+
+    return router
+
+
+def _build_tool(given: ClientTool) -> Tool[..., Any]:
+    return define.client(
+        given.name, given.description, parameters=given.parameters, reply=given.reply, display=given.display
+    )

@@ -1,0 +1,161 @@
+"""Routes of tools: which there are, and calling one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from surehand.catalogue.listing import Listing
+from surehand.core.events import CallEnded
+from surehand.core.ids import new_id
+from surehand.core.outcome import Failed, Outcome
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.api.models import CALL_RESPONSES, CallBody, ToolInfo, ToolPage
+from surehand.gateway.api.requests import (
+    Caller,
+    Cursor,
+    Limit,
+    SessionFilter,
+    json_response,
+    outcome_response,
+    page_response,
+    raise_if_refused,
+)
+from surehand.gateway.api.spaces import require_space
+from surehand.gateway.events.event_json import event_to_json
+from surehand.gateway.events.event_stream import EventStream, StreamRequest, feed_frames
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+from surehand.runtime.scope import Scope
+
+MAX_KEY_LENGTH = 150
+EVENT_STREAM = "text/event-stream"
+_EVENTS_CONTENT = {EVENT_STREAM: {"schema": {"type": "string"}}}
+_CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EVENTS_CONTENT}}
+ToolName = Annotated[str, Path(min_length=1, max_length=200, description="The name of a tool, or an alias.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1, max_length=MAX_KEY_LENGTH, description="The same key again, by the same user, is the same call."
+    ),
+]
+
+
+def tool_routes(gateway: Gateway) -> APIRouter:
+    """The routes under `/api/tools`."""
+    router = APIRouter(tags=["tools"])
+
+    @router.get("/api/tools", responses={200: {"model": ToolPage}})
+    async def list_tools(
+        identity: Caller, limit: Limit = 100, cursor: Cursor = None, session: SessionFilter = None
+    ) -> Response:
+        """List the tools that the caller may use, by name; with a session, also those that its client brings."""
+        scope = gateway.scope(identity, session=session)
+        await scope.load_user_tools()
+        listings = {
+            each.name: each for each in scope.usable_listings(for_person=True) if identity.may_use_tool(each.name)
+        }
+        names = sorted(name for name in listings if cursor is None or name > cursor)
+        items = [describe_listing(listings[name]) for name in names[:limit]]
+        return page_response(items, names[limit - 1] if len(names) > limit else None)
+
+    @router.get("/api/tools/{name}", responses={200: {"model": ToolInfo}})
+    async def show_tool(identity: Caller, name: ToolName, session: SessionFilter = None) -> Response:
+        """Show one tool."""
+        scope = gateway.scope(identity, session=session)
+        await scope.load_user_tools()
+        listing = scope.find(name)
+        if listing is None or not identity.may_use_tool(listing.name) or not scope.may_use(listing, for_person=True):
+            raise Problem("not_found", f"There is no tool {name[:80]!r}.")
+        return json_response(describe_listing(listing))
+
+    @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
+    async def call_tool(
+        request: Request,
+        identity: Caller,
+        name: ToolName,
+        body: CallBody,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
+        """Call a tool; with `Accept: text/event-stream`, its events follow, and the last is `CallEnded`."""
+        if body.space is not None:
+            await require_space(gateway, identity, body.space)
+        scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
+        await _check_tool(gateway, identity, scope, name)
+        call_id = None if idempotency_key is None else _call_id(identity, idempotency_key)
+        wants_events = EVENT_STREAM in request.headers.get("accept", "")
+        if wants_events and scope.find(name) is not None:
+            return await _stream_call(gateway, scope, name, body, call_id or new_id())
+        call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
+        outcome = await gateway.spawn(call)
+        return _call_response(scope, name, outcome)
+
+    return router
+
+
+def _call_id(identity: Identity, key: str) -> str:
+    """The id of a call under a key: the key itself for the operator; else with the user, whose key is their own."""
+    if identity.user is None:
+        return key
+    return f"{key}~{sha256(identity.user.encode()).hexdigest()[:32]}"
+
+
+async def _check_tool(gateway: Gateway, identity: Identity, scope: Scope, name: str) -> None:
+    listing = scope.find(name)
+    if identity.may_use_tool(name if listing is None else listing.name):
+        return
+    await gateway.audit_refusal(identity, "call", tool=name[:200])
+    raise Problem("denied", f"{name[:80]} is not allowed with this token.")
+
+
+def _call_response(scope: Scope, name: str, outcome: Outcome) -> Response:
+    if isinstance(outcome, Failed) and not outcome.executed:
+        call_id = outcome.meta.call_id
+        raise_if_refused(outcome, "invalid_arguments", "denied", "conflict", "rate_limited", call_id=call_id)
+        if outcome.code == "not_found" and scope.find(name) is None:
+            raise Problem("not_found", outcome.message, call_id=call_id)
+    return outcome_response(outcome)
+
+
+async def _stream_call(gateway: Gateway, scope: Scope, name: str, body: CallBody, call_id: str) -> Response:
+    """Start a call and send its events. The call goes on when the client disconnects."""
+    # After this number, so that no event of the call is missed before the response begins to listen.
+    last_number = gateway.feed.event_log.last_number
+    task = gateway.spawn(scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id))
+
+    def final_event() -> dict[str, Any] | None:
+        if not task.done():
+            return None
+        return event_to_json(CallEnded(call_id, name, task.result(), user=scope.principal.user))
+
+    def is_of_call(fields: Mapping[str, Any]) -> bool:
+        return fields.get("call_id") == call_id
+
+    stream = StreamRequest(is_of_call, after=last_number, is_last=is_call_end, final_event=final_event)
+    return EventStream(feed_frames(gateway.feed, stream))
+
+
+def is_call_end(fields: Mapping[str, Any]) -> bool:
+    """Whether an event ends the events of a call, at least until it is answered."""
+    return bool(fields["type"] == "CallEnded")
+
+
+def describe_listing(listing: Listing) -> dict[str, Any]:
+    """A tool as the API shows it."""
+    tool = listing.tool
+    return {
+        "name": listing.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        "category": tool.category,
+        "effects": sorted(tool.effects),
+        "audience": tool.audience,
+        "aliases": list(tool.aliases),
+        "kind": listing.kind,
+        "display": dict(tool.presentation.display),
+    }

@@ -1,0 +1,134 @@
+"""Events and outcomes as JSON objects, and back: what event streams send and the store keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+from surehand.core.call import Call
+from surehand.core.errors import FAILURE_CODES
+from surehand.core.events import (
+    CallEnded,
+    CallEvent,
+    CallPending,
+    CallProgress,
+    CallQueued,
+    CallResumed,
+    CallSettled,
+    CallStarted,
+    CatalogueChanged,
+    Event,
+)
+from surehand.core.outcome import CallMeta, Done, Failed, Outcome, Pending, attach_origin
+from surehand.store.database import UnstorableValue
+from surehand.store.serialization import dump_json
+
+JSON: TypeAlias = Any
+MAX_EVENT_CHARACTERS = 65_536
+"""Characters of the JSON of one event; of a longer one, large fields are left out."""
+MAX_SHORTENED_TEXT = 1_000
+LOGGED_EVENTS = (
+    CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
+)  # fmt: skip
+"""The events that streams send: those of calls and of the catalogue."""
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {each.__name__: each for each in LOGGED_EVENTS}
+_LARGE_FIELDS = ("arguments", "request", "data", "display")
+_META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
+
+
+def event_to_json(event: CallEvent | CatalogueChanged) -> dict[str, JSON]:
+    """The event as a JSON object: its `type` and its fields. Values that JSON cannot hold become strings.
+
+    An event of more than 65,536 characters is shortened: it has `truncated`, and its large fields are null.
+    """
+    fields = {"type": type(event).__name__, **event._asdict()}
+    if isinstance(event, CallEnded):
+        meta = event.outcome.meta
+        fields["outcome"] = outcome_to_json(event.outcome)
+        fields["meta"] = {name: getattr(meta, name) for name in _META_FIELDS}
+    try:
+        text = dump_json(fields)
+    except UnstorableValue:
+        return _shortened(fields)
+    return _shortened(fields) if len(text) > MAX_EVENT_CHARACTERS else dict(from_json(text))
+
+
+def _shortened(fields: Mapping[str, Any]) -> dict[str, JSON]:
+    short = {name: None if name in _LARGE_FIELDS else value for name, value in fields.items()}
+    if isinstance(message := short.get("message"), str):
+        short["message"] = message[:MAX_SHORTENED_TEXT]
+    if isinstance(outcome := short.get("outcome"), Mapping):
+        texts = {name: value[:MAX_SHORTENED_TEXT] for name, value in outcome.items() if isinstance(value, str)}
+        short["outcome"] = {**outcome, "data": None, "request": None, **texts}
+    return {**dict(from_json(dump_json(short))), "truncated": True}
+
+
+def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
+    """The event of a JSON object; None if its type is unknown."""
+    event_type = _EVENT_TYPES.get(fields.get("type", ""))
+    if event_type is None:
+        return None
+    known = {name: fields[name] for name in event_type._fields if name in fields}
+    if event_type is CatalogueChanged:
+        return CatalogueChanged(**{name: tuple(names) for name, names in known.items()})
+    known["display"] = known.get("display") or {}
+    if event_type is CallProgress:
+        known["data"] = known.get("data") or {}
+    if event_type is CallEnded:
+        outcome = _outcome_from_json(fields["outcome"])
+        attach_origin(outcome, _StoredOrigin(Call(fields["tool"], id=fields["call_id"]), fields.get("meta") or {}))
+        known["outcome"] = outcome
+    return event_type(**known)
+
+
+def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, Any]:
+    """The answer of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
+    call_id = outcome.meta.call_id if call_id is None else call_id
+    answer: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
+    if isinstance(outcome, Failed):
+        answer |= {"status": "failed", "code": outcome.code, "message": outcome.message, "executed": outcome.executed}
+    elif isinstance(outcome, Pending):
+        answer |= {
+            "status": "pending",
+            "call_id": call_id or outcome.call_id,
+            "waiting_for": outcome.waiting_for,
+            "message": outcome.message,
+            "request": outcome.request,
+            "expires_at": outcome.expires_at,
+        }
+    return answer
+
+
+def _outcome_from_json(fields: Mapping[str, JSON]) -> Outcome:
+    status = fields.get("status")
+    if status == "pending":
+        return Pending(
+            fields.get("waiting_for", "result"), fields.get("call_id") or "", fields.get("message") or "",
+            fields.get("request"), fields.get("expires_at"),
+        )  # fmt: skip
+    if status == "failed":
+        code = fields.get("code")
+        known_code: Any = code if code in FAILURE_CODES else "failed"
+        return Failed(
+            known_code, fields.get("message") or "", executed=bool(fields.get("executed")), data=fields["data"]
+        )
+    return Done(fields.get("data"))
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredOrigin:
+    """The call of an outcome that was read back, with what was measured of it."""
+
+    call: Call
+    meta: Mapping[str, JSON]
+
+    @property
+    def tool_name(self) -> str:
+        return self.call.tool
+
+    def measure(self, outcome: Outcome) -> CallMeta:
+        measured = {name: self.meta[name] for name in _META_FIELDS if self.meta.get(name) is not None}
+        return CallMeta(call_id=self.call.id or "", tool=self.call.tool, **measured)

@@ -1,0 +1,197 @@
+"""Server-sent events: an HTTP response of events, from the client's last one on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from surehand.core.event_formats import format_event
+from surehand.core.events import Missed
+from surehand.gateway.events.event_json import event_from_json
+from surehand.gateway.events.event_log import LoggedEvent
+from surehand.gateway.events.feed import EventFeed, EventListener, IsVisible, format_event_id
+from surehand.store.tables.streams import space_stream
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from surehand.store.store import Store
+
+PING_SECONDS = 15.0
+LAST_EVENT_SECONDS = 1.0
+"""How long the event that ends a stream may take after the call itself has ended."""
+_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """What a client asks to follow."""
+
+    is_visible: IsVisible
+    after: int | None = None
+    """The number of the client's last event; None to start with new ones."""
+    has_unknown_start: bool = False
+    """Whether the client's last event is of an earlier process, so that how many it missed is not known."""
+    family: str | None = None
+    """A family of `core/event_formats.py`; None for our own names and fields."""
+    is_last: Callable[[Mapping[str, Any]], bool] = lambda fields: False
+    """Whether the stream ends with an event."""
+    final_event: Callable[[], Mapping[str, Any] | None] | None = None
+    """Builds the event that ends the stream, once the call is over, if no other event does."""
+
+
+class EventStream(Response):
+    """Server-sent events; ends with the client, at the last event, or when the gateway shuts down."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, frames: AsyncIterator[bytes], place: AbstractContextManager[None] | None = None) -> None:
+        """`place` is entered while the stream is open: it counts the stream against a limit."""
+        super().__init__(headers=_HEADERS)
+        # The length is unknown: without this header, the body is sent in chunks.
+        del self.headers["content-length"]
+        self._frames = frames
+        self._exit_stack = ExitStack()
+        if place is not None:  # now, so that a stream too many is refused before the response begins
+            self._exit_stack.enter_context(place)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until one of the ends."""
+        with self._exit_stack:
+            sender = asyncio.create_task(self._send_all(send))
+            client = asyncio.create_task(_wait_for_disconnect(receive))
+            try:
+                await asyncio.wait({sender, client}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sender, client):
+                    task.cancel()
+                await asyncio.wait({sender, client})
+        if not sender.cancelled() and (error := sender.exception()) is not None and not isinstance(error, OSError):
+            raise error
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        # At once, because a browser's `EventSource` is open only when something has arrived.
+        await send({"type": "http.response.body", "body": KEEPALIVE_COMMENT, "more_body": True})
+        async with aclosing(self._frames) as frames:  # type: ignore[type-var]  # it is a generator
+            async for part in frames:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def feed_frames(
+    feed: EventFeed, request: StreamRequest, *, ping_seconds: float = PING_SECONDS
+) -> AsyncIterator[bytes]:
+    """The events of a feed that a client asks for: those after its last one, then new ones."""
+    encoder = FrameEncoder(request.family, feed.event_log.epoch)
+    # Listen first: an event that is published while older ones are read must not be lost between the two.
+    async with feed.listen(request.is_visible) as listener:
+        number = 0
+        if request.has_unknown_start:
+            yield encoder.missed_frame(None)
+        if request.after is not None:
+            async for each in feed.event_log.read_after(request.after):
+                if isinstance(each, LoggedEvent):
+                    number = each.number
+                    if not request.is_visible(each.fields):
+                        continue
+                yield encoder.frame(each)
+                if isinstance(each, LoggedEvent) and request.is_last(each.fields):
+                    return
+        async for part in _listener_frames(listener, encoder, request, number, ping_seconds):
+            yield part
+
+
+async def _listener_frames(
+    listener: EventListener, encoder: FrameEncoder, request: StreamRequest, number: int, ping_seconds: float
+) -> AsyncIterator[bytes]:
+    """The events that a listener gets, after a number."""
+    while True:
+        # An event that tells the end may still be on its way when the call is over, so look twice.
+        final_event = None if request.final_event is None else request.final_event()
+        news = await listener.wait(ping_seconds if request.final_event is None else LAST_EVENT_SECONDS)
+        fresh = [each for each in news if isinstance(each, Missed) or each.number > number]
+        if not news and final_event is not None:
+            yield encoder.format(final_event, None)
+            return
+        if not news and not listener.is_closed:
+            yield KEEPALIVE_COMMENT
+        for index, each in enumerate(fresh):
+            if isinstance(each, LoggedEvent) and request.is_last(each.fields):
+                yield b"".join(map(encoder.frame, fresh[: index + 1]))
+                return
+        if fresh:
+            yield b"".join(map(encoder.frame, fresh))
+        if listener.is_closed:
+            return
+
+
+async def space_frames(
+    feed: EventFeed, store: Store, space_id: str, after: int | None, *, ping_seconds: float = PING_SECONDS
+) -> AsyncIterator[bytes]:
+    """The events of a space after a number, then new ones. The feed tells when the gateway shuts down."""
+    stream = space_stream(space_id)
+    request = StreamRequest(lambda fields: fields.get("spaceId") == space_id)
+    start = await store.streams.last(stream) if after is None else after
+    async with feed.listen(request.is_visible) as listener:
+
+        async def read() -> None:
+            async for each in store.streams.follow(stream, start):
+                if isinstance(each, Missed):
+                    await listener.put_when_read(each)
+                else:
+                    await listener.put_when_read(LoggedEvent(each.number, {**each.data, "type": each.kind}))
+
+        reader = asyncio.create_task(read(), name="gateway: read a space")
+        try:
+            async for part in _listener_frames(listener, FrameEncoder(None, ""), request, 0, ping_seconds):
+                yield part
+        finally:
+            reader.cancel()
+            await asyncio.wait({reader})
+
+
+class FrameEncoder:
+    """Writes events as server-sent events, in our own format or in that of a family."""
+
+    def __init__(self, family: str | None, epoch: str) -> None:
+        self._family = family
+        self._epoch = epoch
+
+    def frame(self, event: LoggedEvent | Missed) -> bytes:
+        """The bytes of an event."""
+        if isinstance(event, Missed):
+            return self.missed_frame(event.count)
+        frame = event.frames.get(self._family)
+        if frame is None:
+            frame = self.format(event.fields, format_event_id(self._epoch, event.number))
+            event.frames[self._family] = frame
+        return frame
+
+    def missed_frame(self, count: int | None) -> bytes:
+        """The bytes that tell how many events are missing; null if that is not known."""
+        data = to_json({"type": "Missed", "count": count}).decode()
+        return format_sse_event(event="Missed", data_str=data)
+
+    def format(self, fields: Mapping[str, Any], event_id: str | None) -> bytes:
+        """The bytes of the JSON of an event; only its id, if the family has no such event."""
+        shown: Mapping[str, Any] | None = fields
+        if self._family is not None and fields["type"] != "Missed":
+            event = event_from_json(fields)
+            shown = None if event is None else format_event(event, self._family, task=fields.get("task"))
+        if shown is None:
+            return b"" if event_id is None else format_sse_event(id=event_id)
+        return format_sse_event(event=shown["type"], data_str=to_json(shown).decode(), id=event_id)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    with suppress(OSError):
+        while (await receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,142 @@
+"""Gateway: what the routes of the HTTP API share: the runtime, the event feed, the rules and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from surehand.gateway.access.answers import AnswerPolicy
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.access.request_limits import RequestLimiter
+from surehand.gateway.events.feed import EventFeed
+from surehand.gateway.events.journal_catch_up import JournalCatchUp
+from surehand.gateway.mcp.runtime_lifespan import ensure_running
+from surehand.gateway.problems import Problem
+from surehand.store.database import StoreError
+
+if TYPE_CHECKING:
+    from surehand.runtime.runtime import Runtime
+    from surehand.runtime.scope import Scope
+    from surehand.store.store import Store
+
+T = TypeVar("T")
+log = logging.getLogger("surehand")
+MAX_CACHED_SCOPES = 1_000
+
+
+class Gateway:
+    """A runtime that is served over HTTP."""
+
+    def __init__(self, runtime: Runtime, *, answers: AnswerPolicy, limiter: RequestLimiter) -> None:
+        self.runtime = runtime
+        self.answers = answers
+        self.limiter = limiter
+        self.feed = EventFeed()
+        self.is_started = False
+        self.is_stopping = False
+        self._scopes: dict[str | None, Scope] = {}
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Start the runtime, unless it is running, and hear its events while the context is entered."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(ensure_running(self.runtime))
+            self.feed = EventFeed()
+            await stack.enter_async_context(self.feed.run(self.runtime))
+            store = self.runtime.store
+            if store is not None and self.runtime.is_durable and not store.database.is_read_only:
+                await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
+            self.is_started = True
+            try:
+                yield
+            finally:
+                self.begin_shutdown()
+                self.is_started = False
+                await self._end_calls()
+
+    def begin_shutdown(self) -> None:
+        """End all event streams, and be not ready any more; running calls go on."""
+        self.is_stopping = True
+        self.feed.close_listeners()
+
+    def spawn(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a call in a task of the gateway, so that it goes on when its client disconnects."""
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def _end_calls(self) -> None:
+        """Cancel the calls that still run: who waited for them has had the time of the server's shutdown."""
+        for task in self._calls:
+            task.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls)
+
+    def scope(self, identity: Identity, **fields: str | None) -> Scope:
+        """The runtime's scope for an identity; the operator's is the runtime itself."""
+        scope = self._scopes.get(identity.user)
+        if scope is None:
+            if len(self._scopes) >= MAX_CACHED_SCOPES:
+                self._scopes.clear()
+            scope = self.runtime if identity.user is None else self.runtime.scope(user=identity.user)
+            self._scopes[identity.user] = scope
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return scope.scope(**given) if given else scope
+
+    def may_see_call(self, identity: Identity, *, user: str | None, tool: str) -> bool:
+        """Whether an identity may see a call of a user."""
+        return identity.may_use_tool(tool) and (identity.sees_all_calls or identity.user == user)
+
+    def may_see_event(self, identity: Identity, fields: dict[str, Any]) -> bool:
+        """Whether an identity may see an event: one of its own calls, or of a wait that it may answer."""
+        if identity.is_operator:
+            return True
+        if "call_id" not in fields:
+            return identity.has_all_tools and fields["type"] == "CatalogueChanged"
+        user = fields.get("user")
+        if self.may_see_call(identity, user=user, tool=fields["tool"]):
+            return True
+        waiting_for = fields.get("waiting_for")
+        return waiting_for is not None and self.answers.may_see(identity, _Wait(fields["tool"], user, waiting_for))
+
+    async def require_store(self) -> Store:
+        """The store of the runtime; raises `Problem` if it has none."""
+        store = self.runtime.store if self.runtime.is_durable else None
+        if store is None:
+            raise Problem("unavailable", "The runtime has no store: start it with one to use this.")
+        return store
+
+    async def audit_refusal(
+        self, identity: Identity, action: str, *, call_id: str = "", tool: str = "", code: str = "denied"
+    ) -> None:
+        """Write a refused request to the audit, if the runtime has a store."""
+        store = self.runtime.store
+        if store is None or not self.runtime.is_durable or store.database.is_read_only:
+            return
+        row = store.audit.row_statement(
+            "refused",
+            call_id[:200],
+            tool,
+            user=identity.user,
+            by=identity.user,
+            detail={"action": action, "code": code},
+        )
+        try:
+            await store.write([row])
+        except StoreError as error:
+            log.warning("The refusal of %s could not be written to the audit: %s", action, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A call that waits, by the fields of one of its events."""
+
+    tool: str
+    user: str | None
+    waiting_for: str

@@ -1,0 +1,144 @@
+"""`gateway.app`: the HTTP API of a runtime, as an application to serve or to mount in another one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+
+from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
+from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
+from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
+from surehand.gateway.access.tokens import Authenticate
+from surehand.gateway.api.audit import audit_routes
+from surehand.gateway.api.calls import call_routes
+from surehand.gateway.api.documentation import add_documentation
+from surehand.gateway.api.events import event_routes
+from surehand.gateway.api.health import health_routes
+from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
+from surehand.gateway.api.pending import pending_routes
+from surehand.gateway.api.sessions import session_routes
+from surehand.gateway.api.spaces import space_routes
+from surehand.gateway.api.tool_results import tool_result_routes
+from surehand.gateway.api.tools import tool_routes
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.mcp.http.app import app as mcp_app
+from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
+from surehand.gateway.mcp.http.request_monitor import FramingCheck
+from surehand.gateway.problems import respond_with_problems
+from surehand.version import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from surehand.runtime.runtime import Runtime
+
+HTTP_METHODS = ("GET", "POST", "DELETE")
+_DESCRIPTION = "Call tools, answer calls that wait, and follow what happens."
+
+
+def app(
+    runtime: Runtime,
+    *,
+    auth: Authenticate | None = None,
+    answers: Iterable[AnswerRule] = (),
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    port: int | None = None,
+    limits: GatewayLimits | None = None,
+    registry: CollectorRegistry | None = None,
+) -> GatewayApp:
+    """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
+
+    Args:
+        auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
+            401. Without it, whoever can reach the gateway may do everything.
+        answers: who may answer calls that wait; the first rule that applies decides.
+        hosts: host names of this server, besides those of the loopback interface; `"*"` for any.
+        origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
+        port: with it, the loopback names count only with this port.
+        registry: the metrics that `/metrics` shows, by default the global registry of prometheus-client.
+    """
+    limiter = RequestLimiter(limits or GatewayLimits())
+    gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter)
+    mcp = mcp_app(runtime, hosts=["*"])  # hosts are checked outside
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with gateway.run(), mcp.router.lifespan_context(mcp):
+            yield
+
+    api = GatewayApp(
+        title="surehand gateway",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses={**PROBLEM_RESPONSES, 400: {**PROBLEM_RESPONSES[400], "model": ProblemDetails}},
+        telemetry={"tracing": False},
+    )
+    api.gateway = gateway
+    respond_with_problems(api)
+    for router in (
+        tool_routes(gateway),
+        call_routes(gateway),
+        pending_routes(gateway),
+        tool_result_routes(gateway),
+        session_routes(gateway),
+        space_routes(gateway),
+        audit_routes(gateway),
+        event_routes(gateway),
+        health_routes(gateway, registry),
+    ):
+        api.include_router(router)
+    add_documentation(api)
+    api.add_middleware(
+        _Entrance,
+        hosts=[*hosts],
+        origins=[*origins],
+        port=port,
+        door={"authenticate": auth, "limiter": limiter, "mcp_app": mcp, "is_started": lambda: gateway.is_started},
+    )
+    return api
+
+
+class GatewayApp(FastAPI):
+    """The application that `app` returns."""
+
+    gateway: Gateway
+
+    def begin_shutdown(self) -> None:
+        """End all event streams, and answer `/readyz` with 503; requests that run go on."""
+        self.gateway.begin_shutdown()
+
+
+class _Entrance:
+    """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: list[str], origins: list[str], port: int | None, door: dict[str, Any]
+    ) -> None:
+        loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
+        host_check = HostCheck(
+            Door(app, **door),
+            hosts,
+            origins,
+            HTTP_METHODS,
+            default_hosts=loopback,
+            allow_loopback_origins=False,
+            refuse=refuse_host,
+        )
+        self._app = app
+        self._checked_app = SecurityHeaders(FramingCheck(host_check))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._checked_app(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})

@@ -1,0 +1,109 @@
+"""ReplaceableApp: serves a gateway app, and can replace it by another one while requests run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+
+from surehand.gateway.http_app import GatewayApp
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+
+class _ServedApp:
+    """An app whose lifespan is entered, with the number of its running requests."""
+
+    def __init__(self, app: GatewayApp) -> None:
+        self.app = app
+        self.request_count = 0
+        self._is_retired = False
+        self._may_end = asyncio.Event()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # One task enters and leaves the lifespan: the scopes of anyio in it belong to a task.
+        self.task = asyncio.create_task(self._run(), name="gateway: app")
+
+    async def start(self) -> None:
+        """Wait until the app has started; raises what its start raised."""
+        await asyncio.wait({self._started, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._started.done():
+            await self.task
+
+    async def _run(self) -> None:
+        async with self.app.router.lifespan_context(self.app):
+            self._started.set_result(None)
+            await self._may_end.wait()
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        self.request_count += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.request_count -= 1
+            self._end_if_idle()
+
+    def retire(self) -> None:
+        """End the event streams, and the app once its last request is answered."""
+        self._is_retired = True
+        self.app.begin_shutdown()
+        self._end_if_idle()
+
+    def end(self) -> None:
+        """End the app now."""
+        self._may_end.set()
+
+    def _end_if_idle(self) -> None:
+        if self._is_retired and not self.request_count:
+            self._may_end.set()
+
+
+class ReplaceableApp(Starlette):
+    """An application for `listen` that passes requests on to the current gateway app."""
+
+    def __init__(self, first: GatewayApp) -> None:
+        super().__init__(lifespan=self._lifespan_of_all)
+        self._first = first
+        self._current: _ServedApp | None = None
+        self._retired: set[_ServedApp] = set()
+
+    @asynccontextmanager
+    async def _lifespan_of_all(self, _: Starlette) -> AsyncIterator[None]:
+        self._current = _ServedApp(self._first)
+        await self._current.start()
+        try:
+            yield
+        finally:
+            served = [self._current, *self._retired]
+            for each in served:
+                each.app.begin_shutdown()
+                each.end()
+            await asyncio.gather(*(each.task for each in served))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request with the app that is current when it arrives."""
+        assert self._current is not None, "the lifespan was not entered"
+        await self._current.serve(scope, receive, send)
+
+    async def replace(self, app: GatewayApp) -> None:
+        """Start another app and serve new requests with it; those that run end on the old one.
+
+        Raises what the start of the new app raises, and then keeps the old one.
+        """
+        new = _ServedApp(app)
+        await new.start()
+        old, self._current = self._current, new
+        if old is not None:
+            self._retired.add(old)
+            old.task.add_done_callback(lambda _: self._retired.discard(old))
+            old.retire()
+
+    def begin_shutdown(self) -> None:
+        """End all event streams; requests that run go on."""
+        for each in (self._current, *self._retired):
+            if each is not None:
+                each.app.begin_shutdown()

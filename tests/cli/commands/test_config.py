@@ -1,0 +1,32 @@
+"""`surehand config`: checking the file, its JSON Schema, and tokens for the gateway."""
+
+import json
+
+from surehand.gateway.access.tokens import hash_token
+
+
+def test_a_good_file_is_fine_and_a_mistake_names_its_line(run, tmp_path):
+    path = tmp_path / "surehand.yaml"
+    path.write_text("builtin: {clock: true}\ngateway: {port: 9000}\n")
+    good = run("config", "check", "--config", str(path))
+    path.write_text("builtin: {clock: true}\ngateway: {tokens: [{hash: x, user: ada}]}\n")
+    bad = run("config", "check", "--config", str(path))
+
+    assert (good.code, bad.code) == (0, 2)
+    assert "surehand.yaml is fine" in good.out
+    assert ":2:" in bad.err
+    assert "hash" in bad.err
+
+
+def test_a_token_is_printed_once_with_the_entry_of_its_hash(run):
+    made = run("config", "token", "--user", "ada", "--scope", "tools:git__*")
+    refused = run("config", "token")
+
+    token = made.out.strip()
+    entry = json.loads(made.err.splitlines()[-1].removeprefix("- "))
+    assert entry == {"hash": hash_token(token), "user": "ada", "scopes": ["tools:git__*"]}
+    assert refused.code == 2
+
+
+def test_the_schema_is_printed(run):
+    assert json.loads(run("config", "schema").out)["properties"]["gateway"]

@@ -1,0 +1,219 @@
+"""Calling tools over HTTP, and what is remembered of the calls."""
+
+import asyncio
+import json
+
+from surehand import tool
+from tests.gateway.api.served_gateway import EventReader, Gate, build_runtime, serve
+
+
+async def test_a_call_is_answered_with_its_outcome():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("add", {"a": 1, "b": 2})
+
+    assert response.status_code == 200
+    answer = response.json()
+    assert answer == {"status": "done", "call_id": answer["call_id"], "data": 3, "text": "3"}
+
+
+async def test_arguments_may_be_the_text_that_a_model_wrote():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("add", '{"a": 1, "b": 2}')
+
+    assert response.json()["data"] == 3
+
+
+async def test_a_tool_that_crashed_is_answered_with_200():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("fail")
+
+    assert response.status_code == 200
+    answer = response.json()
+    assert (answer["status"], answer["code"], answer["executed"]) == ("failed", "crashed", True)
+    assert "no luck" in answer["message"]
+
+
+async def test_an_unknown_tool_is_404_with_the_nearest_name():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("ad")
+
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["code"], problem["status"]) == ("not_found", 404)
+    assert "add" in problem["detail"]
+
+
+async def test_invalid_arguments_are_422():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("add", {"a": "x", "b": 2})
+
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_arguments")
+
+
+async def test_a_body_that_is_no_json_is_400_and_an_unknown_field_422():
+    async with serve(build_runtime()) as gateway:
+        malformed = await gateway.client.post(
+            "/api/tools/add/call", content=b"{", headers={"content-type": "application/json"}
+        )
+        unknown = await gateway.call("add", {"a": 1, "b": 2}, argument={})
+
+    assert (malformed.status_code, malformed.json()["code"]) == (400, "bad_request")
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_arguments")
+
+
+async def test_a_call_that_needs_an_approval_is_202():
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.call("pay", {"amount": 5})
+
+    assert response.status_code == 202
+    answer = response.json()
+    assert (answer["status"], answer["waiting_for"]) == ("pending", "approval")
+
+
+async def test_a_call_that_policy_denies_is_403():
+    policy = [{"tools": "add", "decision": "deny"}]
+    async with serve(build_runtime(policy=policy)) as gateway:
+        response = await gateway.call("add", {"a": 1, "b": 2})
+
+    assert (response.status_code, response.json()["code"]) == (403, "denied")
+
+
+async def test_the_same_idempotency_key_is_the_same_call():
+    runs = []
+
+    @tool(effects={"write"})
+    async def send(text: str) -> str:
+        """Send a text."""
+        runs.append(text)
+        return "sent"
+
+    async with serve(build_runtime(send)) as gateway:
+        url = "/api/tools/send/call"
+        first = await gateway.client.post(url, json={"arguments": {"text": "a"}}, headers={"Idempotency-Key": "k1"})
+        again = await gateway.client.post(url, json={"arguments": {"text": "a"}}, headers={"Idempotency-Key": "k1"})
+        other = await gateway.client.post(url, json={"arguments": {"text": "b"}}, headers={"Idempotency-Key": "k1"})
+
+    assert runs == ["a"]
+    assert first.json() == again.json()
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+
+
+async def test_a_call_can_be_followed_as_it_runs():
+    @tool(effects={"read"})
+    async def count(to: int):
+        """Count."""
+        for number in range(to):
+            yield {"number": number}
+
+    async with serve(build_runtime(count)) as gateway:
+        headers = {"accept": "text/event-stream"}
+        reader = EventReader(
+            gateway.client, "/api/tools/count/call", headers, method="POST", json={"arguments": {"to": 3}}
+        )
+        async with reader as events:
+            seen = await events.rest()
+
+    names = [event["sse_event"] for event in seen]
+    assert names == ["CallStarted", "CallProgress", "CallProgress", "CallProgress", "CallEnded"]
+    assert seen[-1]["outcome"]["data"] == {"number": 2}
+    assert all(event["call_id"] == seen[0]["call_id"] for event in seen)
+
+
+async def test_a_call_whose_client_went_away_goes_on():
+    gate = Gate()
+    async with serve(build_runtime(gate.tool)) as gateway:
+        request = asyncio.create_task(
+            gateway.client.post("/api/tools/wait/call", json={}, headers={"Idempotency-Key": "w"})
+        )
+        await gate.started.wait()
+        request.cancel()
+        await asyncio.wait({request})
+        gate.opened.set()
+
+        outcome = await gateway.api.gateway.runtime.result("w", timeout=10)
+
+    assert outcome.data == "opened"
+
+
+async def test_a_running_call_can_be_cancelled():
+    gate = Gate()
+    async with serve(build_runtime(gate.tool)) as gateway:
+        request = asyncio.create_task(
+            gateway.client.post("/api/tools/wait/call", json={}, headers={"Idempotency-Key": "w"})
+        )
+        await gate.started.wait()
+        cancelled = await gateway.client.post("/api/calls/w/cancel")
+        answer = (await request).json()
+        again = await gateway.client.post("/api/calls/w/cancel")
+        unknown = await gateway.client.post("/api/calls/nothing/cancel")
+
+    assert cancelled.status_code == 200
+    assert (answer["status"], answer["code"]) == ("failed", "cancelled")
+    assert again.status_code == 409
+    assert unknown.status_code == 404
+
+
+async def check_pages(runtime):
+    async with serve(runtime) as gateway:
+        made = [(await gateway.call("add", {"a": 1, "b": each})).json()["call_id"] for each in range(5)]
+        first = (await gateway.client.get("/api/calls", params={"limit": 2})).json()
+        second = (await gateway.client.get("/api/calls", params={"limit": 2, "cursor": first["next"]})).json()
+        third = (await gateway.client.get("/api/calls", params={"limit": 2, "cursor": second["next"]})).json()
+        bad = await gateway.client.get("/api/calls", params={"cursor": "x"})
+
+    listed = [call["call_id"] for page in (first, second, third) for call in page["items"]]
+    assert listed == [*reversed(made)]
+    assert third["next"] is None
+    assert first["items"][0]["status"] == "ok"
+    assert bad.status_code == 400
+
+
+async def test_calls_are_listed_newest_first_in_pages():
+    await check_pages(build_runtime())
+
+
+async def test_stored_calls_are_listed_newest_first_in_pages(tmp_path):
+    await check_pages(build_runtime(store=tmp_path / "calls.db"))
+
+
+async def test_a_call_is_shown_with_its_arguments_and_outcome(tmp_path):
+    for store in (None, tmp_path / "calls.db"):
+        async with serve(build_runtime(store=store)) as gateway:
+            await gateway.client.post(
+                "/api/tools/add/call", json={"arguments": {"a": 1, "b": 2}}, headers={"Idempotency-Key": "k"}
+            )
+            shown = (await gateway.client.get("/api/calls/k")).json()
+            unknown = await gateway.client.get("/api/calls/nothing")
+
+        assert (shown["tool"], shown["kind"], shown["status"]) == ("add", "ended", "ok")
+        assert shown["arguments"] == {"a": 1, "b": 2}
+        assert shown["outcome"]["data"] == 3
+        assert unknown.status_code == 404
+
+
+async def test_tools_are_listed_in_pages_and_shown():
+    async with serve(build_runtime()) as gateway:
+        first = (await gateway.client.get("/api/tools", params={"limit": 3})).json()
+        rest = (await gateway.client.get("/api/tools", params={"cursor": first["next"]})).json()
+        shown = (await gateway.client.get("/api/tools/add")).json()
+        unknown = await gateway.client.get("/api/tools/nothing")
+
+    names = [each["name"] for page in (first, rest) for each in page["items"]]
+    assert names == sorted(names)
+    assert {"add", "pay", "fail", "pick"} <= set(names)
+    assert shown["parameters"]["required"] == ["a", "b"]
+    assert unknown.status_code == 404
+
+
+async def test_values_that_json_cannot_hold_are_answered_all_the_same():
+    @tool(effects={"read"})
+    async def odd() -> dict:
+        """Return odd values."""
+        return {"nan": float("nan"), "bytes": b"x", "text": "\ud800"[:0] + "a\0b"}
+
+    async with serve(build_runtime(odd)) as gateway:
+        response = await gateway.call("odd")
+
+    assert response.status_code == 200
+    assert json.loads(response.text)["data"]["text"] == "a\0b"

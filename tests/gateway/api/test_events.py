@@ -1,0 +1,188 @@
+"""Event streams: what a client sees, where it reads on, and what it is told when it missed something."""
+
+import asyncio
+from pathlib import Path
+
+from surehand import Runtime
+from surehand.gateway.access.answers import AnswerRule
+from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
+from surehand.gateway.events.event_log import LoggedEvent
+from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS, EventListener
+from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
+
+ADA = Token(hash_token("ada"), "ada")
+BOB = Token(hash_token("bob"), "bob")
+
+
+def names(events):
+    return [event["sse_event"] for event in events]
+
+
+async def test_a_stream_starts_with_what_happens_from_now_on():
+    async with serve(build_runtime()) as gateway:
+        await gateway.call("add", {"a": 1, "b": 2})
+        async with gateway.events() as events:
+            call_id = (await gateway.call("add", {"a": 3, "b": 4})).json()["call_id"]
+            seen = await events.until("CallEnded")
+
+    assert names(seen) == ["CallStarted", "CallEnded"]
+    assert {event["call_id"] for event in seen} == {call_id}
+    assert seen[0]["arguments"] == {"a": 3, "b": 4}
+    assert seen[1]["outcome"] == {"status": "done", "call_id": call_id, "data": 7, "text": "7"}
+
+
+async def check_resuming(first_runtime: Runtime, second_runtime: Runtime | None) -> None:
+    async with serve(first_runtime) as gateway:
+        async with gateway.events() as events:
+            call_id = (await gateway.call("pay", {"amount": 5})).json()["call_id"]
+            seen = await events.until("CallPending")
+        await gateway.call("add", {"a": 1, "b": 2})
+        if second_runtime is None:
+            await gateway.client.post(f"/api/pending/{call_id}/approve")
+            async with gateway.events(last_event_id=seen[-1]["sse_id"]) as events:
+                rest = [*(await events.until("CallResumed")), *(await events.until("CallEnded"))]
+    if second_runtime is not None:
+        async with serve(second_runtime) as gateway:
+            await gateway.client.post(f"/api/pending/{call_id}/approve")
+            async with gateway.events(last_event_id=seen[-1]["sse_id"]) as events:
+                rest = [*(await events.until("CallResumed")), *(await events.until("CallEnded"))]
+
+    assert names(seen) == ["CallStarted", "CallPending"]
+    calls = [name for name in names(rest) if name != "CatalogueChanged"]
+    assert calls == ["CallEnded", "CallStarted", "CallEnded", "CallSettled", "CallResumed", "CallEnded"]
+    assert rest[-1]["outcome"]["data"] == "None paid 5"
+    numbers = [int(event["sse_id"].rpartition("-")[2]) for event in [*seen, *rest]]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_client_reads_on_where_it_stopped():
+    await check_resuming(build_runtime(), None)
+
+
+async def test_a_client_reads_on_after_a_restart_of_the_gateway(tmp_path):
+    path = tmp_path / "calls.db"
+    await check_resuming(build_runtime(store=path), build_runtime(store=path))
+
+
+async def test_an_id_of_an_earlier_process_without_a_store_is_answered_with_missed():
+    async with serve(build_runtime()) as gateway:
+        async with gateway.events(last_event_id="deadbeef-17") as events:
+            first = await events.next()
+        bad = await gateway.client.get("/api/events", headers={"last-event-id": "x"})
+
+    assert first == {"sse_event": "Missed", "type": "Missed", "count": None}
+    assert bad.status_code == 400
+
+
+async def test_the_stream_of_a_call_ends_with_the_call():
+    async with serve(build_runtime()) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5})).json()["call_id"]
+        async with gateway.events(f"/api/calls/{call_id}/events") as events:
+            await gateway.call("add", {"a": 1, "b": 2})
+            await gateway.client.post(f"/api/pending/{call_id}/approve")
+            seen = await events.rest()
+        async with gateway.events(f"/api/calls/{call_id}/events") as events:
+            finished = await events.rest()
+        unknown = await gateway.client.get("/api/calls/nothing/events")
+
+    assert names(seen) == ["CallSettled", "CallResumed", "CallEnded"]
+    assert names(finished) == ["CallEnded"]
+    assert finished[0]["outcome"]["data"] == "None paid 5"
+    assert unknown.status_code == 404
+
+
+async def test_the_stream_of_a_run_shows_its_calls_alone():
+    async with serve(build_runtime()) as gateway, gateway.events("/api/runs/r1/events") as events:
+        await gateway.call("add", {"a": 1, "b": 2}, turn="r2")
+        await gateway.call("add", {"a": 1, "b": 2}, turn="r1")
+        seen = await events.until("CallEnded")
+
+    assert {event["turn"] for event in seen} == {"r1"}
+
+
+async def test_families_name_events_as_other_programs_do():
+    expected = {
+        "000": ["tool-call.start", "tool-call.complete"],
+        "spaces": ["tool-call.start", "tool-call.complete"],
+        "001": ["tool_started", "tool_finished"],
+        "002": ["TOOL_CALL_REQUESTED", "TOOL_CALL_COMPLETED"],
+        "003": ["tool_call", "tool_result"],
+    }
+    async with serve(build_runtime()) as gateway:
+        for family, wanted in expected.items():
+            async with gateway.events(f"/api/events?family={family}") as events:
+                await gateway.call("add", {"a": 1, "b": 2})
+                assert names(await events.until(wanted[-1])) == wanted
+        unknown = await gateway.client.get("/api/events?family=nonsense")
+
+    assert unknown.status_code == 422
+
+
+async def test_a_user_sees_their_own_calls_and_the_waits_that_they_may_answer():
+    rules = [AnswerRule(("user:bob",), tools=("pay",))]
+    served = serve(build_runtime(), auth=bearer_tokens(ADA, BOB), answers=rules)
+    async with served as gateway, gateway.events(token="bob") as events:
+        await gateway.call("add", {"a": 1, "b": 2}, token="ada")
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        await gateway.client.post(f"/api/pending/{call_id}/approve", headers=bearer("bob"))
+        await gateway.call("add", {"a": 3, "b": 4}, token="bob")
+        seen = await events.until("CallEnded")
+
+    assert names(seen) == ["CallPending", "CallSettled", "CallStarted", "CallEnded"]
+    assert [event["user"] for event in seen] == ["ada", "ada", "bob", "bob"]
+
+
+async def test_a_client_that_does_not_read_is_told_how_much_it_missed():
+    listener = EventListener(lambda fields: fields["is_mine"])
+    listener.put([LoggedEvent(number, {"is_mine": number % 2 == 0}) for number in range(2 * MAX_BUFFERED_EVENTS + 20)])
+
+    news = await listener.wait(1)
+
+    assert [event.number for event in news[:-1]] == [*range(0, 2 * MAX_BUFFERED_EVENTS, 2)]
+    assert news[-1].count == 10
+
+
+async def test_a_space_is_followed_with_its_messages_and_visible_calls(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "calls.db"), auth=bearer_tokens(ADA, BOB)) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"}, headers=bearer("ada"))
+        async with gateway.events("/api/spaces/team/events", token="ada") as events:
+            await gateway.client.post("/api/spaces/team/messages", json={"content": "hello"}, headers=bearer("ada"))
+            await gateway.call("pick", token="ada", space="team")
+            seen = [await events.next() for _ in range(3)]
+        async with gateway.events("/api/spaces/team/events", token="ada", last_event_id=seen[0]["sse_id"]) as events:
+            again = [await events.next() for _ in range(2)]
+        hidden = await gateway.client.get("/api/spaces/team/events", headers=bearer("bob"))
+
+    assert names(seen) == ["message", "tool-call.start", "message.amended"]
+    assert seen[0]["content"] == "hello"
+    assert again == seen[1:]
+    assert hidden.status_code == 404
+
+
+async def test_streams_end_cleanly_when_the_gateway_shuts_down_and_running_calls_finish():
+    gate = Gate()
+    async with serve(build_runtime(gate.tool)) as gateway:
+        async with gateway.events() as events:
+            request = asyncio.create_task(gateway.call("wait"))
+            await gate.started.wait()
+            gateway.api.begin_shutdown()
+            seen = await events.rest()
+        not_ready = await gateway.client.get("/readyz")
+        gate.opened.set()
+        answer = (await request).json()
+
+    assert names(seen) == ["CallStarted"]
+    assert not_ready.status_code == 503
+    assert answer["data"] == "opened"
+
+
+async def test_events_of_calls_in_another_process_appear(tmp_path: Path):
+    path = tmp_path / "calls.db"
+    async with serve(build_runtime(store=path)) as gateway, gateway.events() as events:
+        call_id = (await gateway.call("pay", {"amount": 5})).json()["call_id"]
+        async with Runtime(store=path) as other:  # as `surehand reject` opens one
+            await other.reject(call_id, by="ada")
+        seen = await events.until("CallSettled")
+
+    assert seen[-1]["call_id"] == call_id
+    assert seen[-1]["verdict"] == "reject"
