@@ -3,7 +3,7 @@
 import pytest
 
 from surehand import Agent, DefinitionError, Provider, Runtime, tool
-from surehand.testing import ScriptedModel
+from surehand.testing import ScriptedModel, settle
 from tests.agent.conftest import add
 
 
@@ -187,3 +187,38 @@ async def test_an_agent_can_be_added_while_the_runtime_runs():
         run = await agent.run("Go", runtime=runtime)
 
     assert run.messages[2]["content"] == "xyzzy"
+
+
+async def test_a_tool_that_a_provider_takes_away_can_no_longer_be_called():
+    provider = ChangingNumbers()
+    model = ScriptedModel([("numbers__double", {"n": 2})], "4", [("numbers__double", {"n": 2})], "gone")
+    agent = Agent("counter", model=model, tools=[provider])
+    async with Runtime(agent) as runtime:
+        first = await agent.run("Go", runtime=runtime)
+        provider.take_away()
+        await settle()
+        second = await agent.run("Go", runtime=runtime)
+
+    assert first.messages[2]["content"] == "4"
+    assert second.messages[2]["is_error"] is True
+    assert model.requests[2].tools == []
+
+
+class ChangingNumbers(Numbers):
+    """A provider that tells when its tools have changed."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_tools = True
+        self.changed = []
+
+    def watch(self, on_change):
+        self.changed.append(on_change)
+        return lambda: self.changed.remove(on_change)
+
+    def take_away(self):
+        self.has_tools = False
+        self.changed[0]()
+
+    async def tools(self):
+        return await super().tools() if self.has_tools else []

@@ -44,7 +44,6 @@ class Agent:
         hooks: functions of `(data, ctx)` by the moment at which they are called.
         approver: asked about calls that need an approval, before a person is. A model can only approve, or leave it to
             the person; a function decides as the runtime's own approver does.
-        model_options: for a model given by its name: `base_url api_key mode temperature max_tokens` and more.
         context_window: tokens that the model can read; old parts of a longer conversation are shortened.
     """
 
@@ -59,13 +58,12 @@ class Agent:
         output: Any = None,
         hooks: Mapping[str, Hook] | None = None,
         approver: str | Model | Approver | None = None,
-        model_options: Mapping[str, Any] | None = None,
         context_window: int = DEFAULT_CONTEXT_WINDOW,
     ) -> None:
         if not is_legal_name(str(name)):
             raise DefinitionError(f"{name!r} cannot be the name of an agent.", fix="use letters, digits, `_` and `-`.")
         self.name = name
-        self.model = _choose_model(model, model_options)
+        self.model = _choose_model(model)
         self.limits = limits or Limits()
         self._hooks = HookTable(hooks)
         self._selection = ToolSelection(name, tools, _build_approver(approver))
@@ -182,15 +180,11 @@ def _refuse_wait(pending: Pending) -> str:
     )
 
 
-def _choose_model(model: Any, options: Mapping[str, Any] | None = None) -> Model:
+def _choose_model(model: Any) -> Model:
     if isinstance(model, str):
         from surehand.agent.models.choose import choose_model  # loads the models of the official SDKs
 
-        return choose_model(model, **(options or {}))
-    if options:
-        raise DefinitionError(
-            "`model_options` are for a model given by its name.", fix="give them to the model itself."
-        )
+        return choose_model(model)
     if not isinstance(model, Model):
         raise DefinitionError(
             f"model={model!r} is not a model.", fix='give "provider:name", or an object with `stream`.'

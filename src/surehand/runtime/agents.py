@@ -35,11 +35,13 @@ class AgentTable:
         build_provider_table: Callable[[Catalogue], ProviderTable],
         lifespans: Lifespans,
         named_scopes: NamedScopes[Any],
+        on_change: Callable[[], None],
     ) -> None:
         self._catalogue = catalogue
         self._build_provider_table = build_provider_table
         self._lifespans = lifespans
         self._named_scopes = named_scopes
+        self._on_change = on_change
         self._attached: dict[str, AttachedAgent] = {}
         self._replaced: list[AttachedAgent] = []
         """Agents whose place another one of the same name has taken: their providers run until the runtime closes."""
@@ -81,6 +83,7 @@ class AgentTable:
 
     def _attach(self, agent: AgentSource) -> AttachedAgent:
         own_catalogue = self._catalogue.new_empty()
+        own_catalogue.watch(self._on_change)  # the tools of a provider may change
         for tool in agent.own_tools:
             tool.require_runner()
         own_catalogue.add(*agent.own_tools)

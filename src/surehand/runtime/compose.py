@@ -111,7 +111,9 @@ class RuntimeParts:
         self.outputs = OversizedOutputs(self.store, self.catalogue, self.threads, max_output=defaults.max_output)
         self.offered_tools = OfferedTools(self.catalogue, self.store, self.running, self.background_tasks)
         self.provider_table = self._build_provider_table(self.catalogue)
-        self.agents = AgentTable(self.catalogue, self._build_provider_table, self.lifespans, self.named_scopes)
+        self.agents = AgentTable(
+            self.catalogue, self._build_provider_table, self.lifespans, self.named_scopes, discard_stacks
+        )
         self.environment = CallEnvironment(
             workspace=options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd(),
             threads=self.threads,
