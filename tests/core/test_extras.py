@@ -38,6 +38,8 @@ def used_names() -> frozenset[str]:
                     func=ast.Name(id="find_spec") | ast.Attribute(attr="files"), args=[ast.Constant(str(name))]
                 ):
                     found.add(name)
+                case ast.Assign(targets=[ast.Name(id="sdk_name")], value=ast.Constant(str(name))):
+                    found.add(name)  # models import their SDK by this name
     return frozenset(found)
 
 

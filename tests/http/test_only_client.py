@@ -6,7 +6,11 @@ from pathlib import Path
 import surehand
 
 SOURCE = Path(surehand.__file__).parent
-FILES = sorted(path for path in SOURCE.rglob("*.py") if "http" not in path.relative_to(SOURCE).parts[:1])
+SDK_CLIENT = SOURCE / "agent" / "models" / "sdk_model.py"
+"""The official SDKs of models want an `httpx2` client; it goes to the address that the developer configured alone."""
+FILES = sorted(
+    path for path in SOURCE.rglob("*.py") if "http" not in path.relative_to(SOURCE).parts[:1] and path != SDK_CLIENT
+)
 OTHERS = re.compile(
     r"urllib\.request|urllib import request|\burlopen\b|(?<!surehand\.)http\.client|from http import client"
     r"|^\s*(?:import|from)\s+(?:requests|urllib3|aiohttp|pycurl|httpx|httplib2|httpcore2?)\b"
