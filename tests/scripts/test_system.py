@@ -88,7 +88,7 @@ def test_the_tests_tell_anybody_else_that_command_and_run(tmp_path, checkout):
 def test_ci_calls_the_test_command_of_the_readme():
     [command] = re.findall(r"^(scripts/test\b[^#\n]*?) *(?:#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
-    assert command in (ROOT / ".ci/run").read_text().splitlines()
+    assert f"run_suite {command}" in (ROOT / ".ci/run").read_text().splitlines()
 
 
 def test_no_script_makes_itself_root():

@@ -12,7 +12,7 @@ from surehand.agent.agent import Agent
 from surehand.agent.models.base import Message
 from surehand.agent.run import Run
 from surehand.cli.answers import login_name
-from surehand.cli.line_reader import LineReader
+from surehand.cli.line_reader import TerminalLineReader
 from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded, RunStarted
@@ -38,7 +38,7 @@ class ChatSession:
         self._turn: asyncio.Task[Run] | None = None
         self._steering: set[asyncio.Task[None]] = set()
         self._runtime: Runtime | None = None
-        self._reader: LineReader | None = None
+        self._reader: TerminalLineReader | None = None
 
     async def approver(self, pending_call: PendingCall) -> Approval | None:
         """The person's decision about a call of this turn."""
@@ -52,7 +52,7 @@ class ChatSession:
     async def talk(self, runtime: Runtime) -> None:
         """Take turns until the person ends the conversation."""
         self._runtime = runtime
-        self._reader = LineReader(self._take_line)
+        self._reader = TerminalLineReader(self._take_line)
         self._reader.start()
         print_notice(
             f"Talking to {self._agent.name} ({self._agent.model.name}). Ctrl-C cancels a turn, Ctrl-D ends.", "dim"

@@ -1,4 +1,4 @@
-"""LineReader: reads lines of a terminal while the event loop goes on, with readline's editing and history."""
+"""TerminalLineReader: reads lines of a terminal while the event loop goes on, with readline's editing and history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Request(NamedTuple):
     initial_text: str
 
 
-class LineReader:
+class TerminalLineReader:
     """Reads one line at a time in a thread of its own.
 
     A read that is no longer waited for cannot be taken back: the next question takes it over, and gets its line.

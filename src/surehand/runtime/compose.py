@@ -26,7 +26,7 @@ from surehand.runtime.invocation.invocation import CallEnvironment
 from surehand.runtime.invocation.object_tokens import ObjectTokens
 from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
-from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.breaker_table import ProviderBreakers
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeOptions:
+class RuntimeSettings:
     """What a runtime was created with, and its parts are made from."""
 
     policy: Policy
@@ -71,7 +71,7 @@ class RuntimeOptions:
 class RuntimeParts:
     """The parts of one runtime. Only the runtime sees all of them: every other part is given what it uses."""
 
-    def __init__(self, options: RuntimeOptions) -> None:
+    def __init__(self, options: RuntimeSettings) -> None:
         defaults = options.defaults
         clock = options.clock
         self.options = options
@@ -104,7 +104,7 @@ class RuntimeParts:
             store=self.store,
             background_tasks=self.background_tasks,
         )
-        self.breakers = BreakerTable(defaults, clock, self.store, self.running, self.background_tasks)
+        self.breakers = ProviderBreakers(defaults, clock, self.store, self.running, self.background_tasks)
         self.catalogue = Catalogue(
             on_change=_report_changes(self.listeners, discard_stacks), check=_check_added(self.queues, self.running)
         )

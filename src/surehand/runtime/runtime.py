@@ -21,7 +21,7 @@ from surehand.core.quotas import Quota, QuotaLimits
 from surehand.core.spaces import SpaceWriter
 from surehand.core.tool import Tool
 from surehand.runtime.call_loader import CallLoader, CallServices
-from surehand.runtime.compose import RuntimeOptions, RuntimeParts
+from surehand.runtime.compose import RuntimeParts, RuntimeSettings
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.limits.budget import TurnBudgets
@@ -72,7 +72,7 @@ class Runtime(Scope):
         on_commit: OnCommit | None = None,
         clock: Clock | None = None,
     ) -> None:
-        options = RuntimeOptions(
+        options = RuntimeSettings(
             policy=_to_policy(policy),
             queues=queues or {},
             middleware=middleware,

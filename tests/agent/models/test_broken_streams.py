@@ -38,6 +38,7 @@ async def test_an_answer_that_is_cut_between_two_events_fails(wire):
         assert "incomplete" in str(error)
 
 
+@pytest.mark.timeout(180)  # one request for each byte
 async def test_an_answer_that_is_cut_at_any_byte_of_its_last_event_fails_until_the_event_is_whole(wire):
     start, end = split_before_end(wire)
     event_length = end.index(b"\n\n") + 2

@@ -7,7 +7,7 @@ import pytest
 from surehand import Store
 from surehand.store.database import Statement, UnstorableValue
 from surehand.store.tables.runs import RunClaim
-from surehand.store.tables.steps import StepCall
+from surehand.store.tables.steps import StepCallRow
 
 pytestmark = pytest.mark.timeout(30)
 ALICE = "a11ce"
@@ -31,7 +31,9 @@ async def test_steps_come_back_in_order_with_their_calls_and_outcomes(address):
         run = await store.runs.find("r1")
 
     assert (first.step, first.answer, second.step, second.answer) == (0, {"text": "a\0\ud800"}, 1, "The end.")
-    assert first.calls == tuple(StepCall(call_id, {"done": 11} if call_id == calls[11] else None) for call_id in calls)
+    assert first.calls == tuple(
+        StepCallRow(call_id, {"done": 11} if call_id == calls[11] else None) for call_id in calls
+    )
     assert (second.calls, run.spent) == ((), {"requests": 2})
 
 
@@ -55,7 +57,7 @@ async def test_a_step_that_exists_is_not_replaced(address):
         assert not await store.steps.add(claim, 0, "second", ["c2"], spent={"requests": 2})
         [step] = await store.steps.list("r1")
 
-    assert (step.answer, step.calls) == ("first", (StepCall("c1", None),))
+    assert (step.answer, step.calls) == ("first", (StepCallRow("c1", None),))
 
 
 async def test_a_stored_outcome_never_changes(address):
@@ -67,7 +69,7 @@ async def test_a_stored_outcome_never_changes(address):
         assert await store.steps.set_outcomes(claim, 0, {"c1": "second", "c2": "other"})
         [step] = await store.steps.list("r1")
 
-    assert step.calls == (StepCall("c1", "first"), StepCall("c2", "other"))
+    assert step.calls == (StepCallRow("c1", "first"), StepCallRow("c2", "other"))
 
 
 async def test_ended_runs_are_pruned_with_their_steps_and_messages(address):

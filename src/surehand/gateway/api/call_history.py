@@ -20,7 +20,7 @@ ENTRIES_PER_CALL = 3
 
 
 @dataclass(frozen=True, slots=True)
-class CallSummary:
+class CallHistoryEntry:
     """A call as the list shows it."""
 
     call_id: str
@@ -35,7 +35,7 @@ class CallSummary:
     turn: str | None = None
 
     @classmethod
-    def from_entry(cls, entry: JournalRow) -> CallSummary:
+    def from_entry(cls, entry: JournalRow) -> CallHistoryEntry:
         """A call by its newest journal entry."""
         return cls(
             entry.call_id, entry.tool, entry.status, entry.kind, entry.at, entry.user, entry.session, entry.parent,
@@ -45,23 +45,23 @@ class CallSummary:
 
 async def list_stored_calls(
     store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None
-) -> tuple[list[CallSummary], str | None]:
+) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest journal entries, and calls that run; and the cursor of the next page."""
     position = HistoryPosition.parse(cursor)
     count = ENTRIES_PER_CALL * limit + position.skip
     entries = [*await store.journal.list(**filters, until=position.until, limit=count)]
-    summaries: dict[str, CallSummary] = {}
+    summaries: dict[str, CallHistoryEntry] = {}
     if cursor is None:
         for call in await store.active_calls(HistoryFilter(**filters, limit=limit)):
             if call.state != "waiting":  # of a call that waits, the journal says what for
-                summaries[call.call_id] = CallSummary(
+                summaries[call.call_id] = CallHistoryEntry(
                     call.call_id, call.tool, call.state, call.state, call.created_at, call.user, call.session
                 )
     for index, entry in enumerate(entries[position.skip :], position.skip + 1):
         if len(summaries) >= limit:
             return [*summaries.values()], HistoryPosition.after(entries, index - 1).cursor
         if entry.call_id not in summaries and await _is_newest(store, entry, cursor):
-            summaries[entry.call_id] = CallSummary.from_entry(entry)
+            summaries[entry.call_id] = CallHistoryEntry.from_entry(entry)
     has_more = len(entries) == count
     return [*summaries.values()], HistoryPosition.after(entries, len(entries)).cursor if has_more else None
 
@@ -109,13 +109,13 @@ class HistoryPosition:
 
 def list_memory_calls(
     feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None
-) -> tuple[list[CallSummary], str | None]:
+) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest events; and the cursor of the next page, the number of an event."""
     if cursor is not None and not is_number(cursor):
         raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
     wanted = {name: value for name, value in filters.items() if value is not None}
     seen: set[str] = set()
-    page: list[CallSummary] = []
+    page: list[CallHistoryEntry] = []
     last_number = 0
     for event in feed.newest_events():
         fields = event.fields
@@ -133,7 +133,7 @@ def list_memory_calls(
     return page, None
 
 
-def _summary_of_event(fields: Mapping[str, Any]) -> CallSummary:
+def _summary_of_event(fields: Mapping[str, Any]) -> CallHistoryEntry:
     kind = status = "running"
     latency_ms = 0.0
     if fields["type"] == "CallEnded":
@@ -144,7 +144,7 @@ def _summary_of_event(fields: Mapping[str, Any]) -> CallSummary:
     elif fields["type"] == "CallPending":
         kind = "pending"
         status = fields["waiting_for"]
-    return CallSummary(
+    return CallHistoryEntry(
         fields["call_id"], fields["tool"], status, kind, fields["at"], fields["user"], fields["session"],
         fields["parent"], latency_ms, fields["turn"],
     )  # fmt: skip

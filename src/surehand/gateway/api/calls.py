@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from surehand.core.outcome import Pending
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.api.call_history import CallSummary, list_memory_calls, list_stored_calls
+from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_calls, list_stored_calls
 from surehand.gateway.api.models import CallDetails, CallPage
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
 from surehand.gateway.events.event_json import outcome_to_json
@@ -86,14 +86,14 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
         kind = status.state if outcome is None else "pending" if isinstance(outcome, Pending) else "ended"
         shown = None if outcome is None else outcome_to_json(outcome, status.call_id)
         word = status.state if shown is None else shown.get("code") or shown.get("waiting_for") or "ok"
-        summary = CallSummary(
+        summary = CallHistoryEntry(
             status.call_id, status.tool, word, kind, status.changed_at, status.user, status.session, turn=status.turn
         )
         return {**asdict(summary), "arguments": status.arguments, "outcome": shown}
     for running in runtime.running_calls():
         if running.assigned_id == call_id:
             principal = running.principal
-            summary = CallSummary(
+            summary = CallHistoryEntry(
                 call_id,
                 running.tool_name,
                 "running",
@@ -107,7 +107,9 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
     if runtime.is_durable:
         store = await gateway.require_store()
         entries = await store.journal.list(call=call_id, limit=1)
-        return {**asdict(CallSummary.from_entry(entries[0])), "arguments": None, "outcome": None} if entries else None
+        return (
+            {**asdict(CallHistoryEntry.from_entry(entries[0])), "arguments": None, "outcome": None} if entries else None
+        )
     return _find_in_memory(gateway, call_id)
 
 

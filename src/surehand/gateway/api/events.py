@@ -14,7 +14,7 @@ from surehand.gateway.api.models import EVENT_RESPONSES
 from surehand.gateway.api.requests import Caller, is_number
 from surehand.gateway.api.spaces import SpaceId, require_space
 from surehand.gateway.api.tool_results import RunId
-from surehand.gateway.events.event_stream import EventStream, StreamRequest, feed_frames, space_frames
+from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames, space_frames
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
@@ -32,14 +32,16 @@ def event_routes(gateway: Gateway) -> APIRouter:
     router = APIRouter(tags=["events"])
 
     @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
-    async def follow_all(identity: Caller, last_event_id: LastEventId = None, family: Family = None) -> EventStream:
+    async def follow_all(
+        identity: Caller, last_event_id: LastEventId = None, family: Family = None
+    ) -> EventStreamResponse:
         """Follow the events of all calls that the caller may see."""
         return _open_stream(gateway, identity, {}, last_event_id, family)
 
     @router.get("/api/calls/{call_id}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_call(
         identity: Caller, call_id: CallId, last_event_id: LastEventId = None, family: Family = None
-    ) -> EventStream:
+    ) -> EventStreamResponse:
         """Follow the events of one call; the stream ends when the call has ended."""
         details = await find_call(gateway, identity, call_id)
         if details is None:
@@ -58,19 +60,19 @@ def event_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/runs/{run}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_run(
         identity: Caller, run: RunId, last_event_id: LastEventId = None, family: Family = None
-    ) -> EventStream:
+    ) -> EventStreamResponse:
         """Follow the events of the calls of one run."""
         return _open_stream(gateway, identity, {"turn": run}, last_event_id, family)
 
     @router.get("/api/spaces/{space}/events", response_model=None, responses=EVENT_RESPONSES)
-    async def follow_space(identity: Caller, space: SpaceId, last_event_id: LastEventId = None) -> EventStream:
+    async def follow_space(identity: Caller, space: SpaceId, last_event_id: LastEventId = None) -> EventStreamResponse:
         """Follow what is posted to a space: messages, and the visible calls as they proceed."""
         await require_space(gateway, identity, space)
         store = await gateway.require_store()
         if last_event_id is not None and not is_number(last_event_id):
             raise Problem("bad_request", f"{last_event_id[:80]!r} is not the id of an event of a space.")
         frames = space_frames(gateway.feed, store, space, None if last_event_id is None else int(last_event_id))
-        return EventStream(frames, gateway.limiter.count_stream(identity))
+        return EventStreamResponse(frames, gateway.limiter.count_stream(identity))
 
     return router
 
@@ -82,7 +84,7 @@ def _open_stream(
     last_event_id: str | None,
     family: str | None,
     **options: Any,
-) -> EventStream:
+) -> EventStreamResponse:
     if family is not None and family not in FAMILIES:
         raise Problem("invalid_arguments", f"There is no family {family[:20]!r}. Known are {', '.join(FAMILIES)}.")
 
@@ -101,7 +103,7 @@ def _open_stream(
         has_unknown_start = after is None
     start = 0 if has_unknown_start else after
     request = StreamRequest(is_visible, start, has_unknown_start, FAMILY_BY_NUMBER.get(family or "", family), **options)
-    return EventStream(feed_frames(gateway.feed, request), gateway.limiter.count_stream(identity))
+    return EventStreamResponse(feed_frames(gateway.feed, request), gateway.limiter.count_stream(identity))
 
 
 def _is_outcome(fields: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ from surehand.gateway.api.requests import (
 )
 from surehand.gateway.api.spaces import require_space
 from surehand.gateway.events.event_json import event_to_json
-from surehand.gateway.events.event_stream import EventStream, StreamRequest, feed_frames
+from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 from surehand.runtime.scope import Scope
@@ -137,7 +137,7 @@ async def _stream_call(gateway: Gateway, scope: Scope, name: str, body: CallBody
         return fields.get("call_id") == call_id
 
     stream = StreamRequest(is_of_call, after=last_number, is_last=is_call_end, final_event=final_event)
-    return EventStream(feed_frames(gateway.feed, stream))
+    return EventStreamResponse(feed_frames(gateway.feed, stream))
 
 
 def is_call_end(fields: Mapping[str, Any]) -> bool:

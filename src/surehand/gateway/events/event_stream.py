@@ -47,7 +47,7 @@ class StreamRequest:
     """Builds the event that ends the stream, once the call is over, if no other event does."""
 
 
-class EventStream(Response):
+class EventStreamResponse(Response):
     """Server-sent events; ends with the client, at the last event, or when the gateway shuts down."""
 
     media_type = "text/event-stream"

@@ -67,29 +67,29 @@ class BodyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedBody:
+class SerializedBody:
     """The bytes of a body, and their type."""
 
     content: bytes
     media_type: str
 
 
-def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
+def encode_body(plan: BodyPlan, value: Any) -> SerializedBody:
     """The bytes of a value; raises `InvalidArguments` for one that cannot be written in this media type."""
     try:
         match plan.kind:
             case "json":
-                return EncodedBody(json_text(value).encode(), plan.media_type)
+                return SerializedBody(json_text(value).encode(), plan.media_type)
             case "json_lines":
                 items = value if isinstance(value, list) else [value]
-                return EncodedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
+                return SerializedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
             case "form":
                 pairs = _form_pairs(plan, _require_object(plan, value))
-                return EncodedBody("&".join(pairs).encode(), plan.media_type)
+                return SerializedBody("&".join(pairs).encode(), plan.media_type)
             case "multipart":
                 return _encode_multipart(plan, _require_object(plan, value))
             case _:
-                return EncodedBody(_plain_bytes(value), plan.media_type)
+                return SerializedBody(_plain_bytes(value), plan.media_type)
     except (ValueError, RecursionError):  # NaN, lone surrogates, and what is too deep to be walked
         raise mark_unsent(InvalidArguments(_UNWRITABLE_MESSAGE)) from None
 
@@ -134,13 +134,13 @@ def _field_text(value: Any, encoding: FieldEncoding) -> str:
 # Multipart
 
 
-def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> EncodedBody:
+def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> SerializedBody:
     parts = [part for name, value in fields.items() for part in _parts(plan, name, value)]
     # From the content, so that the same call is the same request; 32 random-looking digits do not occur in it.
     boundary = f"surehand-{sha256(b''.join(parts)).hexdigest()[:32]}"
     delimiter = f"--{boundary}\r\n".encode()
     content = b"".join(delimiter + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
-    return EncodedBody(content, f"{essence(plan.media_type)}; boundary={boundary}")
+    return SerializedBody(content, f"{essence(plan.media_type)}; boundary={boundary}")
 
 
 def _parts(plan: BodyPlan, name: str, value: Any) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from surehand.runtime.limits.shared_breaker import SharedBreaker
 
 
-class BreakerTable:
+class ProviderBreakers:
     """One breaker for each provider; with a configured store, all processes share it by its namespace."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surehand.catalogue.catalogue import Catalogue
-from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.breaker_table import ProviderBreakers
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.store.tables import breakers, slots
 from surehand.store.tables.breakers import BreakerRow
@@ -21,7 +21,7 @@ class SharedLimits:
     """Renews the leases of slots and probes with the runtime's own, and reads what other processes wrote."""
 
     def __init__(
-        self, queues: QueueTable, breakers: BreakerTable, *, catalogue: Catalogue, store: Store, owner_id: str
+        self, queues: QueueTable, breakers: ProviderBreakers, *, catalogue: Catalogue, store: Store, owner_id: str
     ) -> None:
         self._queues = queues
         self._breakers = breakers

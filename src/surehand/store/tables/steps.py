@@ -19,7 +19,7 @@ _SQL = load_queries("steps")
 
 
 @dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCallRow:
     """A call that an answer asks for."""
 
     call_id: str
@@ -33,7 +33,7 @@ class StepRow:
 
     step: int
     answer: JSON
-    calls: tuple[StepCall, ...]
+    calls: tuple[StepCallRow, ...]
     created_at: float
 
 
@@ -73,11 +73,11 @@ class StepTable:
 
     async def list(self, run_id: str) -> list[StepRow]:
         """The steps of a run, in order."""
-        calls: defaultdict[int, list[StepCall]] = defaultdict(list)
+        calls: defaultdict[int, list[StepCallRow]] = defaultdict(list)
         steps = await self._database.read(_SQL["list_steps"], {"run_id": run_id})
         for row in await self._database.read(_SQL["list_calls"], {"run_id": run_id}):
             outcome = None if row["outcome"] is None else json.loads(row["outcome"])
-            calls[row["step"]].append(StepCall(row["call_id"], outcome))
+            calls[row["step"]].append(StepCallRow(row["call_id"], outcome))
         return [
             StepRow(row["step"], json.loads(row["answer"]), tuple(calls[row["step"]]), row["created_at"])
             for row in steps

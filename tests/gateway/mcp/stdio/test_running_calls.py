@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from surehand import Context, Done, Failed, Image, Resource, Runtime, Text, ToolError, gateway, tool
 from surehand.gateway.mcp.direct_calls import DirectCalls
-from surehand.gateway.mcp.stdio.running_calls import RunningCalls
+from surehand.gateway.mcp.stdio.running_calls import InFlightRequests
 from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 from surehand.observe import telemetry
 from tests.gateway.mcp.stdio_peer import META, TIMEOUT_SECONDS, StdioPeer, call, message, stdio_peer
@@ -328,13 +328,13 @@ async def test_a_call_that_starts_in_the_task_of_another_does_not_inherit_its_co
 
 async def test_a_call_without_others_before_it_starts_without_waking_the_receiver(monkeypatch):
     seen: list[bool] = []
-    take = RunningCalls.try_handle
+    take = InFlightRequests.try_handle
 
-    def watched(self: RunningCalls, given: Any) -> bool:
+    def watched(self: InFlightRequests, given: Any) -> bool:
         seen.append(isinstance(given, ToolCallRequest))
         return take(self, given)
 
-    monkeypatch.setattr(RunningCalls, "try_handle", watched)
+    monkeypatch.setattr(InFlightRequests, "try_handle", watched)
     async with stdio_peer(*TOOLS) as peer:
         await peer.ask(call(1, "add", True, a=1, b=1))  # whoever serves learns from the first which protocol it is
         await peer.ask(call(2, "add", True, a=1, b=2))

@@ -24,7 +24,7 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from surehand.gateway.mcp.direct_calls import TOOLS_CALL_METHOD
-from surehand.gateway.mcp.stdio.running_calls import MakeContext, RunningCalls
+from surehand.gateway.mcp.stdio.running_calls import InFlightRequests, MakeContext
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions, DispatchContext
@@ -100,7 +100,7 @@ async def _enable_direct_calls(
     if direct_calls is None:
         yield
         return
-    running_calls = RunningCalls(direct_calls, incoming.writer, incoming.queue, protocol_version, make_context)
+    running_calls = InFlightRequests(direct_calls, incoming.writer, incoming.queue, protocol_version, make_context)
     incoming.running_calls = running_calls
     try:
         yield

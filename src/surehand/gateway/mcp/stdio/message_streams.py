@@ -19,7 +19,7 @@ from surehand.jsonrpc.streams import MessageReadStream, MessageWriteStream
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-    from surehand.gateway.mcp.stdio.running_calls import RunningCalls
+    from surehand.gateway.mcp.stdio.running_calls import InFlightRequests
     from surehand.gateway.mcp.stdio.tool_call_request import ToolCallRequest
 
 SHUTDOWN_IDLE_SECONDS = 0.5
@@ -69,7 +69,7 @@ class ClientMessages(MessageReadStream):
         self._has_input_ended = False
         self.is_started = False
         """Whether the first message was asked for."""
-        self.running_calls: RunningCalls | None = None
+        self.running_calls: InFlightRequests | None = None
         """Runs tool calls directly, where the server allows it."""
         self.is_stopped = False
         """Whether no more messages are passed on."""

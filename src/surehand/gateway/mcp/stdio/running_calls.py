@@ -31,10 +31,10 @@ _CONNECTION_CLOSED_ERROR = ErrorData(code=CONNECTION_CLOSED, message="Connection
 class _RunningCall(NamedTuple):
     task: asyncio.Task[None]
     request_id: RequestId
-    """The id as it was sent. The keys of `RunningCalls` are coerced ids: `"7"` and `7` are the same request."""
+    """The id as it was sent. The keys of `InFlightRequests` are coerced ids: `"7"` and `7` are the same request."""
 
 
-class RunningCalls:
+class InFlightRequests:
     """Takes tool calls that match the direct path, and cancellations of them, out of a connection's messages."""
 
     def __init__(

@@ -16,7 +16,7 @@ from surehand.runtime.durability.store_journal import StoreJournal
 from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.invocation.invocation import NextStage
 from surehand.runtime.lifespans import Lifespans
-from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.breaker_table import ProviderBreakers
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.confirmation import Confirmation
@@ -86,7 +86,7 @@ def bind_stages(
     *,
     active_spaces: ActiveSpaces,
     background_tasks: BackgroundTasks,
-    breakers: BreakerTable,
+    breakers: ProviderBreakers,
     catalogue: Catalogue,
     committed_results: CommittedResults,
     confirmation: Confirmation,

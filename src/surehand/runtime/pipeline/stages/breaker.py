@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.invocation.invocation import Invocation, NextStage
-from surehand.runtime.limits.breaker_table import BreakerTable
+from surehand.runtime.limits.breaker_table import ProviderBreakers
 from surehand.runtime.pipeline.pipeline import StackPlan
 
 if TYPE_CHECKING:
     from surehand.runtime.limits.shared_breaker import SharedBreaker
 
 
-def breaker(plan: StackPlan, proceed: NextStage, *, breakers: BreakerTable) -> NextStage:
+def breaker(plan: StackPlan, proceed: NextStage, *, breakers: ProviderBreakers) -> NextStage:
     """Count failures per provider; after a pause, let one call through as a probe."""
     provider = plan.listing.provider
     if provider is None or plan.listing.abilities.traits.tracks_own_health:
