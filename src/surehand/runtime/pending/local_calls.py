@@ -31,7 +31,9 @@ class LocalPendingCalls:
         invocation.make_interruptible()
         answered: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self.waiting_callers[invocation.id] = answered
-        invocation.answer_future = answered
+        interruption = invocation.interruption
+        if interruption is not None:
+            interruption.answer_future = answered
         timer = self._clock.call_later(timeout_seconds, wake, answered) if timeout_seconds < inf else None
         try:
             return bool(await answered)
@@ -39,7 +41,8 @@ class LocalPendingCalls:
             if timer is not None:
                 timer.cancel()
             self.waiting_callers.pop(invocation.id, None)
-            invocation.answer_future = None
+            if interruption is not None:
+                interruption.answer_future = None
 
     def drop_arguments(self, invocation: Invocation) -> None:
         """Replace a parked invocation by one without arguments: they are in the store, and need no memory here."""

@@ -50,7 +50,7 @@ class CallReports:
         call_id = invocation.assigned_id or invocation.id
         name = invocation.tool_name
         if invocation.is_resumed:
-            if invocation.on_settled is None:  # else it is emitted once the answer is stored
+            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
                 self.listeners.emit(CallResumed(call_id, name, at, *invocation.identity))
             return
         intent, display = invocation.presentation
@@ -77,7 +77,7 @@ class CallReports:
         if not invocation.is_journalled:
             self._write_store_journal(invocation, outcome)
         if self.auto_complete and self.listeners.callbacks:
-            if invocation.has_lost_race and invocation.is_resumed:
+            if invocation.claim.is_lost and invocation.is_resumed:
                 return  # of two answers to one call, only the first emits the end
             intent, display = invocation.presentation
             at = self.clock.time()
@@ -89,7 +89,7 @@ class CallReports:
         writer = self._store_journal.writer
         if writer is None or isinstance(outcome, Pending):
             return
-        if invocation.round and not invocation.is_outcome_recorded:
+        if invocation.round and not invocation.claim.is_recorded:
             return
         writer.add(self._store_journal.statements(invocation, "ended", "ok" if outcome.ok else _status_word(outcome)))
         if isinstance(outcome, Failed) and not outcome.executed and outcome.code in AUDITED_REFUSALS:
