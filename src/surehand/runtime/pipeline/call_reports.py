@@ -5,6 +5,9 @@ The stage `record` uses it for every call; `refused_calls` for calls that no sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from surehand.core.clock import Clock
 from surehand.core.events import CallEnded, CallQueued, CallResumed, CallStarted
 from surehand.core.outcome import Failed, Outcome, Pending
@@ -12,6 +15,9 @@ from surehand.runtime.durability.store_journal import StoreJournal
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.stats import MemoryJournal, StatsTable
+
+if TYPE_CHECKING:
+    from surehand.runtime.durability.journal_writer import JournalWriter
 
 AUDITED_REFUSALS = frozenset({"denied", "rejected", "conflict", "limit_exceeded", "over_budget"})
 """Codes of calls that were refused before their handler ran, which the audit records."""
@@ -38,26 +44,16 @@ class CallReports:
         self.auto_complete = auto_complete
         """Whether `CallEnded` is emitted when a call ends; else when its caller calls `complete`."""
         self.clock = clock
-        self._store_journal = store_journal
+        self.store_journal = store_journal
 
     @property
     def has_journal(self) -> bool:
         """Whether the ends of calls are written anywhere."""
-        return self.memory_journal is not None or self._store_journal.writer is not None
+        return self.memory_journal is not None or self.store_journal.writer is not None
 
-    def report_start(self, invocation: Invocation, at: float) -> None:
-        """Emit `CallStarted`, or `CallResumed` for a resumed call."""
-        call_id = invocation.assigned_id or invocation.id
-        name = invocation.tool_name
-        if invocation.is_resumed:
-            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
-                self.listeners.emit(CallResumed(call_id, name, at, *invocation.identity))
-            return
-        intent, display = invocation.presentation
-        raw_arguments = invocation.raw_arguments
-        tool_fields = (call_id, name, raw_arguments, invocation.parent, display, at, invocation.model_id, intent)
-        # Adding two tuples takes half the time of unpacking one into the other.
-        self.listeners.emit(_new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields))
+    def for_tool(self, name: str, intent: str | None, display: Mapping[str, Any]) -> ToolReports:
+        """The reports of one tool's calls; made once for each stack, so that a call builds its events quickly."""
+        return ToolReports(self, name, intent, display)
 
     def report_queued(self, invocation: Invocation, queue_name: str, position: int) -> None:
         """Emit `CallQueued`."""
@@ -65,33 +61,74 @@ class CallReports:
         name = invocation.tool_name
         self.listeners.emit(CallQueued(invocation.id, name, queue_name, position, at, *invocation.identity))
 
-    def report_end(self, invocation: Invocation, outcome: Outcome) -> None:
+
+class ToolReports:
+    """Reports the start and the end of one tool's calls."""
+
+    __slots__ = ("_append", "_auto_complete", "_display", "_intent", "_listeners", "_name", "_now", "_store_journal")
+
+    def __init__(self, reports: CallReports, name: str, intent: str | None, display: Mapping[str, Any]) -> None:
+        self._name = name
+        self._intent = intent
+        self._display = display
+        self._listeners = reports.listeners
+        self._now = reports.clock.time
+        self._append = None if reports.memory_journal is None else reports.memory_journal.append
+        self._store_journal = reports.store_journal
+        self._auto_complete = reports.auto_complete
+
+    def start(self, invocation: Invocation, at: float) -> None:
+        """Emit `CallStarted`, or `CallResumed` for a resumed call."""
+        call_id = invocation.assigned_id or invocation.id
+        if invocation.is_resumed:
+            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
+                self._listeners.emit(CallResumed(call_id, self._name, at, *invocation.identity))
+            return
+        tool_fields = (
+            call_id,
+            self._name,
+            invocation.raw_arguments,
+            invocation.parent,
+            self._display,
+            at,
+            invocation.model_id,
+            self._intent,
+        )
+        # Adding two tuples takes half the time of unpacking one into the other.
+        self._listeners.emit(_new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields))
+
+    def end(self, invocation: Invocation, outcome: Outcome) -> None:
         """Write the journals and emit `CallEnded`."""
         call_id = invocation.assigned_id or invocation.id
-        name = invocation.tool_name
-        invocation.emit_deferred_start()
-        if self.memory_journal is not None:
+        name = self._name
+        if invocation.deferred_start is not None:
+            invocation.emit_deferred_start()
+        if self._append is not None:
             status = "ok" if outcome.ok else _status_word(outcome)
-            started = invocation.started_perf_counter
-            self.memory_journal.append((call_id, name, started, invocation.latency_seconds, status))
-        if not invocation.is_journalled:
-            self._write_store_journal(invocation, outcome)
-        if self.auto_complete and self.listeners.callbacks:
-            if invocation.claim.is_lost and invocation.is_resumed:
+            self._append((call_id, name, invocation.started_perf_counter, invocation.latency_seconds, status))
+        if self._store_journal.writer is not None and not invocation.is_journalled:
+            self._write_store_journal(self._store_journal.writer, invocation, outcome)
+        if self._auto_complete and self._listeners.callbacks:
+            if invocation.is_resumed and invocation.claim.is_lost:
                 return  # of two answers to one call, only the first emits the end
-            intent, display = invocation.presentation
-            at = self.clock.time()
-            tool_fields = (call_id, name, outcome, at, invocation.parent, invocation.model_id, intent, display)
-            self.listeners.emit(_new_tuple(CallEnded, tool_fields + invocation.scope.caller_fields))
+            tool_fields = (
+                call_id,
+                name,
+                outcome,
+                self._now(),
+                invocation.parent,
+                invocation.model_id,
+                self._intent,
+                self._display,
+            )
+            self._listeners.emit(_new_tuple(CallEnded, tool_fields + invocation.scope.caller_fields))
 
-    def _write_store_journal(self, invocation: Invocation, outcome: Outcome) -> None:
+    def _write_store_journal(self, writer: JournalWriter, invocation: Invocation, outcome: Outcome) -> None:
         """Add the end of a call to the store's journal; a call that is still pending has its entry already."""
-        writer = self._store_journal.writer
-        if writer is None or isinstance(outcome, Pending):
+        if isinstance(outcome, Pending) or (invocation.round and not invocation.claim.is_recorded):
             return
-        if invocation.round and not invocation.claim.is_recorded:
-            return
-        writer.add(self._store_journal.statements(invocation, "ended", "ok" if outcome.ok else _status_word(outcome)))
+        status = "ok" if outcome.ok else _status_word(outcome)
+        writer.add(self._store_journal.statements(invocation, "ended", status))
         if isinstance(outcome, Failed) and not outcome.executed and outcome.code in AUDITED_REFUSALS:
             writer.add_refusal(invocation, outcome)
 

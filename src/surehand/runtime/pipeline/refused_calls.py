@@ -89,9 +89,10 @@ class RefusedCalls:
         counter.failures += 1
         attach_origin(outcome, invocation)
         await self._committed_results.commit(invocation, outcome)
+        tool_reports = reports.for_tool(name, *invocation.presentation)
         if reports.listeners.callbacks:
-            reports.report_start(invocation, reports.clock.time())
-        reports.report_end(invocation, outcome)
+            tool_reports.start(invocation, reports.clock.time())
+        tool_reports.end(invocation, outcome)
         return outcome
 
 

@@ -27,6 +27,8 @@ def record(
     name = listing.name
     listeners = reports.listeners
     has_journal = reports.has_journal
+    presentation = listing.tool.presentation
+    tool_reports = reports.for_tool(name, presentation.intent, presentation.display)
     counter = reports.stats.of_tool(name)
     now = reports.clock.time
     may_suspend = plan.may_suspend
@@ -40,9 +42,9 @@ def record(
         invocation.started_perf_counter = started
         if listeners.callbacks:
             if defers_start and not invocation.is_resumed:
-                invocation.deferred_start = partial(reports.report_start, invocation, now())
+                invocation.deferred_start = partial(tool_reports.start, invocation, now())
             else:
-                reports.report_start(invocation, now())
+                tool_reports.start(invocation, now())
         outcome: Outcome | None = None
         try:
             if may_suspend and invocation.caller_timeout is not None:
@@ -79,7 +81,7 @@ def record(
                 if may_suspend and invocation.interruption is not None:
                     invocation.finish(outcome)
                 if has_journal or listeners.callbacks:
-                    reports.report_end(invocation, outcome)
+                    tool_reports.end(invocation, outcome)
         return outcome
 
     return stage
