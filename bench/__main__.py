@@ -14,6 +14,7 @@ from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
 from bench.peers.environments import measure_peers
 from bench.queued_calls import measure_queue
+from bench.rest_calls import measure_rest_calls
 from bench.sandbox import measure_sandbox
 from bench.search_tools import measure_search
 from bench.shared_slots import measure_shared_slots
@@ -36,6 +37,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
             *await measure_search(rounds=3, count=10_000),
             *await measure_sandbox(rounds=3),
             *await measure_mcp_calls(rounds=21, http_rounds=7),
+            *await measure_rest_calls(rounds=15),
             *await measure_mcp_connections(rounds=3),
             *await measure_own_proxy(rounds=5),
             *await measure_definitions(rounds=1, count=1000),
@@ -51,6 +53,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
         *await measure_search(),
         *await measure_sandbox(),
         *await measure_mcp_calls(),
+        *await measure_rest_calls(),
         *await measure_mcp_connections(),
         *await measure_own_proxy(),
         *await measure_definitions(),

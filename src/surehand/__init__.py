@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from surehand.core.signature import use as use
     from surehand.core.tool import Tool as Tool
     from surehand.providers import mcp as mcp
+    from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
     from surehand.runtime.invocation.approval import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
@@ -115,6 +116,7 @@ _MODULE_BY_NAME = {
     "memory": "builtin.memory",
     "prefixed": "catalogue.wrap",
     "renamed": "catalogue.wrap",
+    "rest": "providers.rest.define",
     "shell": "builtin.shell.tools",
     "todo": "builtin.todo",
     "tool": "core.define",  # built by `_build_tool_decorator`

@@ -181,10 +181,9 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 
 @pytest.mark.parametrize(
-    "section", ["rest_tools: {}", "restTools: {}", "openapi: {}", "agents: {}",
-                "gateway: {}",
-                "tools: [{name: x, executionType: gateway}]"],
-)  # fmt: skip
+    "section",
+    ["openapi: {}", "agents: {}", "gateway: {}"],
+)
 def test_unavailable_sections_are_reported(refused, section):
     assert "surehand.yaml:2: " in (told := refused(f"\n{section}\n"))
     assert "not available in this version" in told

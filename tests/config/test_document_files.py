@@ -15,9 +15,7 @@ from surehand.config.errors import ConfigError
 from tests.http.server import only_loopback, reply, serving
 
 DOCUMENTS = Path(__file__).with_name("documents")
-WHOLE_FILES = sorted(
-    path.name for path in DOCUMENTS.iterdir() if path.stem not in ("000_gateway_tool", "001_rest_tool")
-)
+WHOLE_FILES = sorted(path.name for path in DOCUMENTS.iterdir())
 INTERNAL = '"executionType": "internal"'
 SEAT_MAP = '"display": { "customUI": "seat-map" }'
 NO_SERVERS = ("enabled: true", "enabled: false")
@@ -103,18 +101,76 @@ async def test_an_internal_tool_runs_at_once_and_is_shown_in_no_space(load):
         assert visible == {"confirmAction": True, "pickSeat": True, "runBatch": True, "noteToSelf": False}
 
 
+def echo(asked):
+    """A service that tells what it was asked."""
+    asked_for = {"method": asked.method, "path": asked.path, "body": asked.body.decode()}
+    return reply(json.dumps(asked_for), content_type="application/json")
+
+
+WEATHER_URL = "https://api.weather.com/current"
+GET = ',\n        "method": "GET"'
+
+
+async def approved(runtime, name, arguments):
+    """The outcome of a call that a person approves, if it has to wait."""
+    outcome = await runtime.call(name, arguments)
+    return await runtime.approve(outcome.call_id) if isinstance(outcome, Pending) else outcome
+
+
+@pytest.mark.parametrize("kind", ["gateway", "external"])
+@pytest.mark.parametrize("key", ["url", "webhookUrl"])
+async def test_a_tool_with_a_url_runs_inline_and_get_sends_its_arguments_in_the_query(load, kind, key):
+    async with serving(echo) as server:
+        local = (WEATHER_URL, f"http://127.0.0.1:{server.port}/current")
+        changes = [local, ('"gateway"', f'"{kind}"'), ('"url"', f'"{key}"')]
+        async with load("000_gateway_tool.json", *changes) as runtime:
+            outcome = await runtime.call("fetchWeather", {"city": "Porto", "days": [1, 2]})
+            [listing] = [each for each in runtime.catalogue if each.name == "fetchWeather"]
+
+    assert outcome.data == {"method": "GET", "path": "/current?city=Porto&days=1&days=2", "body": ""}
+    assert (listing.kind, listing.tool.effects, listing.tool.visible) == ("rest", {"read"}, True)
+
+
+async def test_a_request_of_000_is_a_post_of_its_arguments_as_json(load):
+    async with serving(echo) as server:
+        local = (WEATHER_URL, f"http://127.0.0.1:{server.port}/current")
+        async with load("000_gateway_tool.json", local, (GET, "")) as runtime:
+            outcome = await approved(runtime, "fetchWeather", {"city": "Porto"})
+
+    assert outcome.data == {"method": "POST", "path": "/current", "body": '{"city":"Porto"}'}
+    assert server.asked[0].headers["content-type"] == "application/json"
+
+
+async def test_headers_and_body_of_000_are_templates(load):
+    execution = """,
+        "headers": {"Authorization": "Bearer ${env.API_KEY}"}, "timeout": 1500,
+        "body": {"q": "{{input.city}}", "days": "{{input.days}}", "fixed": true}"""
+    async with serving(echo) as server:
+        local = (WEATHER_URL, f"http://127.0.0.1:{server.port}/current")
+        async with load("000_gateway_tool.json", local, (GET, execution), API_KEY="k3y-value") as runtime:
+            outcome = await approved(runtime, "fetchWeather", {"city": "Porto", "days": 3})
+            limit = runtime.catalogue.find("fetchWeather").tool.limits.timeout
+
+    assert json.loads(outcome.data["body"]) == {"q": "Porto", "days": 3, "fixed": True}
+    assert server.asked[0].headers["authorization"] == "Bearer k3y-value"
+    assert limit == 1.5
+
+
 @pytest.mark.parametrize(
-    ("name", "changes", "problem"),
+    ("changes", "problem"),
     [
-        ("000_gateway_tool.json", [], "json:8: fetchWeather calls a URL. REST tools are not available in this version"),
-        ("000_gateway_tool.json", [('"gateway"', '"external"')], "leave the URL out if the result arrives later"),
-        ("000_gateway_tool.json", [('"url"', '"webhookUrl"')], "REST tools are not available in this version"),
-        ("001_rest_tool.json", [], "json:2: restTools is not available in this version"),
+        ([('"gateway"', '"space"')], "fetchWeather calls no URL, so url has no effect"),
+        ([(f'"url": "{WEATHER_URL}",', "")], "fetchWeather has nothing to run: execution has no url"),
+        ([(f'"url": "{WEATHER_URL}",', ""), ('"gateway"', '"external"')], "has no url, so method has no effect"),
+        ([(WEATHER_URL, "https://{{input.host}}/x")], "json:3: fetchWeather: The URL must begin with a constant"),
+        ([('"GET"', '"GET", "webhookUrl": "https://a.test/"')], "fetchWeather has a url and a webhookUrl"),
+        ([('"GET"', '"FETCH"')], "fetchWeather: 'FETCH' is not a method"),
+        ([('"GET"', '"GET", "headers": {"X": 7}')], "X must be a text"),
     ],
 )
-def test_a_tool_that_needs_http_says_that_rest_tools_are_not_there_yet(load, name, changes, problem):
+def test_a_request_of_000_that_cannot_work_says_why(load, changes, problem):
     with pytest.raises(ConfigError) as error:
-        load(name, *changes)
+        load("000_gateway_tool.json", *changes)
 
     assert problem in str(error.value)
 
@@ -151,6 +207,47 @@ def test_the_example_of_001_sets_limits_queue_and_tools(load):
     assert (runtime.defaults.tool_timeout, runtime.defaults.max_output) == (30.0, 100_000)
     assert (server.queue, server.options.allow) == ("github-queue", ("search_code", "get_file_contents"))
     assert runtime.queues()["github-queue"].capacity == 5
+
+
+async def test_a_rest_tool_of_001_sends_its_request(load):
+    async with serving(echo) as server:
+        local = ("https://api.weather.com", f"http://127.0.0.1:{server.port}")
+        async with load("001_rest_tool.json", local, WEATHER_API_KEY="k3y-value") as runtime:
+            outcome = await runtime.call("rest__weather", {"city": "São Tomé"})
+            by_alias = await runtime.call("weather", {"city": "Porto"})
+            missing = await runtime.call("rest__weather", {})
+
+    assert outcome.data == {"method": "GET", "path": "/v1/S%C3%A3o%20Tom%C3%A9", "body": ""}
+    assert by_alias.data["path"] == "/v1/Porto"
+    assert missing.code == "invalid_arguments"
+    assert server.asked[0].headers["authorization"] == "Bearer k3y-value"
+
+
+async def test_all_keys_of_a_rest_tool_of_001_are_read(load):
+    more = """"method": "POST", "bodyTemplate": "${parameters.filters}", "cache": 60000, "queue": "slow",
+            "hasComplexQueryParams": true, "queryParamNames": ["q"],
+            "streaming": {"mode": "json-stream", "linePrefix": "data: ", "timeoutMs": 2500},"""
+    properties = '"city": { "type": "string", "description": "Which city" }, "filters": {}, "q": {}'
+    changes = [
+        ('"method": "GET",', more),
+        ('"city": { "type": "string", "description": "Which city" }', properties),
+        ('"description": "The weather', '"effects": ["read"], "description": "The weather'),
+    ]
+
+    def answer(asked):
+        seen.append(asked)
+        return reply('data: {"type": "token", "content": "su"}\ndata: {"type": "done", "answer": "sunny"}\n')
+
+    seen = []
+    async with serving(answer) as server:
+        local = ("https://api.weather.com", f"http://127.0.0.1:{server.port}")
+        async with load("001_rest_tool.json", local, *changes, WEATHER_API_KEY="k") as runtime:
+            outcome = await runtime.call("rest__weather", {"city": "Porto", "filters": [{"a": 1}], "q": {"n": [1, 2]}})
+            limits = runtime.catalogue.find("rest__weather").tool.limits
+
+    assert outcome.data == "sunny"
+    assert (seen[0].path, seen[0].body) == ("/v1/Porto?q[0][n][0]=1&q[0][n][1]=2", b'[{"a":1}]')
+    assert (limits.cache.ttl, limits.timeout, limits.queue) == (60.0, 2.5, None)
 
 
 def test_a_server_of_001_is_cached_for_milliseconds(load):

@@ -676,7 +676,7 @@ def test_limits_and_presentation_are_stored_on_the_tool() -> None:
     assert work.presentation.provider_options == {"openai": {}}
 
 
-@pytest.mark.parametrize("option", [{"hooks": {}}, {"requires": "login"}, {"version": "2"}])
+@pytest.mark.parametrize("option", [{"requires": "login"}, {"version": "2"}])
 def test_an_option_that_nothing_acts_on_yet_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=f"`{next(iter(option))}` cannot be used yet: .* Fix: remove it."):
         _with(**option)

@@ -39,7 +39,7 @@ class RunBatch:
     def run(self, number: int) -> None:
         """Kill a process; sometimes kill the recovering process too, or let another process work at the same time."""
         generator = random.Random(f"{self._options.seed} {number}")
-        name = generator.choice(CRASH_SCENARIOS).name
+        name = self._options.scenario or generator.choice(CRASH_SCENARIOS).name
         kills = [self._random_kill(name, generator) for _ in range(2 if generator.random() < 0.25 else 1)]
         self._add_tally(number, name, self._harness.run(name, *kills, survivor=generator.random() < 0.25))
 
@@ -82,7 +82,7 @@ def run_batch(options: Namespace, numbers: list[int]) -> dict[str, Tally]:
         batch = RunBatch(options, fork_server, server)
         for number in numbers:
             batch.run(number)
-        for number in numbers[::10] if server is not None else ():
+        for number in numbers[::10] if server is not None and options.scenario is None else ():
             batch.run_outage(number)
         return batch.results
 
@@ -105,6 +105,7 @@ def parse_options() -> Namespace:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, metavar="RUN", help="run only this number, to reproduce a problem")
+    parser.add_argument("--scenario", choices=[scenario.name for scenario in CRASH_SCENARIOS], help="run only this one")
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="copy the files of runs with problems to this folder"
     )

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 from surehand import Done, Failed, Outcome, Runtime
+from tests.crash.run_driver import AGENT, RunDriver
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import RequestedCall, Scenario
 from tests.crash.tools import VERIFIED_TOOLS
 
-AGENT = "agnes"
 STUCK_AFTER_SECONDS = 20.0
 """Time after which a call that has not ended counts as stuck."""
 _SELECT_OPEN_CALLS = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
@@ -21,11 +21,12 @@ NOT_HAPPENED = "A person has checked: it has not happened."
 class Caller:
     """Uses only the public API of the runtime, and records every reply in the run log."""
 
-    def __init__(self, scenario: Scenario, run_log: RunLog, runtime: Runtime) -> None:
+    def __init__(self, scenario: Scenario, run_log: RunLog, runtime: Runtime, own_tools: list[Any]) -> None:
         self.scenario = scenario
         self.run_log = run_log
         self.runtime = runtime
         self.scope = runtime.scope(agent=AGENT)
+        self.driver = RunDriver(runtime, run_log, own_tools)
 
     async def begin(self) -> None:
         """Make all calls of the scenario, and answer until they have ended."""
@@ -43,10 +44,10 @@ class Caller:
         await asyncio.gather(*(self.call(requested) for requested in self.scenario.calls if requested.call_id))
 
     async def answer_until_ended(self) -> None:
-        """Answer pending calls until every call has ended."""
+        """Drive the runs and answer pending calls until every run and every call has ended."""
         try:
             async with asyncio.timeout(STUCK_AFTER_SECONDS):
-                while calls := await self._open_calls():
+                while await self.driver.drive_all() + len(calls := await self._open_calls()):
                     await self._retry_idle_calls([call for call in calls if call["state"] == "idle"])
                     for wait in await self.scope.pending():
                         await self.answer(wait)

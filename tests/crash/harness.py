@@ -121,7 +121,7 @@ class Harness:
         evidence = Evidence(SCENARIOS[name], run_log, exclusive=self._stores.exclusive)
         evidence.codes += self._fork_server.run(replace(plan, point=kill.point, kill_after_seconds=kill.after_seconds))
         if -9 in evidence.codes:
-            evidence.stores_after_kills.append(read_stored_state(address))
+            evidence.add_store_after_kill(read_stored_state(address))
         return plan, evidence
 
     def _tally(self, evidence: Evidence, *kills: ProcessKill) -> Tally:
@@ -144,7 +144,7 @@ class Harness:
                 evidence.codes += (codes := self._fork_server.run(plan, survivor_plan))
                 survivor_plan = None
                 if -9 in codes:
-                    evidence.stores_after_kills.append(read_stored_state(address))
+                    evidence.add_store_after_kill(read_stored_state(address))
             evidence.final = read_stored_state(address)
             evidence.codes += self._fork_server.run(ProcessPlan("verify", name, address, str(run_log.folder)))
             evidence.after_restart = read_stored_state(address)

@@ -15,6 +15,8 @@ from tests.crash.tools import REPEATABLE_TOOLS, VERIFIED_TOOLS
 
 CLIENT_TOOLS = frozenset({"ask", "ask_first"})
 DELEGATING_TOOLS = frozenset({"travel"})
+RUN_TOOLS = frozenset({"delegate"})
+"""Tools that start a run, which has the effects."""
 """Tools whose calls end with the outcome of their nested call."""
 PROVISIONAL_CODES = frozenset({"unknown_effect", "unavailable"})
 """Codes that are not final: the call can still get another outcome."""
@@ -39,6 +41,11 @@ class Evidence:
     exclusive: bool = True
     """No other process worked on the store while a process died."""
 
+    def add_store_after_kill(self, store: StoredState) -> None:
+        """Keep the store as a killed process left it; later lines of the log can say how many kills came before."""
+        self.stores_after_kills.append(store)
+        self.run_log.note("kills", len(self.stores_after_kills))
+
     @property
     def unknown(self) -> set[str]:
         """Calls whose effect was unknown, so that a person or `verify` had to answer."""
@@ -56,6 +63,8 @@ def find_problems(evidence: Evidence) -> list[str]:
         *_check_replies(evidence, evidence.final),
         *_check_unknown_effects(evidence, evidence.final),
         *_check_inbox(evidence.final),
+        *_check_runs(evidence.final),
+        *_check_requests(evidence, evidence.final),
         *_check_restart(evidence.final, evidence.after_restart),
     ]
 
@@ -100,7 +109,7 @@ def _check_effects(evidence: Evidence, final: StoredState) -> Iterator[str]:
         if call_id not in final.ledger:
             yield f"{call_id} of {tools[call_id]} happened, but is missing in the store"
     for call_id, row in final.ledger.items():
-        if row["tool"] not in CLIENT_TOOLS and row["outcome"] is not None:
+        if row["tool"] not in CLIENT_TOOLS | RUN_TOOLS and row["outcome"] is not None:
             yield from _check_effect(row, effects[call_id], json.loads(row["outcome"]))
     edited = evidence.scenario.edited_arguments
     for line in lines:
@@ -167,8 +176,36 @@ def _check_inbox(final: StoredState) -> Iterator[str]:
             yield f"the outcome of {call_id} is in the inbox of {items[call_id]['agent']!r}"
 
 
+def _check_runs(final: StoredState) -> Iterator[str]:
+    """Every run has ended, and every call of its steps has the outcome that the store has of the call."""
+    yield from (f"{run['run_id']} is left {run['state']}" for run in final.runs if run["state"] != "done")
+    for call in final.step_calls:
+        row = final.ledger.get(call["call_id"])
+        outcome = None if call["outcome"] is None else json.loads(json.loads(call["outcome"]))
+        if row is None or row["outcome"] is None or json.loads(row["outcome"]) != outcome:
+            yield f"the step of {call['call_id']} holds {outcome}, and the store {row and row['outcome']}"
+    if lost := [message for message in final.run_messages if message["step"] is None]:
+        yield f"{lost} were given to no step"
+    for row in final.pending:
+        if row["inner_run"] is not None and row["state"] != "answered":
+            yield f"{row['call_id']} still waits for the run {row['inner_run']}"
+
+
+def _check_requests(evidence: Evidence, final: StoredState) -> Iterator[str]:
+    """The model is asked for every answer, and never again for one that was stored when a process died."""
+    requests = evidence.run_log.lines("requests")
+    asked = {(line["run_id"], line["step"]) for line in requests}
+    if missing := {(row["run_id"], row["step"]) for row in final.steps} - asked:
+        yield f"the steps {missing} are stored, and the model was not asked"
+    for line in requests:
+        for number, store in enumerate(evidence.stores_after_kills, start=1):
+            is_stored = any((row["run_id"], row["step"]) == (line["run_id"], line["step"]) for row in store.steps)
+            if is_stored and line["kills"] >= number:
+                yield f"the model was asked again for step {line['step']}, which was stored"
+
+
 def _check_restart(final: StoredState, after_restart: StoredState) -> Iterator[str]:
     """One more restart changes nothing."""
-    for name in ("ledger", "pending", "inbox", "owners"):
+    for name in ("ledger", "pending", "inbox", "owners", "runs", "steps", "step_calls", "run_messages"):
         if getattr(final, name) != getattr(after_restart, name):
             yield f"{name} has changed: {getattr(final, name)} is now {getattr(after_restart, name)}"

@@ -68,7 +68,7 @@ class _CountingConnection(sqlite3.Connection):
         self._points = points
 
     def execute(self, sql: str, *params: Any) -> sqlite3.Cursor:
-        is_single_step = sql.startswith("INSERT INTO temp.steps")
+        is_single_step = sql.startswith("INSERT INTO temp.single_steps")
         if sql.startswith("BEGIN") or self.in_transaction or is_single_step:
             self._points.reach(f"before {_first_words(sql)}")
         cursor = super().execute(sql, *params)

@@ -19,13 +19,14 @@ from tests.crash.kill_points import Points
 from tests.crash.load import run_load
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import SCENARIOS
-from tests.crash.tools import make_tools
+from tests.crash.tools import make_own_tools, make_tools
 
 HANG_TIMEOUT_SECONDS = 60.0
 """Time after which a process that hangs prints its stacks and exits."""
 RUN_LOG = RunLog()
 """Shared by the tools, which are compiled once before the fork; each process then sets its own folder here."""
 TOOLS = make_tools(RUN_LOG)
+OWN_TOOLS = make_own_tools(RUN_LOG)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def warm_up() -> None:
 async def _run_part(plan: ProcessPlan) -> None:
     scenario = SCENARIOS[plan.scenario]
     async with Runtime(*TOOLS, store=plan.address, defaults=scenario.defaults) as runtime:
-        caller = Caller(scenario, RUN_LOG, runtime)
+        caller = Caller(scenario, RUN_LOG, runtime, OWN_TOOLS)
         parts: dict[str, Callable[[], Awaitable[Any]]] = {
             "create": _create_tables,
             "begin": caller.begin,

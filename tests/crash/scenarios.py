@@ -65,6 +65,7 @@ CRASH_SCENARIOS = (
     Scenario("verified", (RequestedCall("book", {"what": "room"}, "booked"),)),
     Scenario("verified approval", (RequestedCall("book_confirmed", {"what": "room"}, "booked"),)),
     Scenario("nested", (RequestedCall("travel", {"to": "rome"}, "trip"),)),
+    Scenario("follows a run", (RequestedCall("delegate", {"to": "rome"}, "delegated"),)),
     Scenario("together", _concurrent_calls(), answer="yes"),
     Scenario("large output", (RequestedCall("report", {}, "reported"),)),
     Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),

@@ -21,13 +21,17 @@ _SELECT_BY_TABLE = {
     "audit": "SELECT kind, call_id FROM audit",
     "journal": "SELECT kind, call_id FROM journal WHERE status <> 'unavailable'",
     "owners": "SELECT owner FROM owners",
+    "runs": "SELECT * FROM runs ORDER BY run_id",
+    "steps": "SELECT run_id, step, answer FROM steps ORDER BY run_id, step",
+    "step_calls": "SELECT * FROM step_calls ORDER BY run_id, step, position",
+    "run_messages": "SELECT run_id, step FROM run_messages ORDER BY id",
     "artifacts": "SELECT handle, bytes, length(content) AS kept FROM artifacts",
 }
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """The rows about calls in a store."""
+    """The rows about calls and runs in a store."""
 
     ledger: dict[str, Row]
     pending: list[Row]
@@ -37,6 +41,10 @@ class StoredState:
     """Without unavailable attempts, which may be repeated under the same id."""
     owners: list[str]
     artifacts: list[Row]
+    runs: list[Row]
+    steps: list[Row]
+    step_calls: list[Row]
+    run_messages: list[Row]
 
     @property
     def running(self) -> set[str]:
@@ -65,6 +73,10 @@ def read_stored_state(address: str) -> StoredState:
         journal=Counter((row["kind"], row["call_id"]) for row in tables["journal"]),
         owners=[row["owner"] for row in tables["owners"]],
         artifacts=tables["artifacts"],
+        runs=tables["runs"],
+        steps=tables["steps"],
+        step_calls=tables["step_calls"],
+        run_messages=tables["run_messages"],
     )
 
 

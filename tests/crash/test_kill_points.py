@@ -21,7 +21,7 @@ def run_with_kills(harness: Harness, name: str) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested"])
+@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested", "follows a run"])
 def test_the_invariants_hold_after_a_few_kills(harness, name):
     tally = harness.run_each([(name, ProcessKill(point)) for point in choose_points(harness.points(name), 3, SEED)])
 
@@ -82,6 +82,14 @@ def test_a_call_with_a_pending_nested_call_ends_with_its_outcome(harness):
     tally = run_with_kills(harness, "nested")
 
     assert tally.done > KILLS_PER_SCENARIO
+    assert tally.unknown >= 2
+
+
+@pytest.mark.long
+def test_a_call_that_waits_for_a_run_ends_with_its_report_and_no_answer_is_requested_again(harness):
+    tally = run_with_kills(harness, "follows a run")
+
+    assert tally.done > 4 * KILLS_PER_SCENARIO
     assert tally.unknown >= 2
 
 

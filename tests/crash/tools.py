@@ -63,12 +63,38 @@ def make_tools(run_log: RunLog) -> list[Any]:
             run_log.note("nested", {"outer": ctx.call_id, "inner": outcome.call_id})
         return outcome
 
+    @tool(effects={"read"})
+    async def delegate(to: str, ctx: Context) -> Outcome:
+        """Start a run of an agent, and wait for its report; the run itself keeps its effects from happening twice."""
+        store = await ctx.store()
+        run_id = f"run-{ctx.call_id}"
+        await store.runs.begin(run_id, "agnes", {"to": to}, owner="c0de")  # an owner that drives nothing
+        await store.runs.send(run_id, "steer", "Hurry.")
+        return Pending.for_run(run_id)
+
     @tool(effects={"write"}, max_bytes=2_000)
     async def report(ctx: Context) -> str:
         """Write a long report."""
         run_log.record_effect(ctx.call_id, "report", {})
         return LARGE_REPORT
 
+    return [pay, post, look_up, wire, book, book_confirmed, travel, delegate, report, *make_client_tools()]
+
+
+def make_own_tools(run_log: RunLog) -> list[Any]:
+    """The tools that only the agent has."""
+
+    @tool(effects={"write"}, confirm=True)
+    async def stamp(to: str, ctx: Context) -> str:
+        """Stamp a letter, once a person has agreed."""
+        run_log.record_effect(ctx.call_id, "stamp", {"to": to})
+        return f"stamped for {to}"
+
+    return [stamp]
+
+
+def make_client_tools() -> list[Any]:
+    """The tools that a person answers."""
     ask = tool.client("ask", "Ask the person.", parameters={"type": "object"}, reply="later")
     ask_first = tool.client("ask_first", "May I ask?", parameters={"type": "object"}, reply="later", confirm=True)
-    return [pay, post, look_up, wire, book, book_confirmed, travel, report, ask, ask_first]
+    return [ask, ask_first]

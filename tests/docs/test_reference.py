@@ -29,6 +29,7 @@ from surehand import (
 )
 from surehand.catalogue import describe, wrap
 from surehand.catalogue.listing import Listing
+from surehand.config.rest_section import REST_TOOL_KEYS
 from surehand.core import content, errors, event_formats, events, provider_abilities
 from surehand.core.facets import CATEGORIES, EFFECTS
 from surehand.core.outcome import CallMeta
@@ -343,3 +344,15 @@ def test_every_page_is_on_the_map():
     assert sorted(page for page in pages if page != "index.md" and f"({page})" not in index) == []
     assert "(decisions/index.md)" in index
     assert [page.name for page in DOCS.glob("decisions/0*.md") if f"({page.name})" not in decisions] == []
+
+
+def test_every_key_of_a_rest_tool_in_the_file_is_in_its_table():
+    told = {word for row in rows("config", "key") for word in re.findall(r"\w+", row[0])}
+
+    assert set(REST_TOOL_KEYS) - told == {"has_complex_query_params", "query_param_names"}  # in camelCase there
+
+
+def test_every_argument_of_rest_is_in_its_table():
+    told = {word for row in rows("providers", "argument") for word in re.findall(r"\w+", row[0])}
+
+    assert set(parameters(surehand.rest)) - told == set()

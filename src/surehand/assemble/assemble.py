@@ -80,7 +80,20 @@ def _tool_groups(config: Config, environment: Mapping[str, str], store: str | No
     for entry in config.defined_tools:
         label = f"line {entry.node.line}" if entry.node.line else "another entry"
         example = f"{{name: {entry.name}, on_conflict: rename}}"
-        yield ToolGroup([build_defined_tool(entry)], label, entry.node.error, example, entry.on_conflict)
+        tools = [build_defined_tool(entry, environment)]
+        yield ToolGroup(tools, label, entry.node.error, example, entry.on_conflict)
+    yield from _rest_tool_groups(config, environment)
+
+
+def _rest_tool_groups(config: Config, environment: Mapping[str, str]) -> Iterator[ToolGroup]:
+    if not config.rest_tools:
+        return
+    from surehand.assemble.rest_tools import build_rest_tool  # loads what REST tools need
+
+    for entry in config.rest_tools:
+        tools = [build_rest_tool(entry, config.queues, environment)]
+        example = f"{{url: {entry.url}, on_conflict: rename}}"
+        yield ToolGroup(tools, f"the REST tool {entry.name}", entry.node.error, example, entry.on_conflict)
 
 
 def _load_source(source: ToolSource, config: Config) -> list[SourceItem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from surehand.config.tool_entry import ToolEntry
@@ -11,17 +12,17 @@ from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 
 
-def build_defined_tool(entry: ToolEntry) -> Tool[..., Any]:
+def build_defined_tool(entry: ToolEntry, environment: Mapping[str, str]) -> Tool[..., Any]:
     """Build the tool of an entry; mistakes are errors at its position in the file."""
     try:
-        built = _build_tool(entry)
+        built = _build_tool(entry, environment)
         built.compile()
     except DefinitionError as error:
         raise entry.node.error(f"{entry.name}: {error.problem}", error.fix) from error
     return built.evolve(where=f"{entry.node.path}:{entry.node.line}")
 
 
-def _build_tool(entry: ToolEntry) -> Tool[..., Any]:
+def _build_tool(entry: ToolEntry, environment: Mapping[str, str]) -> Tool[..., Any]:
     description = entry.description or entry.name
     options: ToolOptions = {}
     if entry.display:
@@ -34,6 +35,10 @@ def _build_tool(entry: ToolEntry) -> Tool[..., Any]:
         options["timeout"] = entry.timeout
     if entry.mcp_config is not None:
         return _build_server_tool(entry, options)
+    if entry.http is not None:
+        from surehand.assemble.rest_tools import build_http_tool  # loads what REST tools need
+
+        return build_http_tool(entry, entry.http, options, environment)
     schema = {"type": "object", "properties": {}, **(entry.input_schema or {})}
     if entry.execution_type == "internal":
         options = {"effects": "read", "visible": False, **options}

@@ -14,6 +14,7 @@ from surehand.config.file_formats import read_config_file
 from surehand.config.mcp_section import McpSection
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import known_entries
+from surehand.config.rest_section import RestToolEntry, parse_rest_tools
 from surehand.config.sections import LogLevel, StoreSetting, WorkspaceSettings, folder_nodes
 from surehand.config.tool_entry import ToolEntry
 from surehand.config.tools_section import ToolSettings, ToolSource, ToolsSection, parse_tools
@@ -34,6 +35,7 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "queues": sections.parse_queues,
     "store": sections.parse_store,
     "tools": parse_tools,
+    "rest_tools": parse_rest_tools,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
     "log": sections.parse_log,
@@ -42,7 +44,7 @@ _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("rest_tools", "openapi", "agents", "gateway")
+UNAVAILABLE_SECTIONS = ("openapi", "agents", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Config:
     tools: tuple[ToolSource, ...] = ()
     defined_tools: tuple[ToolEntry, ...] = ()
     """Tools that the file itself defines."""
+    rest_tools: tuple[RestToolEntry, ...] = ()
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
@@ -108,7 +111,7 @@ def _merge_settings(parsed: dict[str, Any], settings: ToolSettings) -> None:
     parsed.setdefault("builtin", settings.families())
 
 
-_AI_AGENT_SECTIONS = {"$schema", "defaults", "mcpServers", "queues"}
+_AI_AGENT_SECTIONS = {"$schema", "defaults", "mcpServers", "restTools", "queues"}
 _AI_AGENT_DEFAULTS = {
     "toolTimeout", "toolResponseMaxBytes", "traceMCP", "traceTools", "mcpInitConcurrency", "maxToolCallsPerTurn",
 }  # fmt: skip

@@ -29,7 +29,26 @@ _URL_KEYS = ("url", "webhook_url")
 _AGENT_KEYS = ("agent_config", "include_context")
 _IMAGE_KEYS = ("provider", "model", "size", "quality")
 _EXECUTION_KEYS = (*_URL_KEYS, "method", "headers", "body", "timeout", "display", *_AGENT_KEYS, *_IMAGE_KEYS)
-_WITHOUT_URL = "leave the URL out if the result arrives later, or remove the tool until REST tools are there."
+_HTTP_KEYS = (*_URL_KEYS, "method", "headers", "body")
+DEFAULT_METHOD_OF_ENTRY = "POST"
+_METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+"""Methods whose arguments are sent in the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpExecution:
+    """The request that a tool sends."""
+
+    url: str
+    method: str = DEFAULT_METHOD_OF_ENTRY
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    """The template of the body; None sends all arguments, in the body or in the query."""
+
+    @property
+    def sends_body(self) -> bool:
+        """Whether the method sends its arguments in the body."""
+        return self.method.upper() not in _METHODS_WITHOUT_BODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,8 @@ class ToolEntry:
     """Whether calls are shown in the active space; None for the default of the execution type."""
     display: Mapping[str, Any] = field(default_factory=dict)
     timeout: float | None = None
+    http: HttpExecution | None = None
+    """The request that it sends; None if a client or another service runs it."""
     effects: tuple[str, ...] = ()
     on_conflict: OnConflict = "error"
 
@@ -66,7 +87,8 @@ def parse_tool_entry(node: ConfigNode) -> ToolEntry:
         problem = f"{name} has an executionType, so mcpConfig has no effect."
         raise entries["mcp_config"].error(problem, "remove one of them.")
     execution = known_entries(entries["execution"], _EXECUTION_KEYS) if "execution" in entries else {}
-    _refuse_unavailable(name, execution_type, execution, entries.get("execution", node))
+    _refuse_unavailable(name, execution)
+    http = _parse_http(name, execution_type, execution, entries.get("execution", node))
     effects = tuple(read_texts(entries["effects"])) if "effects" in entries else ()
     if set(effects) - EFFECTS:
         raise entries["effects"].error("effects has an unknown effect.", f"use some of {', '.join(sorted(EFFECTS))}.")
@@ -81,6 +103,7 @@ def parse_tool_entry(node: ConfigNode) -> ToolEntry:
         # `display` may stand in `execution` too; a key that is in both counts as it stands at the top.
         display=_parse_mapping(execution.get("display")) | _parse_mapping(entries.get("display")),
         timeout=read_duration(execution["timeout"], is_milliseconds=True) if "timeout" in execution else None,
+        http=http,
         effects=effects,
         on_conflict=read_on_conflict(entries["on_conflict"]) if "on_conflict" in entries else "error",
     )
@@ -92,21 +115,39 @@ def _parse_execution_type(node: ConfigNode) -> ExecutionType:
     return cast(ExecutionType, node.value)
 
 
-def _refuse_unavailable(
-    name: str, execution_type: ExecutionType | None, execution: Mapping[str, ConfigNode], node: ConfigNode
-) -> None:
-    for key in _URL_KEYS:
-        if key in execution:
-            problem = f"{name} calls a URL. REST tools are not available in this version."
-            fix = _WITHOUT_URL if execution_type == "external" else "remove the tool until REST tools are there."
-            raise execution[key].error(problem, fix)
+def _refuse_unavailable(name: str, execution: Mapping[str, ConfigNode]) -> None:
     for keys, what in ((_AGENT_KEYS, "An agent as a tool"), (_IMAGE_KEYS, "Image generation")):
         for key in keys:
             if key in execution:
                 raise execution[key].error(f"{what}, which {name} needs, {NOT_AVAILABLE}.", "remove the tool.")
-    if execution_type == "gateway":
-        problem = f"{name} has nothing to run: execution has no url. REST tools are not available in this version."
-        raise node.error(problem, "write the tool in Python and name its file, or use executionType: space.")
+
+
+def _parse_http(
+    name: str, execution_type: ExecutionType | None, execution: Mapping[str, ConfigNode], node: ConfigNode
+) -> HttpExecution | None:
+    """The request of a `gateway` tool, or of an `external` one with a URL."""
+    given = [execution[key] for key in _HTTP_KEYS if key in execution]
+    urls = [execution[key] for key in _URL_KEYS if key in execution]
+    if execution_type in ("space", "internal", None):
+        if given:
+            raise given[0].error(
+                f"{name} calls no URL, so {given[0].key} has no effect.", "use executionType: gateway."
+            )
+        return None
+    if len(urls) > 1:
+        raise urls[1].error(f"{name} has a url and a webhookUrl.", "keep one of them.")
+    if not urls:
+        if execution_type == "gateway":
+            raise node.error(f"{name} has nothing to run: execution has no url.", "write url: https://....")
+        if given:
+            raise given[0].error(f"{name} has no url, so {given[0].key} has no effect.", "write url: https://....")
+        return None
+    method = read_text(execution["method"]) if "method" in execution else DEFAULT_METHOD_OF_ENTRY
+    headers = (
+        {key: read_text(each) for key, each in execution["headers"].entries().items()} if "headers" in execution else {}
+    )
+    body = execution["body"].value if "body" in execution else None
+    return HttpExecution(read_text(urls[0]), method, headers, body)
 
 
 def _parse_mapping(node: ConfigNode | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Events of calls and of the catalogue, as one typed union. A listener is a function of one event.
+"""Events of calls, of runs of agents and of the catalogue, as one typed union. A listener is a function of one event.
 
 They are named tuples, because creating a tuple takes a fraction of the time of creating a frozen dataclass. Every event
 of a call ends with the fields of `CallIdentity`, which say whose call it is: a named tuple cannot inherit them.
@@ -34,6 +34,11 @@ class CallStarted(NamedTuple):
     turn: str | None = None
     task: str | None = None
 
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
+
 
 class CallQueued(NamedTuple):
     """A call waits for a slot of its queue."""
@@ -53,6 +58,11 @@ class CallQueued(NamedTuple):
     space: str | None = None
     turn: str | None = None
     task: str | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
 
 
 class CallProgress(NamedTuple):
@@ -76,6 +86,11 @@ class CallProgress(NamedTuple):
     turn: str | None = None
     task: str | None = None
 
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
+
 
 class CallPending(NamedTuple):
     """A call waits for a person, a browser or a webhook."""
@@ -98,6 +113,11 @@ class CallPending(NamedTuple):
     space: str | None = None
     turn: str | None = None
     task: str | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
 
 
 class CallSettled(NamedTuple):
@@ -123,6 +143,11 @@ class CallSettled(NamedTuple):
     turn: str | None = None
     task: str | None = None
 
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
+
 
 class CallResumed(NamedTuple):
     """A pending call resumed after its answer."""
@@ -140,6 +165,11 @@ class CallResumed(NamedTuple):
     space: str | None = None
     turn: str | None = None
     task: str | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
 
 
 class CallEnded(NamedTuple):
@@ -160,6 +190,77 @@ class CallEnded(NamedTuple):
     turn: str | None = None
     task: str | None = None
 
+    @property
+    def run_id(self) -> str | None:
+        """The run of an agent that the call belongs to, which is its turn."""
+        return self.turn
+
+
+class RunStarted(NamedTuple):
+    """A run of an agent started, or goes on after it waited."""
+
+    run_id: str
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class TextDelta(NamedTuple):
+    """A piece of the text that a model is writing."""
+
+    text: str
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class ToolInputDelta(NamedTuple):
+    """A piece of the arguments that a model is writing for a call; the first one of a call may be empty."""
+
+    text: str
+    tool: str
+    position: int
+    """The number of the call in the model's answer, from 0."""
+    call_id: str | None = None
+    """The id that the call will have; None without a store, where it gets one when it is made."""
+    model_id: str | None = None
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class ModelRetried(NamedTuple):
+    """A request to the model failed and is made again: the text and arguments that it has streamed are void."""
+
+    reason: str
+    delay: float = 0.0
+    """Seconds until the next attempt."""
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class RunEnded(NamedTuple):
+    """A run of an agent is done, stopped or failed, or waits. It is the last event of a run's stream."""
+
+    run: Any
+    """The `Run`."""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return str(self.run.id)
+
 
 class CatalogueChanged(NamedTuple):
     """Tools were added to the catalogue or removed from it."""
@@ -176,5 +277,6 @@ class Missed:
 
 
 CallEvent: TypeAlias = CallStarted | CallQueued | CallProgress | CallPending | CallSettled | CallResumed | CallEnded
-Event: TypeAlias = CallEvent | CatalogueChanged | Missed
+RunEvent: TypeAlias = RunStarted | TextDelta | ToolInputDelta | ModelRetried | RunEnded
+Event: TypeAlias = CallEvent | RunEvent | CatalogueChanged | Missed
 Listener: TypeAlias = Callable[[Event], object]

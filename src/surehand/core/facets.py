@@ -101,15 +101,21 @@ class Presentation:
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
+HOOK_NAMES = ("on_start", "on_tick_start", "on_tick_end", "on_complete", "on_error", "render", "on_after_compile")
+"""The moments of an agent's run at which hooks are called, each with `(data, ctx)`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Code that runs around a tool: its middleware and its lifespan."""
+    """Code that runs around a tool: its middleware, its lifespan and its hooks."""
 
     middleware: tuple[Callable[..., Any], ...] = ()
     lifespan: Lifespan | None = None
     """A context manager that the runtime enters when it starts and exits when it closes; `use` finds its value."""
     mcp_config: Mapping[str, Any] | None = None
     """The MCP server that runs the tool if it has no handler, as an entry of a configuration file describes it."""
+    hooks: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    """Functions of `(data, ctx)` that the runs of agents with this tool call, by the name of the moment."""
 
 
 def validate_facets(
@@ -137,6 +143,7 @@ def _find_problems(
     if not isinstance(lifecycle.mcp_config, Mapping | None):
         fix = "give a mapping such as {'serverUrl': 'https://example.com/mcp'}."  # type: ignore[unreachable]  # callers without a type checker
         problems.append((f"mcp_config={lifecycle.mcp_config!r} is not a mapping.", fix))
+    problems += _find_hook_problems(lifecycle.hooks)
     if isinstance(limits.timeout, (int, float)) and limits.timeout <= 0:
         problems.append((f"`timeout` must be above zero, got {limits.timeout}.", "give seconds, '30s' or 'off'."))
     if isinstance(limits.expires, (int, float)) and limits.expires <= 0:
@@ -150,6 +157,19 @@ def _find_problems(
     if presentation.intent not in ("render", "action", "compute"):
         problems.append((f"Unknown intent {presentation.intent!r}.", "use render, action or compute."))
     return problems
+
+
+def _find_hook_problems(hooks: Any) -> list[tuple[str, str]]:
+    if not isinstance(hooks, Mapping):
+        return [(f"hooks={hooks!r} is not a mapping.", "give a mapping such as {'on_start': function}.")]
+    known = ", ".join(HOOK_NAMES)
+    problems = [(f"There is no hook {name!r}.", f"use some of {known}.") for name in hooks if name not in HOOK_NAMES]
+    functions = [(name, hook) for name, hook in hooks.items() if name in HOOK_NAMES]
+    return problems + [
+        (f"The hook {name}={hook!r} is not a function.", "give a function of (data, ctx).")
+        for name, hook in functions
+        if not callable(hook)
+    ]
 
 
 def _find_type_problems(safety: Safety, limits: CallLimits) -> list[tuple[str, str]]:

@@ -65,7 +65,6 @@ class ToolOptions(TypedDict, total=False):
 
 
 OPTIONS_NOT_YET_USED: Mapping[str, str] = {
-    "hooks": "there are no agents yet, which call them",
     "requires": "nothing loads the tools that another one needs yet",
     "version": "nothing chooses between versions of a tool yet",
 }
@@ -177,7 +176,8 @@ def _build_presentation(options: ToolOptions, kind: ToolKind) -> Presentation:
 
 
 def _build_lifecycle(options: ToolOptions) -> Lifecycle:
-    return Lifecycle(tuple(options.get("middleware", ())), **_pick_options(options, "lifespan", "mcp_config"))
+    fields = _pick_options(options, "lifespan", "mcp_config", "hooks")
+    return Lifecycle(tuple(options.get("middleware", ())), **fields)
 
 
 _DEFAULT_FACETS: dict[ToolKind, FacetGroups] = {"function": _build_facets({}, "function", "")}

@@ -120,11 +120,11 @@ def build_request(
         raise mark_unsent(InvalidArguments(f"{method[:20]!r} is no method. Use one of: {known}."))
     sent = validate_headers(headers)
     if idempotency_key and method not in SAFE_METHODS and not has_header(sent, "idempotency-key"):
-        sent = (*sent, ("Idempotency-Key", _idempotency_key_header(idempotency_key)))
+        sent = (*sent, ("Idempotency-Key", idempotency_key_header(idempotency_key)))
     return HttpRequest(method, parse_target(url) if isinstance(url, str) else url, sent, body)
 
 
-def _idempotency_key_header(key: str) -> str:
+def idempotency_key_header(key: str) -> str:
     """The key if it can be a header value, else its hash: call ids are chosen by callers and may hold anything."""
     if len(key) <= 255 and key.isascii() and key.isprintable() and key == key.strip():
         return key

@@ -131,9 +131,12 @@ def _with_api_key(request: HttpRequest, name: str, key: str, place: ApiKeyPlace)
     if place == "header":
         return _with_header(request, name, key)
     if place == "query":
-        path = request.target.path
-        pair = f"{quote(name, safe='')}={quote(key, safe='')}"
-        return replace(request, target=replace(request.target, path=f"{path}{'&' if '?' in path else '?'}{pair}"))
+        path, _, query = request.target.path.partition("?")
+        quoted_name = quote(name, safe="")
+        # The link to a further page of a list often holds the key already.
+        others = [pair for pair in query.split("&") if pair and pair.partition("=")[0] != quoted_name]
+        pairs = "&".join([*others, f"{quoted_name}={quote(key, safe='')}"])
+        return replace(request, target=replace(request.target, path=f"{path}?{pairs}"))
     return _with_header(request, "Cookie", f"{name}={quote(key, safe=_COOKIE_CHARACTERS)}")
 
 

@@ -13,10 +13,14 @@ MAX_PREVIEW_CHARS = 20_000
 _QUOTED_MASK = quote(REDACTION_MASK, safe="")
 
 
+def render_url(request: HttpRequest) -> str:
+    """The URL of a request whose secrets are masked already."""
+    return request.target.url.replace(_QUOTED_MASK, REDACTION_MASK)
+
+
 def render_request(request: HttpRequest) -> str:
     """Method, URL, headers and body of a request whose secrets are masked already."""
-    url = request.target.url.replace(_QUOTED_MASK, REDACTION_MASK)
-    lines = [f"{request.method} {url}", *(f"{name}: {value}" for name, value in request.headers)]
+    lines = [f"{request.method} {render_url(request)}", *(f"{name}: {value}" for name, value in request.headers)]
     return escape_unprintable("\n".join([*lines, *_render_body(request)]))
 
 

@@ -55,19 +55,23 @@ class ResponseReader:
         stream = self.stream or detect_stream(head.header("content-type"))
         if stream is not None:
             return self.finish(await read_stream(incoming, stream, self._item_reporter(redactor, report)), redactor)
-        body = await read_body(incoming, redactor)
+        body = await read_body(incoming)
         return body if isinstance(body, Done) else self.finish(body, redactor)
 
     def finish(self, data: Any, redactor: Redactor) -> Done:
         """The result from the data of a response: secrets and masked fields are hidden, then the part is picked."""
-        data = self.mask(redactor.redact_json(data))
+        data = self.hide(data, redactor)
         if self.pick is not None:
             data = self.pick.find(data)
         return done_with_clean_text(data)
 
+    def hide(self, data: Any, redactor: Redactor) -> Any:
+        """The data with secrets and masked fields hidden."""
+        return self.mask(redactor.redact_json(data))
+
     def _item_reporter(self, redactor: Redactor, report: ReportProgress) -> ReportProgress:
         def report_item(item: Mapping[str, Any]) -> None:
-            report(self.mask(redactor.redact_json(item)))
+            report(self.hide(item, redactor))
 
         return report_item
 
@@ -84,7 +88,7 @@ async def read_error(incoming: IncomingResponse, redactor: Redactor, mask: Field
     return error_from_response(response, data, redactor)
 
 
-async def read_body(incoming: IncomingResponse, redactor: Redactor) -> Any:
+async def read_body(incoming: IncomingResponse) -> Any:
     """The body as JSON or text, or a `Done` with an attachment."""
     response = await incoming.read()
     if len(response.body) <= MAX_INLINE_BYTES:

@@ -7,6 +7,7 @@ that responses and errors can be redacted; `MaskedSecrets` stands in for it in p
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,6 +19,14 @@ from surehand.providers.rest.template import TextTemplate, VariableReference, pa
 
 MIN_REDACTED_CHARS = 4
 """A shorter secret is not searched for in responses: it would be found in any text."""
+_SECRET_NAME = re.compile(
+    r"authorization|cookie|api[-_]?key|token|secret|passw|signature|(?:^|[-_])(?:key|auth|pat|jwt)\Z", re.IGNORECASE
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a header or query parameter of that name holds a secret."""
+    return _SECRET_NAME.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +90,9 @@ class SentSecrets:
         self.remember(value)
         return value
 
-    def remember(self, value: str) -> None:
-        """Redact a value in all responses from now on."""
-        if len(value) >= MIN_REDACTED_CHARS:
-            self._redactor.add([value])
+    def remember(self, *values: str) -> None:
+        """Redact values in all responses from now on."""
+        self._redactor.add(value for value in values if len(value) >= MIN_REDACTED_CHARS)
 
 
 class MaskedSecrets:

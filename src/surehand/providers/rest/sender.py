@@ -37,6 +37,7 @@ class RestSender:
         targets: URLs of the hosts that may be reached, also on private addresses: of the tools and token endpoints.
         http: settings of the HTTP client.
         environment: the environment variables; those of the process if left out.
+        known_secrets: further texts to mask in what comes back.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RestSender:
         *,
         http: HttpOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        known_secrets: Iterable[str] = (),
     ) -> None:
         settings = HttpSettings(
             endpoints=frozenset((target.host, target.port) for target in targets),
@@ -59,6 +61,7 @@ class RestSender:
         """Masks every secret that has been sent."""
         self.secrets = SentSecrets(self.redactor, environment)
         """Gives the values of secrets and environment variables for a request."""
+        self.secrets.remember(*known_secrets)
         self._tokens = AccessTokens(self._client, self.secrets)
 
     @property

@@ -2,7 +2,7 @@
 
 A reference is `{city}` in a URL, and `${parameters.city}`, `{{input.city}}`, `${env.NAME}` or `${NAME}` (an environment
 variable) everywhere. Values are looked up in the parsed template and never scanned for references themselves. Before
-`${`, `{{` and, in a URL, `{`, a backslash takes away the meaning.
+`${`, `{{` and, in a URL, `{` and `}`, a backslash takes away the meaning.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Place: TypeAlias = Literal["url", "other"]
 """Where a template stands: only in a URL is `{city}` a reference."""
 
 _REFERENCE = re.compile(
-    r"\\(?P<escaped>\$\{|\{\{|\{)"
-    r"|\$\{(?P<dollar>[^{}]*)\}"
-    r"|\{\{(?P<double>[^{}]*)\}\}"
-    r"|(?P<open>\$\{|\{\{)"
+    r"\\(?P<escaped>\$\{|\{\{)|\$\{(?P<dollar>[^{}]*)\}|\{\{(?P<double>[^{}]*)\}\}|(?P<open>\$\{|\{\{)"
+)
+_URL_REFERENCE = re.compile(
+    r"\\(?P<escaped>\$\{|\{\{|[{}])|\$\{(?P<dollar>[^{}]*)\}|\{\{(?P<double>[^{}]*)\}\}|(?P<open>\$\{|\{\{)"
     r"|(?P<single>\{[^{}]*\}?|\})"
 )
 _PATH = re.compile(r"(?:[^.\[\]{}\s'\"]+|\[[0-9]+\]|\['[^']*'\]|\[\"[^\"]*\"\])")
@@ -117,21 +117,21 @@ def parse_template(text: str, place: Place = "other") -> TextTemplate:
 
 def _parse_parts(text: str, place: Place) -> Iterator[str | Reference]:
     last = 0
-    for match in _REFERENCE.finditer(text):
+    for match in (_URL_REFERENCE if place == "url" else _REFERENCE).finditer(text):
         yield text[last : match.start()]
         last = match.end()
         kind = match.lastgroup
         inner = match[kind] if kind else ""
         if kind == "escaped":
-            yield inner if inner != "{" or place == "url" else match[0]
+            yield inner
         elif kind == "open":
             close = "}" if inner == "${" else "}}"
             raise DefinitionError(
-                f"{inner!r} at position {match.start()} of the template {text!r} is not closed.",
+                f"{inner!r} at position {match.start()} of a template is not closed.",
                 fix=f"close it with {close!r}, or write \\{inner} for the characters themselves.",
             )
         elif kind == "single":
-            yield _parse_single(inner, text) if place == "url" else inner
+            yield _parse_single(inner)
         elif kind == "dollar":
             yield _parse_dollar(inner.strip(), match[0])
         else:
@@ -139,9 +139,9 @@ def _parse_parts(text: str, place: Place) -> Iterator[str | Reference]:
     yield text[last:]
 
 
-def _parse_single(inner: str, text: str) -> Reference:
+def _parse_single(inner: str) -> Reference:
     if not (inner.startswith("{") and inner.endswith("}")):
-        raise DefinitionError(f"The URL {text!r} has a brace without its other half.", fix="write {name}.")
+        raise DefinitionError("The URL has a brace without its other half.", fix="write {name}.")
     return ArgumentReference(_parse_path(inner[1:-1].strip(), inner))
 
 

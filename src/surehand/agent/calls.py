@@ -1,0 +1,95 @@
+"""The calls of a step: makes them in parallel, and finds out what has become of those that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from surehand.agent.repeated_calls import find_repeated, follow
+from surehand.agent.steps import Step, StepCall, waiting_calls
+from surehand.core.call import Call
+from surehand.core.ids import new_id
+from surehand.core.outcome import Failed, Outcome, Pending
+
+if TYPE_CHECKING:
+    from surehand.runtime.scope import Scope
+
+TAKE_UP_SECONDS = 10.0
+"""How long a resumed run waits for a process to take up an answered call; one that has been taken up has no limit."""
+
+
+class StepCalls:
+    """Makes the calls of one run."""
+
+    def __init__(self, scope: Scope, *, gives_ids: bool) -> None:
+        self._scope = scope
+        self._gives_ids = gives_ids
+
+    async def make(self, step: Step, steps: Sequence[Step]) -> None:
+        """Make the calls whose outcome is not decided; afterwards each has one, or is pending.
+
+        With derived ids, a call that was made before gives its stored outcome, or what it waits for.
+
+        Args:
+            steps: all steps of the run, with this one as the last.
+        """
+        repeated = find_repeated(self._scope, steps, step)
+        made: list[StepCall] = []
+        calls: list[Call] = []
+        for position, (call, model_call) in enumerate(zip(step.calls, step.answer.calls, strict=True)):
+            if call.told is not None:
+                continue
+            if position in repeated:
+                await self._follow(call, repeated[position])
+            elif call.call_id is not None and not self._gives_ids:
+                await self._set_outcome(call, await self._scope.result(call.call_id, timeout=0))
+            else:
+                made.append(call)
+                calls.append(Call(call.name, call.arguments, id=call.call_id, model_id=model_call.model_id))
+        for call, outcome in zip(made, await self._scope.call_many(calls), strict=True):
+            await self._set_outcome(call, outcome)
+
+    async def _follow(self, call: StepCall, first: StepCall) -> None:
+        call.call_id = call.call_id or new_id()
+        outcome = follow(call, first, await self._scope.result(first.call_id or "", timeout=0))
+        if isinstance(outcome, Pending):
+            call.pending = outcome
+        else:
+            call.told = outcome
+
+    async def _set_outcome(self, call: StepCall, outcome: Outcome) -> None:
+        if isinstance(outcome, Failed) and outcome.code == "unknown_effect" and call.call_id is not None:
+            # A person, or the tool's own `verify`, finds out what has happened: until then the call waits.
+            outcome = await self._question_about(call.call_id) or outcome
+        if isinstance(outcome, Pending):
+            call.pending = outcome
+            call.call_id = call.call_id or outcome.call_id
+        else:
+            call.told = outcome
+
+    async def _question_about(self, call_id: str) -> Outcome | None:
+        outcome = await self._scope.result(call_id, timeout=0)
+        return outcome if isinstance(outcome, Pending) or outcome.ok else None
+
+    async def find_outcome(self, call: StepCall) -> Outcome | None:
+        """The outcome of a call that waited, if it has ended."""
+        if call.call_id is None:
+            return None
+        outcome = await self._scope.result(call.follows or call.call_id, timeout=0)
+        return None if isinstance(outcome, Pending) else outcome
+
+    async def wait_for_answered(self, steps: Sequence[Step]) -> None:
+        """Wait for calls that were answered and are being taken up."""
+        undecided = [call for call in steps[-1].calls if call.told is None and steps[-1].runs_calls]
+        ids = {call.follows or call.call_id for call in (*waiting_calls(steps), *undecided)}
+        await asyncio.gather(*(self._wait_if_answered(call_id) for call_id in ids if call_id is not None))
+
+    async def _wait_if_answered(self, call_id: str) -> None:
+        status = await self._scope.status(call_id)
+        if status is None or status.outcome is not None:
+            return
+        if status.state == "ready":
+            await self._scope.result(call_id, timeout=TAKE_UP_SECONDS)
+        elif status.state in ("taken", "running"):
+            await self._scope.result(call_id)

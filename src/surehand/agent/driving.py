@@ -1,0 +1,217 @@
+"""Starting and going on with the runs of an agent, in the store or in this process alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from surehand.agent.conversation import Prompt, prompt_messages
+from surehand.agent.hooks import HookTable, RunContext, RunHooks
+from surehand.agent.limits import Spent
+from surehand.agent.loop import LoopSettings, RunLoop
+from surehand.agent.run import Run, RunStatus, build_run
+from surehand.agent.run_state import RunState
+from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, StoredRun, UnstoredRun
+from surehand.agent.steps import Step
+from surehand.agent.tool_selection import ToolSelection
+from surehand.core.events import RunEnded, RunStarted
+from surehand.store.tables.runs import RunClaim, RunRow
+
+if TYPE_CHECKING:
+    from surehand.runtime.scope import Scope
+    from surehand.store.store import Store
+
+POLL_SECONDS = 0.25
+"""How often a caller looks whether the process that drives its run has ended it."""
+MAX_ENDED_RUNS = 1_000
+"""How many runs that ended without a store an agent remembers."""
+
+
+class UnknownRun(LookupError):
+    """The agent has no run of this id."""
+
+
+class RunHasEnded(ValueError):
+    """The run takes no more messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDefinition:
+    """What an agent is made of."""
+
+    name: str
+    settings: LoopSettings
+    selection: ToolSelection
+    hooks: HookTable
+
+
+@dataclass(slots=True)
+class UnstoredRuns:
+    """The runs of an agent that only this process knows: those that go on or wait, and the last ones that ended."""
+
+    records: dict[str, UnstoredRun] = field(default_factory=dict)
+    ended: dict[str, Run] = field(default_factory=dict)
+
+    def end(self, run: Run) -> None:
+        """Keep the result of a run in place of the run itself."""
+        self.records.pop(run.id, None)
+        self.ended[run.id] = run
+        while len(self.ended) > MAX_ENDED_RUNS:
+            del self.ended[next(iter(self.ended))]
+
+
+class RunDriver:
+    """Drives the runs of an agent on one runtime."""
+
+    def __init__(self, agent: AgentDefinition, runtime: Scope, unstored: UnstoredRuns, *, owns_runtime: bool) -> None:
+        self._agent = agent
+        self.runtime = runtime
+        self._unstored = unstored
+        self._owns_runtime = owns_runtime
+
+    @property
+    def _store(self) -> Store | None:
+        """The configured store: one in memory would not outlive this process either."""
+        services = self.runtime.services
+        return services.store if services.is_durable else None
+
+    async def start(self, prompt: Prompt, *, user: str | None, session: str | None, run_id: str) -> Run:
+        """Start a run, or go on with the one that has this id."""
+        messages = prompt_messages(prompt)
+        viewer = self.runtime.principal
+        state = RunState(run_id, self._agent.name, user or viewer.user, session or viewer.session, messages)
+        if (store := self._store) is not None:
+            return await self._start_stored(store, state)
+        known = self._unstored.records.get(run_id)
+        if known is not None:
+            self._require_same_owner(state, known.state)
+        elif run_id not in self._unstored.ended:
+            self._unstored.records[run_id] = UnstoredRun(state)
+        return await self._resume_unstored(run_id)
+
+    async def resume(self, run_id: str) -> Run:
+        """Go on with a run, wait for the process that drives it, or return what it ended with."""
+        if (store := self._store) is not None:
+            return await self._resume_stored(store, run_id)
+        return await self._resume_unstored(run_id)
+
+    async def send(self, run_id: str, kind: MessageKind, text: Any) -> None:
+        """Send a message to a run."""
+        ended = RunHasEnded(f"Run {run_id} has ended. Start another one with Agent.run().")
+        if (store := self._store) is not None:
+            await self._find_row(store, run_id)
+            if not await store.runs.send(run_id, kind, text):
+                raise ended
+            return
+        if run_id in self._unstored.ended:
+            raise ended
+        if run_id not in self._unstored.records:
+            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
+        self._unstored.records[run_id].messages.append((kind, text))
+
+    # Without a store
+
+    async def _resume_unstored(self, run_id: str) -> Run:
+        record = self._unstored.records.get(run_id)
+        if record is not None:
+            async with record.lock:  # another task of this program may drive it
+                if run_id in self._unstored.records:
+                    run = await self._drive(record.state, record)
+                    if run.status != "waiting":
+                        self._unstored.end(run)
+                    return run
+        if run_id not in self._unstored.ended:
+            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
+        return self._report(self._unstored.ended[run_id])
+
+    # With a store
+
+    async def _start_stored(self, store: Store, state: RunState) -> Run:
+        begun = await store.runs.begin(
+            state.run_id,
+            state.agent,
+            state.prompt,
+            owner=self.runtime.services.owner_id,
+            user=state.user,
+            session=state.session,
+        )
+        if isinstance(begun, RunClaim):
+            return await self._drive_claimed(store, begun, state)
+        self._require_same_owner(state, _state_from_row(begun))
+        return await self._resume_stored(store, state.run_id)
+
+    async def _resume_stored(self, store: Store, run_id: str) -> Run:
+        while True:
+            row = await self._find_row(store, run_id)
+            if row.has_ended:
+                return await self._report_ended(store, row)
+            claim = await store.runs.claim(run_id, owner=self.runtime.services.owner_id)
+            if claim is not None:
+                state = _state_from_row(claim.run)
+                state.steps = await _load_steps(store, run_id)
+                try:
+                    return await self._drive_claimed(store, claim, state)
+                except RunLost:  # it was too slow to renew its claim, and another process goes on
+                    continue
+            await self.runtime.services.clock.sleep(POLL_SECONDS)
+
+    async def _drive_claimed(self, store: Store, claim: RunClaim, state: RunState) -> Run:
+        record = StoredRun(store, claim)
+        async with record.keep_claimed():
+            return await self._drive(state, record)
+
+    async def _find_row(self, store: Store, run_id: str) -> RunRow:
+        row = await store.runs.find(run_id)
+        viewer = self.runtime.principal
+        if row is None or row.agent != self._agent.name:
+            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r}.")
+        if viewer.user not in (None, row.user) or viewer.session not in (None, row.session):
+            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r}.")
+        return row
+
+    async def _report_ended(self, store: Store, row: RunRow) -> Run:
+        state = _state_from_row(row)
+        state.steps = await _load_steps(store, row.run_id)
+        status = cast(RunStatus, row.state)
+        output = None if status == "failed" else self._agent.settings.output.parse_if_valid(state.last_text)
+        scope = self._open_scope(state)
+        return self._report(await build_run(scope, state, status, reason=row.reason or "", output=output))
+
+    def _require_same_owner(self, new: RunState, known: RunState) -> None:
+        if (new.agent, new.user, new.session) != (known.agent, known.user, known.session):
+            raise ValueError(f"The run id {new.run_id!r} belongs to another run. Use an id of your own for each run.")
+
+    # Both
+
+    def _open_scope(self, state: RunState) -> Scope:
+        principal: dict[str, Any] = {"user": state.user, "session": state.session}
+        principal |= {"agent": state.agent, "turn": state.run_id}
+        if self._owns_runtime:
+            return self.runtime.scope(**principal)
+        return self._agent.selection.open_scope(self.runtime, **principal)
+
+    async def _drive(self, state: RunState, record: RunRecord) -> Run:
+        scope = self._open_scope(state)
+        listeners = scope.services.listeners
+        if listeners.callbacks:
+            at = scope.services.clock.time()
+            listeners.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at))
+        context = RunContext(state.run_id, state.agent, state.user, state.session)
+        hooks = RunHooks(context, self._agent.hooks, lambda: self._agent.selection.hooks(scope))
+        run = await RunLoop(self._agent.settings, scope, state, record, hooks).drive()
+        return self._report(run, state.user, state.session)
+
+    def _report(self, run: Run, user: str | None = None, session: str | None = None) -> Run:
+        listeners = self.runtime.services.listeners
+        if listeners.callbacks:
+            listeners.emit(RunEnded(run, user, session, self.runtime.services.clock.time()))
+        return run
+
+
+def _state_from_row(row: RunRow) -> RunState:
+    return RunState(row.run_id, row.agent, row.user, row.session, row.prompt, spent=Spent.from_json(row.spent))
+
+
+async def _load_steps(store: Store, run_id: str) -> list[Step]:
+    rows = await store.steps.list(run_id)
+    return [Step.from_json(row.step, row.answer, [(call.call_id, call.outcome) for call in row.calls]) for row in rows]

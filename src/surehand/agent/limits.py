@@ -1,0 +1,90 @@
+"""Limits of a run, what it has spent of them, and the texts that tell a model about them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from surehand.agent.models.base import Usage
+
+DEFAULT_MAX_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use, over all processes that drive it; time in which it waits does not count."""
+
+    steps: int = DEFAULT_MAX_STEPS
+    """Requests to the model. At a limit, one more request lets the model wrap up."""
+    tokens: int | None = None
+    """Tokens in and out together."""
+    cost: float | None = None
+    """US dollars; needs a model that reports what it costs."""
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.steps) is not int or self.steps < 1:
+            raise ValueError(f"`steps` must be a positive integer, got {self.steps!r}.")
+        for name in ("tokens", "cost", "seconds"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise ValueError(f"`{name}` must be a number above zero, got {value!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has used so far."""
+
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+    calls: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any] | None) -> Spent:
+        """Read what a stored run has used."""
+        return cls(**(stored or {}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it for the store."""
+        return asdict(self)
+
+    def with_answer(self, usage: Usage, calls: int) -> Spent:
+        """Add what an answer of a model cost, and the calls that it asked for."""
+        cost = self.cost if usage.cost is None else (self.cost or 0.0) + usage.cost
+        return replace(
+            self,
+            tokens_in=self.tokens_in + usage.tokens_in,
+            tokens_out=self.tokens_out + usage.tokens_out,
+            cost=cost,
+            calls=self.calls + calls,
+        )
+
+
+def find_reached_limit(limits: Limits, spent: Spent) -> str | None:
+    """The sentence about the limit that is used up; None if all have something left."""
+    if spent.requests >= limits.steps:
+        return f"The limit of {limits.steps} steps is reached."
+    if limits.tokens is not None and spent.tokens_in + spent.tokens_out >= limits.tokens:
+        return f"The limit of {limits.tokens} tokens is reached."
+    if limits.cost is not None and (spent.cost or 0.0) >= limits.cost:
+        return f"The limit of ${limits.cost:g} is reached."
+    if limits.seconds is not None and spent.seconds >= limits.seconds:
+        return f"The limit of {limits.seconds:g} seconds is reached."
+    return None
+
+
+def describe_what_is_left(limits: Limits, spent: Spent) -> str:
+    """What is left of each limit, for the model."""
+    parts = [f"{max(limits.steps - spent.requests, 0)} of {limits.steps} steps"]
+    if limits.tokens is not None:
+        parts.append(f"{max(limits.tokens - spent.tokens_in - spent.tokens_out, 0)} of {limits.tokens} tokens")
+    if limits.cost is not None:
+        parts.append(f"${max(limits.cost - (spent.cost or 0.0), 0.0):.4f} of ${limits.cost:g}")
+    if limits.seconds is not None:
+        parts.append(f"{max(limits.seconds - spent.seconds, 0.0):.0f} of {limits.seconds:g} seconds")
+    return f"Left: {', '.join(parts)}."

@@ -1,0 +1,261 @@
+"""The loop of a run: ask the model, remember its answer as a step, make its calls, and ask again, until it ends.
+
+What the loop decides follows from the prompt and the remembered steps, so that a loop in another process that goes on
+with the run decides the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from surehand.agent.calls import StepCalls
+from surehand.agent.conversation import late_result_message, user_message
+from surehand.agent.hooks import RunHooks, Tick
+from surehand.agent.limits import Limits, Spent, describe_what_is_left, find_reached_limit
+from surehand.agent.model_request import PartialChunk, TimeIsUp, ask_model, time_limit
+from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
+from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
+from surehand.agent.prompt import PromptBuilder
+from surehand.agent.run import Run, RunStatus, build_run
+from surehand.agent.run_state import RunState
+from surehand.agent.run_storage import RunRecord
+from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
+from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
+from surehand.core.ids import derive_call_id
+from surehand.core.outcome import Failed
+
+if TYPE_CHECKING:
+    from surehand.runtime.scope import Scope
+
+WRAP_UP_SECONDS = 60.0
+"""How long the last answer may take that a model gives at a limit."""
+_BUDGET_CODES = ("limit_exceeded", "over_budget")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """What the loop has to know of an agent."""
+
+    model: Model
+    limits: Limits
+    output: OutputType
+    prompt_builder: PromptBuilder
+
+
+class RunLoop:
+    """Drives one run until it is done, stopped or failed, or waits."""
+
+    def __init__(
+        self, settings: LoopSettings, scope: Scope, state: RunState, record: RunRecord, hooks: RunHooks
+    ) -> None:
+        self._settings = settings
+        self._scope = scope
+        self._state = state
+        self._record = record
+        self._hooks = hooks
+        self._calls = StepCalls(scope, gives_ids=record.gives_ids)
+        self._clock = scope.services.clock
+        self._seconds_before = state.spent.seconds
+        self._started_at = self._clock.now()
+        self._advice: list[Any] = []
+        """What hooks tell the model after a failed request."""
+
+    async def drive(self) -> Run:
+        """Go on with the run as far as it goes."""
+        steps = self._state.steps
+        if steps:
+            await self._calls.wait_for_answered(steps)
+        else:
+            await self._hooks.call("on_start", self._state.prompt)
+        run: Run | None = None
+        while run is None:
+            try:
+                run = await self._advance()
+            except TimeIsUp:
+                run = await self._finish(
+                    "stopped", f"The limit of {self._settings.limits.seconds:g} seconds is reached."
+                )
+            except ModelError as error:
+                run = await self._recover(error)
+        return run
+
+    async def _advance(self) -> Run | None:
+        """Ask the model once, or end. Returns the run if it has ended or waits."""
+        if not self._state.steps:
+            await self._ask("continue", await self._record.take_messages(0, "steer"))
+            return None
+        step = self._state.steps[-1]
+        if step.purpose == "wrap_up":
+            return await self._finish("stopped", step.reason)
+        if step.calls:
+            return await self._after_calls(step)
+        return await self._after_text(step)
+
+    async def _after_calls(self, step: Step) -> Run | None:
+        await self._calls.make(step, self._state.steps)
+        pending = [call for call in step.calls if call.told is None]
+        all_wait = len(pending) == len(step.calls)
+        # While all calls wait the run is idle, and follow-up messages are for idle runs.
+        messages = await self._record.take_messages(step.index + 1, None if all_wait else "steer")
+        late_results = await self._find_late_results()
+        if all_wait and not messages and not late_results:
+            return await self._finish("waiting", _describe_waiting(pending))
+        for call in pending:
+            call.told = call.pending
+        await self._record.set_told(step, self._spent())
+        await self._ask("continue", messages, late_results, refusal=_find_budget_refusal(step))
+        return None
+
+    async def _after_text(self, step: Step) -> Run | None:
+        messages = await self._record.take_messages(step.index + 1, None)
+        late_results = await self._find_late_results()
+        if messages or late_results:
+            await self._ask("continue", messages, late_results)
+            return None
+        if waiting := list(waiting_calls(self._state.steps)):
+            return await self._finish("waiting", _describe_waiting(waiting))
+        try:
+            output = self._settings.output.parse(step.answer.text)
+        except InvalidOutput as error:
+            if _count_corrections(self._state.steps) >= MAX_CORRECTIONS:
+                reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {error}"
+                return await self._finish("failed", reason)
+            await self._ask("correct_output", [f"{error} Give the whole answer again, as JSON alone."])
+            return None
+        return await self._finish("done", output=output)
+
+    async def _find_late_results(self) -> dict[str, Message]:
+        """The results of calls that the model knows to be waiting, by call id."""
+        found: dict[str, Message] = {}
+        for call in waiting_calls(self._state.steps):
+            outcome = await self._calls.find_outcome(call)
+            if outcome is not None and call.call_id is not None:
+                found[call.call_id] = late_result_message(call, outcome)
+        return found
+
+    # Asking the model
+
+    async def _ask(
+        self,
+        purpose: Purpose,
+        messages: Sequence[Any],
+        late_results: dict[str, Message] | None = None,
+        *,
+        refusal: str | None = None,
+    ) -> None:
+        """Ask the model once and remember its answer as the next step."""
+        late_results = late_results or {}
+        before = [*late_results.values(), *map(user_message, [*messages, *self._advice])]
+        limits = self._settings.limits
+        spent = self._spent()
+        reason = refusal or find_reached_limit(limits, spent)
+        if reason is not None:
+            purpose = "wrap_up"
+            left = describe_what_is_left(limits, spent)
+            before.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
+        tick = Tick(spent.requests + 1)
+        await self._hooks.call("on_tick_start", tick)
+        compaction, request = await self._settings.prompt_builder.build(
+            self._scope, self._state, before, tick, self._hooks
+        )
+        await self._hooks.call("on_after_compile", request)
+        self._state.spent = replace(self._state.spent, requests=spent.requests + 1)
+        answer = await self._request_answer(request, purpose)
+        self._advice = []
+        step = self._build_step(answer, purpose)
+        step.before = before
+        step.delivered = tuple(late_results)
+        step.reason = reason or ""
+        step.compaction = compaction
+        self._state.spent = self._spent().with_answer(answer.usage, len(step.calls) if step.runs_calls else 0)
+        await self._record.add_step(step, self._state.spent)
+        self._state.steps.append(step)
+        await self._hooks.call("on_tick_end", replace(tick, text=answer.text, calls=answer.calls, usage=answer.usage))
+
+    async def _request_answer(self, request: ModelRequest, purpose: Purpose) -> ModelAnswer:
+        limit = self._settings.limits.seconds
+        seconds_left = None
+        if limit is not None:
+            seconds_left = WRAP_UP_SECONDS if purpose == "wrap_up" else limit - self._spent().seconds
+        on_chunk = self._emit_chunk if self._scope.services.listeners.callbacks else None
+        async with time_limit(self._clock, seconds_left):
+            return await ask_model(self._settings.model, request, on_chunk)
+
+    def _build_step(self, answer: ModelAnswer, purpose: Purpose) -> Step:
+        index = len(self._state.steps)
+        message_ids = name_calls(answer.calls, self._state.steps)
+        calls = [
+            StepCall(
+                None if purpose == "wrap_up" else self._derive_call_id(position), call.name, call.arguments, message_id
+            )
+            for position, (call, message_id) in enumerate(zip(answer.calls, message_ids, strict=True))
+        ]
+        return Step(index, answer, calls, purpose=purpose)
+
+    def _derive_call_id(self, position: int) -> str | None:
+        """The id of a call of the next step; None without a store, where no call is remembered by its id."""
+        return derive_call_id(self._state.run_id, len(self._state.steps), position) if self._record.gives_ids else None
+
+    def _emit_chunk(self, chunk: PartialChunk) -> None:
+        state = self._state
+        owner = (state.run_id, state.agent, state.user, state.session, self._clock.time())
+        event: TextDelta | ToolInputDelta | ModelRetried
+        if isinstance(chunk, TextChunk):
+            event = TextDelta(chunk.text, *owner)
+        elif isinstance(chunk, AnswerRestarted):
+            event = ModelRetried(chunk.reason, chunk.delay, *owner)
+        else:
+            call_id = self._derive_call_id(chunk.position)
+            event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
+        self._scope.services.listeners.emit(event)
+
+    # Ending
+
+    def _spent(self) -> Spent:
+        """What was spent until now, with the time that has passed here."""
+        return replace(self._state.spent, seconds=self._seconds_before + self._clock.now() - self._started_at)
+
+    async def _recover(self, error: ModelError) -> Run | None:
+        """Fail the run, unless a hook has a message for the model and a request is left."""
+        self._advice = await self._hooks.call("on_error", error)
+        if self._advice and find_reached_limit(self._settings.limits, self._spent()) is None:
+            return None
+        return await self._finish("failed", str(error))
+
+    async def _finish(self, status: RunStatus, reason: str = "", *, output: Any = None) -> Run | None:
+        """Remember the end, or that the run waits; None if a message arrived meanwhile."""
+        state = self._state
+        state.spent = self._spent()
+        if status == "stopped":
+            output = self._settings.output.parse_if_valid(state.last_text)
+        report = {"text": state.last_text, "output": self._settings.output.to_json(output)}
+        if not await self._record.finish(status, state.spent, report=report, reason=reason):
+            return None
+        run = await build_run(self._scope, state, status, reason=reason, output=output)
+        if status != "waiting":
+            await self._hooks.call("on_complete", run)
+        return run
+
+
+def _describe_waiting(calls: Sequence[StepCall]) -> str:
+    names = ", ".join(dict.fromkeys(call.name for call in calls))
+    return f"Waiting for {names}."
+
+
+def _find_budget_refusal(step: Step) -> str | None:
+    """Why no call of the step was made, if the budget of the turn refused them all: the next ones would fail too."""
+    outcomes = [call.told for call in step.calls]
+    refusals = [each for each in outcomes if isinstance(each, Failed) and each.code in _BUDGET_CODES]
+    return f"The budget of this run is spent: {refusals[0].message}" if len(refusals) == len(outcomes) else None
+
+
+def _count_corrections(steps: Sequence[Step]) -> int:
+    """How often the model was asked in a row to correct its output."""
+    count = 0
+    for step in reversed(steps):
+        if step.purpose != "correct_output":
+            break
+        count += 1
+    return count

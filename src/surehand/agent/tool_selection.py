@@ -1,0 +1,76 @@
+"""Which tools an agent has: tools and providers of its own, and names, globs or toolsets of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from surehand.core.define import LazyTool
+from surehand.core.errors import DefinitionError
+from surehand.core.provider import Provider
+from surehand.core.tool import Tool
+from surehand.runtime.sources import flatten_sources
+
+if TYPE_CHECKING:
+    from surehand.catalogue.catalogue import Catalogue
+    from surehand.runtime.scope import Scope
+
+_MATCHES_NOTHING = ""
+
+
+class ToolSelection:
+    """The tools of an agent; what is not among them cannot be called by it."""
+
+    def __init__(self, agent: str, tools: Sequence[Any] | None) -> None:
+        if isinstance(tools, str):
+            raise DefinitionError(f"tools={tools!r} is a text.", fix=f"give a list: tools=[{tools!r}].")
+        self.toolset = f"agent {agent}"
+        """The name of the toolset that limits the runtime's tools to those of the agent."""
+        given = list(tools or ())
+        self.has_all = tools is None
+        self.texts = tuple(each for each in given if isinstance(each, str))
+        sources = flatten_sources(each for each in given if not isinstance(each, str))
+        for source in sources:
+            if isinstance(source, LazyTool):
+                raise DefinitionError(
+                    f"{source.name} is a lazy tool, which an agent cannot own.",
+                    fix="give it to the runtime, and its name to the agent.",
+                )
+        self.own_tools = tuple(each for each in sources if isinstance(each, Tool))
+        self.providers = tuple(each for each in sources if isinstance(each, Provider))
+        self._patterns: WeakKeyDictionary[Catalogue, tuple[str, ...]] = WeakKeyDictionary()
+        """The patterns of the toolset as each runtime has it."""
+
+    @property
+    def has_runtime_tools(self) -> bool:
+        """Whether the agent may have tools of the runtime it runs on."""
+        return self.has_all or bool(self.texts)
+
+    def open_scope(self, runtime: Scope, **principal: Any) -> Scope:
+        """The scope in which the agent's calls are made."""
+        if self.has_all:
+            return runtime.scope(tools=self.own_tools, **principal)
+        self._define_toolset(runtime.catalogue)
+        return runtime.scope(tools=self.own_tools, toolset=self.toolset, **principal)
+
+    def _define_toolset(self, catalogue: Catalogue) -> None:
+        patterns = tuple(name for text in self.texts for name in _expand(catalogue, text)) or (_MATCHES_NOTHING,)
+        # Defining a toolset rebuilds the pipelines of the runtime: do it only if it changes.
+        if self._patterns.get(catalogue) != patterns:
+            catalogue.toolset(self.toolset, *patterns)
+            self._patterns[catalogue] = patterns
+
+    def hooks(self, scope: Scope) -> list[Mapping[str, Any]]:
+        """The hooks of the tools that the agent has."""
+        listings = [*(scope.own_catalogue or ()), *scope.catalogue]
+        return [each.tool.lifecycle.hooks for each in listings if each.tool.lifecycle.hooks and scope.may_use(each)]
+
+
+def _expand(catalogue: Catalogue, text: str) -> list[str]:
+    """The patterns that a text stands for: the tools of a toolset of that name, else itself."""
+    try:
+        listings = catalogue.toolset(text)
+    except KeyError:
+        return [text]
+    return [*(listing.name for listing in listings), text]
