@@ -32,7 +32,7 @@ class RunDriver:
     def __init__(self, runtime: Runtime, run_log: RunLog, own_tools: list[Any]) -> None:
         self._runtime = runtime
         self._run_log = run_log
-        self._named_scopes = runtime.services.named_scopes
+        self._named_scopes = runtime.named_scopes
         self._named_scopes.register(AGENT, lambda scope: scope.scope(tools=own_tools))
 
     @property
@@ -44,7 +44,7 @@ class RunDriver:
         """Drive the runs that no other process drives; returns how many have not ended."""
         runs = [run for run in await self._store.runs.latest() if not run.has_ended]
         for run in runs:
-            claim = await self._store.runs.claim(run.run_id, owner=self._runtime.services.owner_id)
+            claim = await self._store.runs.claim(run.run_id, owner=self._runtime.runtime_id)
             if claim is not None:
                 await self._drive(claim)
         return len(runs)

@@ -103,7 +103,7 @@ class Agent:
         async with self._open_driver(runtime) as driver:
             run = driver.start(prompt, user=user, session=session, run_id=run_id)
             # Closed here, and not when it is collected: leaving the loop cancels the run before it goes on.
-            async with aclosing(_stream_events(driver.runtime, run_id, run)) as events:
+            async with aclosing(_stream_events(driver.scope_of(user, session), run_id, run)) as events:
                 async for event in events:
                     yield event
 
@@ -139,7 +139,7 @@ class Agent:
                 fix="pass the runtime: run(..., runtime=...).",
             )
         own_runtime = Runtime(*selection.own_tools, *selection.providers)
-        own_runtime.services.refuse_wait = _refuse_wait
+        own_runtime.refuse_waits(_refuse_wait)
         async with own_runtime:
             yield RunDriver(self._definition, own_runtime, self._unstored_runs, owns_runtime=True)
 
@@ -171,7 +171,7 @@ async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, R
         if not isinstance(event, (CatalogueChanged, Missed)) and event.run_id == run_id:
             events.put_nowait(event)
 
-    unsubscribe = runtime.services.listeners.listen(listen)
+    unsubscribe = runtime.listen(listen)
     task = asyncio.create_task(run)
     task.add_done_callback(lambda _: events.put_nowait(None))
     try:

@@ -72,8 +72,13 @@ class RunDriver:
     @property
     def _store(self) -> Store | None:
         """The configured store: one in memory would not outlive this process either."""
-        services = self.runtime.services
-        return services.store if services.is_durable else None
+        return self.runtime.store if self.runtime.is_durable else None
+
+    def scope_of(self, user: str | None, session: str | None) -> Scope:
+        """The runtime as the user and session see it that a run is started for."""
+        fields = {"user": user, "session": session}
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return self.runtime.scope(**given) if given else self.runtime
 
     async def start(self, prompt: Prompt, *, user: str | None, session: str | None, run_id: str) -> Run:
         """Start a run, or go on with the one that has this id."""
@@ -131,7 +136,7 @@ class RunDriver:
             state.run_id,
             state.agent,
             state.prompt,
-            owner=self.runtime.services.owner_id,
+            owner=self.runtime.runtime_id,
             user=state.user,
             session=state.session,
         )
@@ -145,7 +150,7 @@ class RunDriver:
             row = await self._find_row(store, run_id)
             if row.has_ended:
                 return await self._report_ended(store, row)
-            claim = await store.runs.claim(run_id, owner=self.runtime.services.owner_id)
+            claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
             if claim is not None:
                 state = _state_from_row(claim.run)
                 state.steps = await _load_steps(store, run_id)
@@ -153,7 +158,7 @@ class RunDriver:
                     return await self._drive_claimed(store, claim, state)
                 except RunLost:  # it was too slow to renew its claim, and another process goes on
                     continue
-            await self.runtime.services.clock.sleep(POLL_SECONDS)
+            await self.runtime.clock.sleep(POLL_SECONDS)
 
     async def _drive_claimed(self, store: Store, claim: RunClaim, state: RunState) -> Run:
         record = StoredRun(store, claim)
@@ -192,19 +197,17 @@ class RunDriver:
 
     async def _drive(self, state: RunState, record: RunRecord) -> Run:
         scope = self._open_scope(state)
-        listeners = scope.services.listeners
-        if listeners.callbacks:
-            at = scope.services.clock.time()
-            listeners.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at))
+        if scope.has_listeners:
+            at = scope.clock.time()
+            scope.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at))
         context = RunContext(state.run_id, state.agent, state.user, state.session)
         hooks = RunHooks(context, self._agent.hooks, lambda: self._agent.selection.hooks(scope))
         run = await RunLoop(self._agent.settings, scope, state, record, hooks).drive()
         return self._report(run, state.user, state.session)
 
     def _report(self, run: Run, user: str | None = None, session: str | None = None) -> Run:
-        listeners = self.runtime.services.listeners
-        if listeners.callbacks:
-            listeners.emit(RunEnded(run, user, session, self.runtime.services.clock.time()))
+        if self.runtime.has_listeners:
+            self.runtime.emit(RunEnded(run, user, session, self.runtime.clock.time()))
         return run
 
 

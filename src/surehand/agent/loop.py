@@ -56,7 +56,7 @@ class RunLoop:
         self._record = record
         self._hooks = hooks
         self._calls = StepCalls(scope, gives_ids=record.gives_ids)
-        self._clock = scope.services.clock
+        self._clock = scope.clock
         self._seconds_before = state.spent.seconds
         self._started_at = self._clock.now()
         self._advice: list[Any] = []
@@ -179,7 +179,7 @@ class RunLoop:
         seconds_left = None
         if limit is not None:
             seconds_left = WRAP_UP_SECONDS if purpose == "wrap_up" else limit - self._spent().seconds
-        on_chunk = self._emit_chunk if self._scope.services.listeners.callbacks else None
+        on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
             return await ask_model(self._settings.model, request, on_chunk)
 
@@ -209,7 +209,7 @@ class RunLoop:
         else:
             call_id = self._derive_call_id(chunk.position)
             event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
-        self._scope.services.listeners.emit(event)
+        self._scope.emit(event)
 
     # Ending
 
