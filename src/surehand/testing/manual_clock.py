@@ -15,11 +15,14 @@ from surehand.runtime.runtime import Runtime
 class ManualRuntime(Runtime):
     """A `Runtime` whose time stands still until `await runtime.clock.advance(seconds)`."""
 
-    clock: ManualClock
-
     def __init__(self, *sources: Any, clock: ManualClock | None = None, **options: Any) -> None:
-        self.clock = clock or ManualClock()
-        super().__init__(*sources, clock=self.clock, **options)
+        self._manual_clock = clock or ManualClock()
+        super().__init__(*sources, clock=self._manual_clock, **options)
+
+    @property
+    def clock(self) -> ManualClock:
+        """The clock that the test advances."""
+        return self._manual_clock
 
 
 def runtime(*sources: Any, **options: Any) -> ManualRuntime:
