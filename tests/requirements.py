@@ -17,6 +17,7 @@ from tests import node_packages
 NO_SKIPS_VARIABLE = "SUREHAND_NO_SKIPS"
 """Environment variable: if it is 1, a missing requirement fails the tests."""
 CLIENTS = Path(__file__).parents[1] / ".clients"
+WEIGHTS = Path(__file__).parents[1] / ".weights"
 INSPECTOR = node_packages.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
@@ -37,6 +38,10 @@ def _missing_reason(requirement: str) -> str:
 def _check_clients() -> str:
     installed = [folder / "installed-pins" for folder in (CLIENTS / "newer", CLIENTS / "older")]
     return "" if all(map(Path.exists, installed)) else "scripts/clients has not installed the other MCP clients"
+
+
+def _check_weights() -> str:
+    return "" if (WEIGHTS / "installed-pins").exists() else "scripts/weights has not installed the language model"
 
 
 def _check_inspector() -> str:
@@ -68,4 +73,5 @@ _CHECK_BY_REQUIREMENT: dict[str, Callable[[], str]] = {
     "node servers": node_packages.missing_reason,
     "python in /usr": _check_python,
     "root": _check_root,
+    "weights": _check_weights,
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from surehand import gateway as gateway
     from surehand import messages as messages
+    from surehand.agent import models as models
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -128,6 +129,7 @@ _PUBLIC_MODULES = {
     "gateway": "gateway",
     "mcp": "providers.mcp",
     "messages": "messages",
+    "models": "agent.models",
     "middleware": "runtime.middleware",
     "protocols": "core.protocols",
 }

@@ -182,7 +182,7 @@ def test_json_and_toml_name_the_line_too(refused, text, ending, problem):
 
 @pytest.mark.parametrize(
     "section",
-    ["openapi: {}", "agents: {}", "gateway: {}"],
+    ["openapi: {}", "gateway: {}"],
 )
 def test_unavailable_sections_are_reported(refused, section):
     assert "surehand.yaml:2: " in (told := refused(f"\n{section}\n"))

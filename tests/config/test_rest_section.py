@@ -99,10 +99,17 @@ def test_a_queue_that_no_part_of_the_file_sets_up_is_left_out(load):
     assert runtime.catalogue.find("rest__a").tool.limits.queue is None
 
 
+def test_a_name_with_other_characters_becomes_a_legal_one(load):
+    runtime = load("rest_tools: {'my tool': {url: 'https://a.test/'}}")
+
+    assert [listing.name for listing in runtime.catalogue] == ["rest__my_tool"]
+
+
 def test_two_tools_of_one_name_are_an_error(load):
     text = "tools: [{name: rest__a, executionType: internal}]\nrest_tools: {a: {url: 'https://a.test/'}}"
 
-    with pytest.raises(ConfigError, match="There is a tool 'rest__a' already"):
-        load(text)
+    with pytest.raises(ConfigError, match="There is a tool 'rest__a' already") as error:
+        load(text.replace("a.test/'", "a.test/?key=hunter2'"))
+    assert "hunter2" not in str(error.value)
 
     assert load(text.replace("a.test/'", "a.test/', on_conflict: rename")).catalogue.find("rest__a_2")

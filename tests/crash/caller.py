@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from surehand import Done, Failed, Outcome, Runtime
+from tests.crash.agent_driver import AgentDriver
 from tests.crash.run_driver import AGENT, RunDriver
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import RequestedCall, Scenario
@@ -26,7 +27,9 @@ class Caller:
         self.run_log = run_log
         self.runtime = runtime
         self.scope = runtime.scope(agent=AGENT)
-        self.driver = RunDriver(runtime, run_log, own_tools)
+        self.driver: RunDriver | AgentDriver = RunDriver(runtime, run_log, own_tools)
+        if scenario.runs:
+            self.driver = AgentDriver(runtime, run_log, own_tools, scenario.runs)
 
     async def begin(self) -> None:
         """Make all calls of the scenario, and answer until they have ended."""

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from surehand.agent.loop import RunLoop
+from surehand.agent.models.base import ModelRequest
 from surehand.runtime.durability.ledger import Ledger
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.store.tables.inbox import InboxTable
+from surehand.store.tables.steps import StepTable
 
 
 def intent_after_effect() -> None:
@@ -67,6 +70,27 @@ def push_to_inbox_separately() -> None:
     InboxTable.push_statement = push_under_another_id  # type: ignore[method-assign]
 
 
+def ask_model_again() -> None:
+    """Ask the model for an answer that is stored, whenever a process goes on with a run."""
+    drive = RunLoop.drive
+
+    async def ask_and_drive(self: RunLoop) -> Any:
+        async for _ in self._settings.model.stream(ModelRequest(self._state.prompt)):
+            pass
+        return await drive(self)
+
+    RunLoop.drive = ask_and_drive  # type: ignore[method-assign]
+
+
+def drop_outcomes_of_steps() -> None:
+    """Ask the model again before the outcomes of its calls are stored with the step."""
+
+    async def pretend_to_store(self: StepTable, *args: Any, **options: Any) -> bool:
+        return True
+
+    StepTable.set_outcomes = pretend_to_store  # type: ignore[method-assign]
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -75,5 +99,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         rerun_unknown_calls,
         overwrite_outcome,
         push_to_inbox_separately,
+        ask_model_again,
+        drop_outcomes_of_steps,
     )
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.crash.agent_driver import PORT_VARIABLE
 from tests.crash.process import ProcessPlan, run_plan, warm_up
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,11 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._numbers = count()
-        command = [sys.executable, "-m", "tests.crash.fork_server"]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._model = _start_module("tests.crash.model_server")
+        assert self._model.stdout is not None
+        self._process = _start_module(
+            "tests.crash.fork_server", **{PORT_VARIABLE: self._model.stdout.readline().strip()}
+        )
 
     def run(self, plan: ProcessPlan, survivor: ProcessPlan | None = None) -> list[int]:
         """The exit codes: 0, or minus the signal that killed a process. `survivor` starts first and is not killed."""
@@ -58,6 +62,19 @@ class ForkServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.communicate()
+        self._model.communicate()
+
+
+def _start_module(name: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a module as a process that ends when its stdin is closed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", name],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def serve() -> None:

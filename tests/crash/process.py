@@ -101,8 +101,9 @@ async def _create_tables() -> None:
 
 
 async def _verify(caller: Caller) -> None:
-    """Repeat the calls, and verify the audit chain."""
+    """Repeat the calls and the runs, and verify the audit chain."""
     await caller.repeat_calls()
+    await caller.driver.drive_all()
     assert caller.runtime.store is not None
     await caller.runtime.store.audit.seal()
     verification = await caller.runtime.store.audit.verify()

@@ -32,8 +32,7 @@ class RunDriver:
     def __init__(self, runtime: Runtime, run_log: RunLog, own_tools: list[Any]) -> None:
         self._runtime = runtime
         self._run_log = run_log
-        self._named_scopes = runtime.named_scopes
-        self._named_scopes.register(AGENT, lambda scope: scope.scope(tools=own_tools))
+        runtime.register_scope(AGENT, lambda scope: scope.scope(tools=own_tools))
 
     @property
     def _store(self) -> Store:
@@ -51,7 +50,7 @@ class RunDriver:
 
     async def _drive(self, claim: RunClaim) -> None:
         run_id = claim.run_id
-        scope = self._named_scopes.build(AGENT, self._runtime.scope(agent=AGENT, turn=run_id))
+        scope = self._runtime.scope(agent=AGENT, turn=run_id).named_scope(AGENT)
         steps = await self._store.steps.list(run_id)
         for index, calls in enumerate(ANSWERS):
             call_ids = [derive_call_id(run_id, index, position) for position in range(len(calls))]

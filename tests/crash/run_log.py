@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +11,7 @@ from typing import Any
 from surehand import Outcome, Pending
 from surehand.store.serialization import serialize_outcome
 from tests.crash.kill_points import Points
-
-LINE_END = " ;"
-"""Marks a whole line. A process killed while it writes across a page boundary can leave half a line."""
+from tests.crash.run_log_file import append_line, read_lines
 
 
 @dataclass
@@ -57,15 +53,8 @@ class RunLog:
         return Counter(line["call_id"] for line in self.lines("effects"))
 
     def lines(self, name: str) -> list[Any]:
-        """All whole lines of a file. A reader may see part of a line that crosses a page boundary."""
-        try:
-            text = (self.folder / name).read_text()
-        except FileNotFoundError:
-            return []
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        return [json.loads(line.removesuffix(LINE_END)) for line in lines if line.endswith(LINE_END)]
+        """All whole lines of a file."""
+        return read_lines(self.folder / name)
 
     def _append(self, name: str, value: Any) -> None:
-        file = os.open(self.folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(file, f"\n{json.dumps(value)}{LINE_END}\n".encode())
-        os.close(file)
+        append_line(self.folder / name, value)

@@ -29,6 +29,8 @@ class Scenario:
     answer: Any = None
     """The answer to a client tool."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+    """Ids of the runs of an agent that are driven together with the calls."""
     creates_store: bool = False
     """Whether the process itself must create the store."""
 
@@ -66,6 +68,8 @@ CRASH_SCENARIOS = (
     Scenario("verified approval", (RequestedCall("book_confirmed", {"what": "room"}, "booked"),)),
     Scenario("nested", (RequestedCall("travel", {"to": "rome"}, "trip"),)),
     Scenario("follows a run", (RequestedCall("delegate", {"to": "rome"}, "delegated"),)),
+    Scenario("agent", (), runs=("run-1",)),
+    Scenario("two runs", (), runs=("run-1", "run-2")),
     Scenario("together", _concurrent_calls(), answer="yes"),
     Scenario("large output", (RequestedCall("report", {}, "reported"),)),
     Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),

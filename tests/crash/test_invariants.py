@@ -12,6 +12,8 @@ FAULTS = {
     "rerun_unknown_calls": ("given id", "happened 2 times"),
     "overwrite_outcome": ("settled", "is stored"),
     "push_to_inbox_separately": ("settled", "the inbox holds"),
+    "ask_model_again": ("agent", "was asked again"),
+    "drop_outcomes_of_steps": ("agent", "the step of"),
 }
 
 

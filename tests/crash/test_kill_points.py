@@ -21,7 +21,7 @@ def run_with_kills(harness: Harness, name: str) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested", "follows a run"])
+@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested", "follows a run", "agent"])
 def test_the_invariants_hold_after_a_few_kills(harness, name):
     tally = harness.run_each([(name, ProcessKill(point)) for point in choose_points(harness.points(name), 3, SEED)])
 
@@ -91,6 +91,15 @@ def test_a_call_that_waits_for_a_run_ends_with_its_report_and_no_answer_is_reque
 
     assert tally.done > 4 * KILLS_PER_SCENARIO
     assert tally.unknown >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["agent", "two runs"])
+def test_the_run_of_an_agent_goes_on_without_a_second_effect_or_a_second_request(harness, name):
+    tally = run_with_kills(harness, name)
+
+    assert tally.effects >= tally.done >= 5 * KILLS_PER_SCENARIO
+    assert tally.unknown >= 1
 
 
 @pytest.mark.long

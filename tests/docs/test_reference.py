@@ -178,7 +178,15 @@ def test_every_argument_of_a_runtime_is_in_its_table():
 def test_every_verb_of_a_scope_is_in_its_table_with_its_parameters():
     verbs = {re.match(r"(?:await )?(\w+)", row)[1]: row for row in first_column("call", "verb")}
 
-    for_calls = {"enter_space", "find_session_tool", "find_value", "in_space", "stack_for_call", "stack_for_listing"}
+    for_calls = {
+        "enter_space",
+        "set_active_space",
+        "find_session_tool",
+        "find_value",
+        "in_space",
+        "stack_for_call",
+        "stack_for_listing",
+    }
     values = {name for name in verbs if isinstance(getattr(Scope, name), property)}
 
     assert sorted(verbs) == sorted(set(public(Scope)) - for_calls)

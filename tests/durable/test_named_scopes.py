@@ -31,8 +31,8 @@ class TravelAgent:
         return [book]
 
     def enter(self, runtime: Runtime, **principal: Any) -> Scope:
-        runtime.named_scopes.register("travel", lambda scope: scope.scope(tools=self.tools()))
-        return runtime.named_scopes.build("travel", runtime.scope(agent="travel", **principal))
+        runtime.register_scope("travel", lambda scope: scope.scope(tools=self.tools()))
+        return runtime.scope(agent="travel", **principal).named_scope("travel")
 
 
 @ON_BOTH_DATABASES
@@ -89,8 +89,8 @@ async def test_a_tool_of_the_runtime_runs_without_the_agent_that_called_it(addre
     agent = TravelAgent()
     shared = TravelAgent()
     async with Runtime(*shared.tools(), store=address) as runtime:
-        runtime.named_scopes.register("other", lambda scope: scope)
-        scope = runtime.named_scopes.build("other", runtime.scope(agent="other"))
+        runtime.register_scope("other", lambda scope: scope)
+        scope = runtime.scope(agent="other").named_scope("other")
         call_id = pending_call_id(await scope.call("book", {"flight": "TW7"}))
 
     async with Runtime(*shared.tools(), store=address) as without_agent:
@@ -99,13 +99,13 @@ async def test_a_tool_of_the_runtime_runs_without_the_agent_that_called_it(addre
     assert (agent.booked, shared.booked) == ([], [("TW7", None, "other")])
 
 
-async def test_an_agent_that_was_removed_is_missing(address: str) -> None:
+async def test_a_scope_that_was_removed_is_unknown(address: str) -> None:
     async with Runtime(store=address) as runtime:
-        named = runtime.named_scopes
-        remove = named.register("travel", lambda scope: scope)
-        assert "travel" in named
-        newer = named.register("travel", lambda scope: scope)
+        remove = runtime.register_scope("travel", lambda scope: scope.scope(message="first"))
+        remove_newer = runtime.register_scope("travel", lambda scope: scope.scope(message="second"))
         remove()
-        assert "travel" in named
-        newer()
-        assert "travel" not in named
+
+        assert runtime.named_scope("travel").principal.message == "second"
+        remove_newer()
+        with pytest.raises(KeyError):
+            runtime.named_scope("travel")

@@ -553,3 +553,20 @@ def test_the_connector_has_the_methods_of_a_network_backend():
     for name in vars(httpcore2.AsyncNetworkBackend):
         if not name.startswith("_"):
             assert hasattr(Connector, name)
+
+
+async def test_an_endpoint_is_reached_on_a_private_address_and_an_odd_port_and_nothing_beside_it():
+    async with serving(lambda asked: reply("in")) as server:
+        dials = internet(server, a_10_0_0_1=server)
+        names = Names(inside_test="10.0.0.1", site_test=PUBLIC)
+        settings = HttpSettings(
+            endpoints=[("inside.test", 9000), ("site.test", 9001)], resolver=names, dialer=dials, allow_hosts=["x.test"]
+        )
+        async with HttpClient(settings) as client:
+            assert (await client.request("GET", "http://inside.test:9000/")).body == b"in"
+            assert (await client.request("GET", "http://SITE.test:9001/")).body == b"in"
+            for url in ("http://inside.test:9001/", "http://site.test/", "http://10.0.0.1:9000/", "http://other.test/"):
+                with pytest.raises(Denied):
+                    await client.request("GET", url)
+
+    assert dials.dialled == [("10.0.0.1", 9000), (PUBLIC, 9001)]

@@ -19,6 +19,10 @@ TAKE_UP_SECONDS = 10.0
 """How long a resumed run waits for a process to take up an answered call; one that has been taken up has no limit."""
 
 
+POLL_SECONDS = 0.25
+"""How often a resumed run looks whether a call that it waits for is still being run."""
+
+
 class StepCalls:
     """Makes the calls of one run."""
 
@@ -86,10 +90,11 @@ class StepCalls:
         await asyncio.gather(*(self._wait_if_answered(call_id) for call_id in ids if call_id is not None))
 
     async def _wait_if_answered(self, call_id: str) -> None:
-        status = await self._scope.status(call_id)
-        if status is None or status.outcome is not None:
-            return
-        if status.state == "ready":
-            await self._scope.result(call_id, timeout=TAKE_UP_SECONDS)
-        elif status.state in ("taken", "running"):
-            await self._scope.result(call_id)
+        started_at = self._scope.clock.now()
+        while (status := await self._scope.status(call_id)) is not None and status.outcome is None:
+            seconds = self._scope.clock.now() - started_at
+            is_being_taken_up = status.state == "ready" and seconds < TAKE_UP_SECONDS
+            if not is_being_taken_up and status.state not in ("taken", "running"):
+                return
+            # Not until its end: if the process that runs the call dies, a person has to find out what has happened.
+            await self._scope.result(call_id, timeout=POLL_SECONDS)

@@ -191,9 +191,12 @@ class RunDriver:
     def _open_scope(self, state: RunState) -> Scope:
         principal: dict[str, Any] = {"user": state.user, "session": state.session}
         principal |= {"agent": state.agent, "turn": state.run_id}
+        scope = self.runtime.scope(**principal)
         if self._owns_runtime:
-            return self.runtime.scope(**principal)
-        return self._agent.selection.open_scope(self.runtime, **principal)
+            return scope
+        # By its name, so that a call of the agent's own tools that is answered after a restart finds them.
+        self.runtime.register_scope(self._agent.name, self._agent.selection.narrow)
+        return scope.named_scope(self._agent.name)
 
     async def _drive(self, state: RunState, record: RunRecord) -> Run:
         scope = self._open_scope(state)

@@ -47,12 +47,12 @@ class ToolSelection:
         """Whether the agent may have tools of the runtime it runs on."""
         return self.has_all or bool(self.texts)
 
-    def open_scope(self, runtime: Scope, **principal: Any) -> Scope:
+    def narrow(self, scope: Scope) -> Scope:
         """The scope in which the agent's calls are made."""
         if self.has_all:
-            return runtime.scope(tools=self.own_tools, **principal)
-        self._define_toolset(runtime.catalogue)
-        return runtime.scope(tools=self.own_tools, toolset=self.toolset, **principal)
+            return scope.scope(tools=self.own_tools)
+        self._define_toolset(scope.catalogue)
+        return scope.scope(tools=self.own_tools, toolset=self.toolset)
 
     def _define_toolset(self, catalogue: Catalogue) -> None:
         patterns = tuple(name for text in self.texts for name in _expand(catalogue, text)) or (_MATCHES_NOTHING,)

@@ -92,7 +92,7 @@ def _rest_tool_groups(config: Config, environment: Mapping[str, str]) -> Iterato
 
     for entry in config.rest_tools:
         tools = [build_rest_tool(entry, config.queues, environment)]
-        example = f"{{url: {entry.url}, on_conflict: rename}}"
+        example = f"{entry.name}: {{..., on_conflict: rename}}"
         yield ToolGroup(tools, f"the REST tool {entry.name}", entry.node.error, example, entry.on_conflict)
 
 

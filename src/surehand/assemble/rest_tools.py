@@ -9,7 +9,7 @@ from surehand.config.node import ConfigNode
 from surehand.config.rest_section import REST_NAMESPACE, RestToolEntry
 from surehand.config.tool_entry import HttpExecution, ToolEntry
 from surehand.core.errors import DefinitionError
-from surehand.core.names import qualified_name
+from surehand.core.names import is_legal_name, qualified_name
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.providers.rest.define import rest
@@ -30,7 +30,7 @@ def build_rest_tool(entry: RestToolEntry, queues: Mapping[str, Any], environment
             problem = f"{entry.name} names the queue {options['queue']!r}, which the file does not set up."
             raise entry.node.error(problem, f"use one of {', '.join(queues)}, or add it to queues.")
         del options["queue"]
-    aliases = (entry.name, *options.pop("aliases", ()))
+    aliases = [*([entry.name] if is_legal_name(entry.name) else []), *options.pop("aliases", ())]
     options.setdefault("description", entry.name)
     try:
         built = rest(

@@ -31,9 +31,7 @@ class ToolSourceError(Exception):
 
 def load_tool_source(source: str, *, folder: str | Path = ".") -> list[SourceItem]:
     """Load the tools and providers of `file.py`, `package.module`, or `:object` in one of them."""
-    module_name, object_path = _split_source(source)
-    module = _load_module(module_name, Path(folder))
-    value = _find_object(module, object_path, module_name) if object_path else module
+    value = load_source_object(source, folder=folder)
     try:
         items = flatten_sources([value])
     except DefinitionError as error:
@@ -42,6 +40,13 @@ def load_tool_source(source: str, *, folder: str | Path = ".") -> list[SourceIte
     if not items:
         raise ToolSourceError(f"{source} contains no tools. Put @tool above a function in it.")
     return items
+
+
+def load_source_object(source: str, *, folder: str | Path = ".") -> Any:
+    """Load the module, or the object in it, that `file.py`, `package.module` or `:object` in one of them names."""
+    module_name, object_path = _split_source(source)
+    module = _load_module(module_name, Path(folder))
+    return _find_object(module, object_path, module_name) if object_path else module
 
 
 def _split_source(source: str) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from surehand.cli.stderr_log import add_log_option, escape_message, log_on_stder
 from surehand.core.names import nearest_names
 
 COMMANDS = (
-    "tools", "describe", "call", "pending", "approve", "reject", "settle", "calls", "show", "cancel", "grants",
-    "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
+    "tools", "describe", "call", "chat", "run", "pending", "approve", "reject", "settle", "calls", "show", "cancel",
+    "grants", "revoke", "store", "audit", "lock", "login", "logout", "mcp", "doctor", "init",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.strict_json import parse_json
 from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from surehand.agent.agent import Agent
 
 NO_TOOLS_MESSAGE = (
     "No tools are configured. Name some with --tools tools.py, or write a surehand.yaml: `surehand init` creates one."
@@ -74,6 +77,22 @@ class RuntimeOptions:
         """Build a runtime with the configured store, if there is one."""
         config = self._read_config()
         return self._assemble(config, self._find_store_address(config), approver)
+
+    def build_runtime_with_agents(self, approver: Approver | None = None) -> tuple[Runtime, dict[str, Agent]]:
+        """Build a runtime with the configured store, if there is one, and the agents of the file and the sources."""
+        from surehand.assemble.agents import build_agents, load_agents  # loads the agent, which other commands need not
+
+        config = self._read_config()
+        try:
+            agents = [*build_agents(config, os.environ)]
+            agents += [agent for source in self.tool_sources for agent in load_agents(source)]
+            agents += [
+                agent for source in config.tools for agent in load_agents(source.location, folder=config.base_folder)
+            ]
+        except (ConfigError, ToolSourceError, DefinitionError) as error:
+            raise CommandExit(EXIT_USAGE, error_message(error)) from error
+        runtime = self._assemble(config, self._find_store_address(config), approver)
+        return runtime, {agent.name: agent for agent in agents}
 
     def build_answering_runtime(self) -> Runtime:
         """Build a runtime with a required store. Without tools, another process on the store resumes answered calls."""

@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import click
 from rich.text import Text
@@ -33,30 +33,36 @@ REVIEW_QUESTION = "Run it? [y]es, [n]o, [e]dit, [s]kip: "
 EDITOR_VARIABLES = ("VISUAL", "EDITOR")
 
 
+ReadAnswer: TypeAlias = Callable[[str, str], str | None]
+"""Reads one line after a question, with a text to start from; None at the end of input."""
+
+
 class EndOfAnswers(Exception):
     """The person has closed the input: no further question can be asked."""
 
 
-def ask_for_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
+def ask_for_approval(
+    pending_call: PendingCall, catalogue: Catalogue, policy: Policy, read: ReadAnswer | None = None
+) -> Approval | None:
     """Show what the call would do and ask for approval; None if the person gives no answer."""
     discard_typed_input()
     try:
-        return _ask_for_approval(pending_call, catalogue, policy, APPROVAL_QUESTION)
+        return _ask_for_approval(pending_call, catalogue, policy, APPROVAL_QUESTION, read or read_answer)
     except EndOfAnswers:
         return None
 
 
 def review_approval(pending_call: PendingCall, catalogue: Catalogue, policy: Policy) -> Approval | None:
     """The same for one of several calls: None if the person skips it; raises `EndOfAnswers` at the end of input."""
-    return _ask_for_approval(pending_call, catalogue, policy, REVIEW_QUESTION)
+    return _ask_for_approval(pending_call, catalogue, policy, REVIEW_QUESTION, read_answer)
 
 
 def _ask_for_approval(
-    pending_call: PendingCall, catalogue: Catalogue, policy: Policy, question: str
+    pending_call: PendingCall, catalogue: Catalogue, policy: Policy, question: str, read: ReadAnswer
 ) -> Approval | None:
     _print_approval_request(pending_call)
     edited: Mapping[str, Any] | None = None
-    while (answer := read_answer(question)) is not None:
+    while (answer := read(question, "")) is not None:
         match answer.strip().lower():
             case "y" | "yes":
                 return Approval(True, arguments=edited)
@@ -64,7 +70,7 @@ def _ask_for_approval(
                 return Approval(False)
             case "e" | "edit":
                 current = pending_call.arguments if edited is None else edited
-                edited = _edit_arguments(pending_call.tool, current, catalogue, policy)
+                edited = _edit_arguments(pending_call.tool, current, catalogue, policy, read)
                 _print_arguments(edited)
             case "s" | "skip" if question is REVIEW_QUESTION:
                 return None
@@ -74,7 +80,9 @@ def _ask_for_approval(
     raise EndOfAnswers
 
 
-def ask_for_answer(pending_call: PendingCall, catalogue: Catalogue) -> tuple[Any] | None:
+def ask_for_answer(
+    pending_call: PendingCall, catalogue: Catalogue, read: ReadAnswer | None = None
+) -> tuple[Any] | None:
     """The person's answer in a tuple, parsed if it is JSON; None for no answer."""
     print_notice(f"{pending_call.tool} asks you", "bold yellow")
     listing = catalogue.find(pending_call.tool)
@@ -85,7 +93,7 @@ def ask_for_answer(pending_call: PendingCall, catalogue: Catalogue) -> tuple[Any
         print_notice("It asks for:", "bold")
         form = render_form(pending_call.request) or pretty_json(pending_call.request)
         create_console(sys.stderr).print(form, soft_wrap=True)
-    answer = read_answer("Answer (JSON or text): ")
+    answer = (read or read_answer)("Answer (JSON or text): ", "")
     if answer is None:
         return None
     try:
@@ -110,27 +118,25 @@ def _print_arguments(arguments: Mapping[str, Any]) -> None:
     create_console(sys.stderr).print(pretty_json(arguments), soft_wrap=True)
 
 
-def _edit_arguments(tool: str, arguments: Mapping[str, Any], catalogue: Catalogue, policy: Policy) -> Mapping[str, Any]:
+def _edit_arguments(
+    tool: str, arguments: Mapping[str, Any], catalogue: Catalogue, policy: Policy, read: ReadAnswer
+) -> Mapping[str, Any]:
     """Ask for other arguments until they are valid; nothing, or what was there before, keeps the current ones."""
     editor = next((os.environ[name] for name in EDITOR_VARIABLES if os.environ.get(name)), None)
     text = json.dumps(arguments, indent=None if editor is None else 2, ensure_ascii=True)
     if editor is None:
         print_notice("Change the arguments and press Enter; an empty line keeps them. $EDITOR would be opened here.")
     while True:
-        changed = _edit_in_line(text) if editor is None else _edit_in_editor(text, editor)
+        changed = (read("Arguments: ", text) or "") if editor is None else _edit_in_editor(text, editor)
         if not changed.strip():
             return arguments
         problem = _argument_problem(tool, changed, catalogue, policy)
         if not problem:
             return dict(parse_json(changed))
         print_notice(problem, "red")
-        if editor is not None and (read_answer("Edit again? [Y]es, [n]o: ") or "").strip().lower() in ("n", "no"):
+        if editor is not None and (read("Edit again? [Y]es, [n]o: ", "") or "").strip().lower() in ("n", "no"):
             return arguments
         text = changed
-
-
-def _edit_in_line(text: str) -> str:
-    return read_answer("Arguments: ", initial_text=text) or ""
 
 
 def _edit_in_editor(text: str, editor: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surehand.config import mcp_section, sections
+from surehand.config.agents_section import AgentEntry, parse_agents
 from surehand.config.builtin_section import ToolFamily, parse_builtin
 from surehand.config.errors import ConfigError
 from surehand.config.file_formats import read_config_file
@@ -38,13 +39,14 @@ SECTION_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "rest_tools": parse_rest_tools,
     "mcp_servers": mcp_section.parse_mcp_servers,
     "inputs": mcp_section.parse_inputs,
+    "agents": parse_agents,
     "log": sections.parse_log,
 }
 _SECTION_ALIASES = {"servers": "mcp_servers", "mcp": "mcp_servers"}
 """Names of the sections in the files of VS Code and other programs."""
 _IGNORED_SECTIONS = ("$schema", "sandbox", "global_shortcut", "preferences")
 """Sections of other programs that mean nothing here."""
-UNAVAILABLE_SECTIONS = ("openapi", "agents", "gateway")
+UNAVAILABLE_SECTIONS = ("openapi", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Config:
     mcp_servers: McpSection | None = None
     inputs: McpSection | None = None
     """Values that VS Code would ask for, referred to by its servers."""
+    agents: tuple[AgentEntry, ...] = ()
     log: LogLevel | None = None
     """How much is logged on stderr; None for warnings and errors."""
 

@@ -120,6 +120,14 @@ def read_positive_integer(node: ConfigNode) -> int:
     return int(node.value)
 
 
+def read_number(node: ConfigNode, *, may_be_zero: bool = False) -> float:
+    """A number above zero, or also zero."""
+    value = node.value
+    if not _is_number(value) or not isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
+        raise node.error(f"{node.key} must be a number {'from 0 on' if may_be_zero else 'above 0'}.")
+    return float(value)
+
+
 def or_off(parse: Callable[[ConfigNode], Any]) -> Callable[[ConfigNode], Any]:
     """A parser that also accepts `off` and then returns None. YAML reads `off` as false."""
 

@@ -72,6 +72,10 @@ class Redactor:
             return text
         return mask_spans(text, self.find_spans(text))
 
+    def occurs_in(self, data: bytes) -> bool:
+        """Whether a secret stands as it is in bytes that are no text, in which it cannot be masked."""
+        return any(secret.encode(errors="surrogatepass") in data for secret in self._secrets)
+
     def redact_json(self, value: Any) -> Any:
         """A JSON value with the secrets in its texts and keys masked; the same object if it has none."""
         if isinstance(value, str):

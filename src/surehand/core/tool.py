@@ -336,3 +336,6 @@ class StandaloneCall:
 
     def set_active_space(self, space: str | None) -> None:
         raise Unavailable(f"{self.tool_name} enters a space, which needs a runtime: use `await runtime.call(...)`.")
+
+    async def enter_space(self, space: str | None) -> None:
+        self.set_active_space(space)

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from surehand.core.spaces import SpaceWriter
 from surehand.runtime.invocation.invocation import CallScope
 from surehand.runtime.runtime_store import RuntimeStore
+from surehand.store.errors import StoreError
 
 OnNoSpace: TypeAlias = Literal["warn", "error"]
 """What happens to a visible call while no space is active."""
@@ -40,10 +41,53 @@ class ActiveSpaces:
         store = self._store.current
         return self.host_spaces is not None or (store is not None and store.spaces.has_spaces)
 
-    def enter(self, scope: CallScope, space: str | None) -> None:
+    @property
+    def is_stored(self) -> bool:
+        """Whether the spaces that agents enter are known in every process on a store."""
+        return self._store.is_durable
+
+    def set_active(self, scope: CallScope, space: str | None) -> None:
         """Activate a space for the agent (or else user) and session of a scope, until the host activates another."""
         scope.state[_active_space_key(scope)] = (space, scope.host_space)
         if not self.has_entered_space:
+            self.has_entered_space = True
+            self._on_first_entered()
+
+    async def enter(self, scope: CallScope, space: str | None) -> None:
+        """The same, and store it, so that the calls of other processes in the session are made there too."""
+        member = self._find_member(scope)
+        if member is not None:
+            store = await self._store.open()
+            await store.active_spaces.enter(member, space, scope.host_space)
+        self.set_active(scope, space)
+
+    async def load(self, scope: CallScope) -> None:
+        """Learn which space the agent of a scope has entered in another process, if it has entered one since."""
+        member = self._find_member(scope)
+        if member is None:
+            return
+        try:
+            active = await (await self._store.open()).active_spaces.find(member)
+        except StoreError as error:
+            log.warning("The active space of %s is not known, because the store failed: %s", member[-1], error)
+            return
+        key = _active_space_key(scope)
+        if active is not None and active != scope.state.get(f"stored {key}"):
+            scope.state[f"stored {key}"] = active
+            scope.state[key] = active
+
+    def _find_member(self, scope: CallScope) -> tuple[str | None, str, str] | None:
+        """User, session and member whose space is stored; None without a configured store, a session, or a name."""
+        principal = scope.principal
+        name = principal.agent or principal.user
+        if not self._store.is_durable or principal.session is None or not name:
+            return None
+        return principal.user, principal.session, name
+
+    async def look_for_entered_spaces(self) -> None:
+        """Look whether an agent has entered a space in another process, as long as none has in this one."""
+        store = self._store.current
+        if store is not None and not self.has_entered_space and not await store.active_spaces.is_empty():
             self.has_entered_space = True
             self._on_first_entered()
 

@@ -1,27 +1,18 @@
-"""Composition of what calls need: the stages, the services of stored calls, and the maintenance of a store.
+"""Composition of what calls need: the stages, and the services of stored calls.
 
 Importing this module loads the tables of the store; `Runtime` does it when the first call is made.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_statements import CallStatements
-from surehand.runtime.durability.journal_writer import JournalWriter
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
-from surehand.runtime.limits.shared_limits import SharedLimits
-from surehand.runtime.maintenance.answered_calls import AnsweredCalls
-from surehand.runtime.maintenance.dead_runtimes import DeadRuntimes
-from surehand.runtime.maintenance.ended_calls import EndedCalls
-from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
-from surehand.runtime.maintenance.verify import EffectVerification
 from surehand.runtime.pending.answers import Answers
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pending.expiry_timer import ExpiryTimer
@@ -36,9 +27,6 @@ from surehand.runtime.pipeline.call_reports import CallReports
 from surehand.runtime.pipeline.committed_results import CommittedResults
 from surehand.runtime.pipeline.refused_calls import RefusedCalls
 from surehand.runtime.pipeline.stages import bind_stages
-
-if TYPE_CHECKING:
-    from surehand.store.store import Store
 
 
 def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
@@ -157,27 +145,4 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         expiry_timer=expiry_timer,
         ledger=ledger,
         write_retry=write_retry,
-    )
-
-
-def compose_maintenance(parts: RuntimeParts, calls: CallServices, store: Store) -> StoreMaintenance:
-    """The maintenance of a configured store that this runtime has opened."""
-    owner_id = parts.store.owner_id
-    parts.journal.writer = JournalWriter(store, parts.background_tasks, parts.options.crash_report)
-    verification = EffectVerification(
-        parts.store, calls.restored_calls, calls.answers, calls.resumptions, parts.background_tasks
-    )
-    return StoreMaintenance(
-        store,
-        owner_id,
-        dead_runtimes=DeadRuntimes(store, owner_id, verification, parts.background_tasks),
-        answered_calls=AnsweredCalls(store, calls.answers, calls.resumptions, calls.restored_calls),
-        ended_calls=EndedCalls(store, calls.local, parts.running.ends),
-        shared_limits=SharedLimits(
-            parts.queues, parts.breakers, catalogue=parts.catalogue, store=store, owner_id=owner_id
-        ),
-        offered_tools=parts.offered_tools,
-        ledger=calls.ledger,
-        write_retry=calls.write_retry,
-        journal_writer=parts.journal.writer,
     )

@@ -147,7 +147,9 @@ class Runtime(Scope):
             await self._maintenance.start_loop()
 
     async def _open_store(self, configured: str | Store) -> None:
-        from surehand.runtime.compose_calls import compose_maintenance  # keeps the store tables off the import path
+        from surehand.runtime.compose_maintenance import (
+            compose_maintenance,  # keeps the store tables off the import path
+        )
         from surehand.store.store import Store  # keeps sqlite3 off the import path
 
         if not isinstance(configured, (str, Store)):
@@ -166,6 +168,7 @@ class Runtime(Scope):
         parts.outputs.stored_count = await store.artifacts.count()
         calls.expiry_timer.schedule(await store.pending.next_expiry())
         await store.spaces.refresh_has_spaces()
+        await parts.active_spaces.look_for_entered_spaces()
         if parts.outputs.stored_count:
             parts.outputs.add_reader_tool()
 

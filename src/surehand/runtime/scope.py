@@ -415,11 +415,6 @@ class Scope:
         return self.environment.store.owner_id
 
     @property
-    def named_scopes(self) -> NamedScopes[Scope]:
-        """The scopes of agents, which the runtime builds again for calls that were made in another process."""
-        return self._parts.named_scopes
-
-    @property
     def auto_complete(self) -> bool:
         """Whether `CallEnded` is emitted when a call ends, and not by `complete`."""
         return self._parts.auto_complete
@@ -607,6 +602,21 @@ class Scope:
         narrowed.scope_name = self.scope_name
         return narrowed
 
+    def register_scope(self, name: str, build: Callable[[Scope], Scope]) -> Callable[[], None]:
+        """Let `named_scope` build scopes of this name, also for calls that are answered after a restart.
+
+        Args:
+            build: narrows a scope, which has the principal of a call, to the tools and values of an agent.
+
+        Returns a function that undoes this.
+        """
+        return self._parts.named_scopes.register(name, build)
+
+    def named_scope(self, name: str) -> Scope:
+        """This scope narrowed by what was registered under a name; raises `KeyError` for an unknown one."""
+        scope: Scope = self._parts.named_scopes.build(name, self)
+        return scope
+
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:
         """Folders as absolute paths, relative ones in the workspace; they must be inside those of this scope."""
         given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
@@ -640,9 +650,13 @@ class Scope:
         """The same scope in another space."""
         return self.scope(space=space)
 
-    def enter_space(self, space: str | None) -> None:
+    def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this scope's agent and session in another space, or in none."""
-        self._parts.active_spaces.enter(self, space)
+        self._parts.active_spaces.set_active(self, space)
+
+    async def enter_space(self, space: str | None) -> None:
+        """The same, in every process on the store."""
+        await self._parts.active_spaces.enter(self, space)
 
     def find_value(self, value_type: type[T]) -> T | None:
         """The first value of a type that this scope or an outer one offers."""

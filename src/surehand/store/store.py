@@ -13,6 +13,7 @@ from surehand.store.history_filter import HistoryFilter
 from surehand.store.migrations import MIGRATION_FILES, AnyDatabase, open_database, schema_version
 from surehand.store.queries import load_queries
 from surehand.store.retention import Retention, prune
+from surehand.store.tables.active_spaces import ActiveSpaceTable
 from surehand.store.tables.artifacts import ArtifactTable
 from surehand.store.tables.audit import AuditTable
 from surehand.store.tables.breakers import BreakerTable
@@ -72,6 +73,7 @@ class Store:
         self.slots = SlotTable(database)
         self.breakers = BreakerTable(database)
         self.streams = StreamTable(database)
+        self.active_spaces = ActiveSpaceTable(database)
         self.spaces = SpaceTable(database, self.streams)
 
     @staticmethod

@@ -317,3 +317,18 @@ def test_a_person_sees_a_line_per_finding_with_its_fix(terminal, tmp_path):
     assert "ok    surehand" in screen.text
     assert "fail  server nobody  no-such-command cannot be started" in screen.text
     assert "fix: install it, or give its full path" in screen.text
+
+
+def test_a_variable_that_a_rest_tool_needs_and_that_is_not_set_is_reported(doctor, monkeypatch):
+    monkeypatch.setenv("HERE", "x")
+    monkeypatch.delenv("ELSEWHERE", raising=False)
+    tool = {"url": "https://api.example.com/", "auth": "${env.ELSEWHERE}", "headers": {"X": "${HERE}"}}
+
+    code, found = doctor({"rest_tools": {"weather": tool}})
+
+    assert code == 0
+    assert told(found, "rest__weather") == (
+        "warn",
+        "environment variables that its requests need are not set: ELSEWHERE.",
+        "set them before its first call.",
+    )

@@ -1,8 +1,10 @@
 """REST tools in a runtime: retries, idempotency keys, approvals, caches, streams, deadlines and cancellation."""
 
 import asyncio
+import ssl
 
 import pytest
+import trustme
 
 from surehand import Policy, Runtime, rest
 from tests.http.server import chunked, reply, serving
@@ -89,6 +91,30 @@ async def test_whoever_approves_sees_the_request_that_will_be_sent():
         assert done.ok
         assert call.asked.headers["authorization"] == "Bearer s3cr3t-token"
         assert (call.asked.path, call.asked.body) == ("/pay/Ada", b'{"amount":5}')
+
+
+async def test_the_word_before_a_token_is_no_secret():
+    body = '{"hint": "use a bearer token", "you": "t0ken-value"}'
+    options = {"headers": {"Authorization": "Bearer ${env.TOKEN}"}, "environment": {"TOKEN": "t0ken-value"}}
+    async with rest_tool(
+        "GET", "/", answer=lambda asked: reply(body, content_type="application/json"), **options
+    ) as call:
+        outcome = await call()
+
+        assert call.asked.headers["authorization"] == "Bearer t0ken-value"
+        assert outcome.data == {"hint": "use a bearer token", "you": "[redacted]"}
+
+
+async def test_a_preview_has_no_default_that_is_not_sent():
+    parameters = object_schema(to={"type": "string", "default": "Ada"}, note={"type": "string", "default": "none"})
+    async with rest_tool("POST", "/{to}", parameters=parameters, runtime={"policy": Policy.default()}) as call:
+        waits = await call()
+        await call.runtime.approve(waits.call_id)
+
+        sent = f"POST http://127.0.0.1:{call.server.port}{call.asked.path}"
+        assert waits.request["preview"].startswith(f"{sent}\n")
+        assert waits.request["preview"].endswith("\n\n{}")
+        assert (call.asked.path, call.asked.body) == ("/Ada", b"{}")
 
 
 @pytest.mark.parametrize("environment", [{}, {"TOKEN": "x"}])
@@ -198,3 +224,44 @@ async def test_pick_and_redact_shape_the_result():
     options = {"answer": lambda asked: reply(body, content_type="application/json"), "redact": ["ssn"]}
     async with rest_tool("GET", "/", pick="data.user", **options) as call:
         assert (await call()).data == {"name": "Ada", "ssn": "[redacted]"}
+
+
+async def test_a_service_with_a_certificate_of_its_own_authority():
+    authority = trustme.CA()
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(server_context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with serving(lambda asked: OK, server_context) as server:
+        url = f"https://127.0.0.1:{server.port}/"
+        trusted = rest("GET", url, name="trusted", http={"verify": trusting})
+        other = rest("GET", url, name="other", retries=0)
+        async with Runtime(trusted, other) as runtime:
+            outcomes = [await runtime.call("trusted"), await runtime.call("trusted"), await runtime.call("other")]
+
+    assert [outcome.ok for outcome in outcomes] == [True, True, False]
+    assert (outcomes[2].code, outcomes[2].executed) == ("failed", False)
+    assert "certificate" in outcomes[2].message
+
+
+async def test_many_calls_that_are_cancelled_at_any_moment_leave_nothing_behind():
+    async def slow(asked):
+        for piece in (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n",
+            b"content-length: 2\r\n\r\n",
+            b"{",
+            b"}",
+        ):
+            await asyncio.sleep(0)
+            yield piece
+
+    async with rest_tool("GET", "/", answer=slow, retries=0) as call:
+        for turns in range(60):
+            running = [asyncio.create_task(call()) for _ in range(4)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        assert (await call()).data == {}
+        assert call.runtime.stats().abandoned == 0

@@ -91,6 +91,8 @@ def test_a_wrong_url_is_a_definition_error(url):
         ({"auth": {"oauth2": {"token_url": "https://a.test/t"}}}, "lacks client_id"),
         ({"auth": {"oauth2": {"token_url": "x", "client_id": "a", "client_secret": "b"}}}, "token_url"),
         ({"paginate": "pages"}, "cannot be used"),
+        ({"paginate": "link", "method": "POST"}, "read by several requests"),
+        ({"paginate": "link", "stream": "sse"}, "A stream has no pages"),
         ({"paginate": {"cursor": "next"}}, "query parameter"),
         ({"paginate": {"next": "a", "link": True}}, "one of next"),
         ({"paginate": {"next": "a", "max_pages": 0}}, "max_pages"),

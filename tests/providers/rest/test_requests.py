@@ -59,6 +59,7 @@ async def test_a_value_that_would_change_the_shape_of_the_path_is_refused(city):
         ("/${parameters.user['a.b']}", "/dotted"),
         ("/x?q={city}&n={n}", "/x?q=K%C3%B6ln&n=7"),
         ("/x?q=in%20${parameters.city}&empty=", "/x?q=in%20K%C3%B6ln&empty="),
+        ("/x?wsdl&n={n}", "/x?wsdl&n=7"),
         ("/x?tags={user.tags}", "/x?tags=one&tags=two"),
         ("/a%2Fb/\\{city\\}/{city}", "/a%2Fb/%7Bcity%7D/K%C3%B6ln"),
         ("", "/"),
@@ -81,7 +82,7 @@ async def test_a_url_takes_every_kind_of_reference(template, path):
         ("a b&c", "repeat", "v=a%20b%26c"),
         ([1, "x", True], "repeat", "v=1&v=x&v=true"),
         ([1, 2], "indexed", "v[0]=1&v[1]=2"),
-        ([1, 2], "comma", "v=1%2C2"),
+        ([1, "a,b"], "comma", "v=1,a%2Cb"),
         ({"a": 1, "b": {"c": [1, 2]}}, "repeat", "v[a]=1&v[b][c]=1&v[b][c]=2"),
         ([{"a": 1}, {"a": 2}], "repeat", "v[0][a]=1&v[1][a]=2"),
         ({"a": 1}, "indexed", "v[0][a]=1"),
@@ -327,12 +328,22 @@ async def test_parameters_can_be_a_dataclass():
 
 
 async def test_without_parameters_the_references_are_the_parameters():
-    async with rest_tool("POST", "/{a}?b={b}", body={"c": "${parameters.c.d}"}) as call:
+    async with rest_tool("POST", "/{a}?b={b}", body={"c": "${parameters.c.d}"}, query=["e"]) as call:
         schema = call.tool.schema
         refused = await call(a="1")
+        assert (await call(a="1", b="2", c={"d": [3]}, e="4")).ok
 
-        assert list(schema["properties"]) == schema["required"] == ["a", "b", "c"]
+        assert (list(schema["properties"]), schema["required"]) == (["a", "b", "c", "e"], ["a", "b", "c"])
         assert refused.code == "invalid_arguments"
+        assert (call.asked.path, call.asked.body) == ("/1?b=2&e=4", b'{"c":[3]}')
+
+
+async def test_a_variable_and_a_parameter_may_have_one_name_if_both_are_spelt_out():
+    options = {"parameters": object_schema(KEY=STRING), "headers": {"X-Key": "${env.KEY}"}, "environment": {"KEY": "k"}}
+    async with rest_tool("GET", "/${parameters.KEY}", **options) as call:
+        await call(KEY="mine")
+
+        assert (call.asked.path, call.asked.headers["x-key"]) == ("/mine", "k")
 
 
 async def test_environment_variables_are_read_when_the_request_is_sent():

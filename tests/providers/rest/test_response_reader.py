@@ -1,6 +1,7 @@
 """Responses become data, text, attachments, progress or errors."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -68,7 +69,22 @@ async def test_a_model_sees_no_hidden_characters():
 async def test_no_content_is_no_data():
     done = await read(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    assert done.data is None
+    assert (done.data, done.text) == (None, "HTTP 204 No Content")
+
+
+async def test_the_answer_to_a_head_request_is_its_headers():
+    async with exchanging(lambda asked: reply(b"", etag='"7"', set_cookie="sid=1", content_length=0)) as exchange:
+        done = await exchange.send(method="HEAD")
+
+    assert done.data == {"status": 200, "headers": {"etag": '"7"', "content-length": "0"}}
+
+
+async def test_a_large_answer_is_read_like_a_small_one():
+    large = [{"n": number, "text": "x" * 100} for number in range(5_000)]
+
+    done = await read(reply(json.dumps(large), content_type="application/json"))
+
+    assert done.data == large
 
 
 @pytest.mark.parametrize(

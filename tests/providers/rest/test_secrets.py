@@ -5,7 +5,7 @@ import base64
 import json
 import logging
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -109,3 +109,67 @@ async def test_a_secret_is_sent_and_shown_nowhere(kind, tmp_path, caplog):
     for form in (*FORMS, LATIN):
         assert form not in shown
     assert "[redacted]" in shown
+
+
+ENCODINGS = {
+    "plain": lambda secret: secret,
+    "base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "base64 after a byte": lambda secret: base64.b64encode(b"a" + secret.encode() + b"zz").decode(),
+    "URL-safe base64": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+    "basic": lambda secret: base64.b64encode(f"someone:{secret}".encode()).decode(),
+    "URL": lambda secret: quote(secret, safe=""),
+    "form": quote_plus,
+    "hex": lambda secret: secret.encode().hex(),
+    "HEX": lambda secret: secret.encode().hex().upper(),
+    "JSON": json.dumps,
+    "repr": repr,
+    "two lines": lambda secret: f"{secret[:12]}\n{secret[12:]}",
+    "colours": lambda secret: f"\x1b[1m{secret[:12]}\x1b[0m{secret[12:]}",
+}
+JSON = {"content_type": "application/json"}
+PLACES = {
+    "value": lambda text: reply(json.dumps({"a": ["b", {"c": f"x {text} y"}]}), **JSON),
+    "key": lambda text: reply(json.dumps({text: 1}), **JSON),
+    "broken JSON": lambda text: reply(f'{{"a": {text}', **JSON),
+    "text": lambda text: reply(f"x {text} y", content_type="text/plain"),
+    "error": lambda text: reply(json.dumps({"message": "x" * 480 + text}), 400, "Bad Request", **JSON),
+    "error page": lambda text: reply(f"<html><body>{text}</body></html>", 503, "Down", content_type="text/html"),
+    "event": lambda text: chunked(
+        "".join(f"data: {line}\n" for line in text.split("\n")).encode() + b"\n", content_type="text/event-stream"
+    ),
+    "line": lambda text: chunked(json.dumps(text).encode(), b"\n", content_type="application/x-ndjson"),
+    "image": lambda text: reply(b"\x00\xff" + text.encode(), content_type="image/png"),
+}
+ONE_LINE_PLACES = {
+    "reason": lambda text: reply("", 400, f"{'x' * 50}{text}"),
+    "file name": lambda text: reply(b"\x00\xff", content_disposition=f'attachment; filename="{text}"'),
+    "redirect": lambda text: redirect(f"http://10.0.0.1/{quote(text)}"),
+}
+SECRET = "sk'9/Zq+Wv Lm2\"Kx=7&Tz"
+
+
+def spellings(secret):
+    raw = secret.encode()
+    aligned = [base64.b64encode(b"a" * offset + raw).decode()[4:-8] for offset in (0, 1, 2)]
+    url_safe = [text.replace("+", "-").replace("/", "_") for text in aligned]
+    return [secret[2:9], *aligned, *url_safe, "9%2FZq", raw[2:14].hex(), "Kx=7"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_a_secret_that_comes_back_is_masked_in_every_encoding_and_place(encoding):
+    text = ENCODINGS[encoding](SECRET)
+    places = PLACES if set(text) & set("\n\x1b") else PLACES | ONE_LINE_PLACES
+    if encoding not in ("plain", "URL"):  # bytes that are no text are searched for the secret as it is
+        places = {name: answer for name, answer in places.items() if name != "image"}
+    async with serving(lambda asked: places[unquote(asked.path[1:])](text)) as server:
+        url = f"http://127.0.0.1:{server.port}/{{place}}"
+        tool = rest("GET", url, name="api", headers={"X-Api-Key": SECRET}, retries=0)
+        async with Runtime(tool) as runtime:
+            for place in places:
+                seen = []
+                unsubscribe = runtime.listen(seen.append)
+                outcome = await runtime.call("api", {"place": place})
+                unsubscribe()
+
+                told = repr([seen, outcome, outcome.data, outcome.content]) + outcome.text
+                assert [each for each in spellings(SECRET) if each.lower() in told.lower()] == [], place

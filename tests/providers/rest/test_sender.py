@@ -9,6 +9,7 @@ from surehand.http.request import StreamedBody, build_request
 from surehand.http.target import parse_target
 from surehand.providers.rest.auth import parse_auth
 from surehand.providers.rest.response_reader import ResponseReader
+from surehand.providers.rest.secrets import SentSecrets
 from surehand.providers.rest.sender import RestSender
 from tests.http.server import PUBLIC, Names, internet, redirect, reply, serving
 from tests.providers.rest.sending import exchanging
@@ -83,6 +84,8 @@ async def test_credentials_do_not_follow_a_redirect_to_another_host():
         ({"bearer": "${env.TOKEN}"}, "authorization", f"Bearer {SECRET}"),
         ({"bearer": "${TOKEN}"}, "authorization", f"Bearer {SECRET}"),
         ({"username": "ada", "password": "${env.SHORT}"}, "authorization", "Basic YWRhOnB3"),
+        (("ada", "pw"), "authorization", "Basic YWRhOnB3"),
+        ({"basic": {"username": "ada", "password": "pw"}}, "authorization", "Basic YWRhOnB3"),
         ({"api_key": "${env.TOKEN}"}, "x-api-key", SECRET),
         ({"api_key": "k-${env.SHORT}", "header": "X-Other"}, "x-other", "k-pw"),
         ({"api_key": "a b;c", "cookie": "sid"}, "cookie", "sid=a%20b%3Bc"),
@@ -228,6 +231,32 @@ async def test_secrets_that_come_back_are_masked(encode):
 
     assert "[redacted]" in done.text
     assert encode(SECRET) not in done.text + str(failed.value) + str(failed.value.data)
+
+
+async def test_user_names_and_client_ids_are_no_secrets():
+    body = '{"user": "adminuser", "kind": "bearer"}'
+    auth = [{"username": "adminuser", "password": "pa55word"}]
+    async with exchanging(lambda asked: reply(body, content_type="application/json")) as exchange:
+        done = await exchange.send(auth=parse_auth(auth))
+
+    assert done.data == {"user": "adminuser", "kind": "bearer"}
+
+
+async def test_an_attachment_that_holds_a_secret_is_refused():
+    async with exchanging(lambda asked: reply(b"\x00" + SECRET.encode(), content_type="image/png")) as exchange:
+        with pytest.raises(ToolError, match="holds a secret"):
+            await exchange.send(auth=parse_auth({"bearer": SECRET}))
+
+
+def test_of_very_many_secrets_those_that_were_used_last_are_masked():
+    secrets = SentSecrets({"KEY": "the-key-itself"})
+    for number in range(1000):
+        secrets.variable("KEY")
+        secrets.remember(f"access-token-{number}")
+
+    masked = secrets.redactor("the-key-itself access-token-999 access-token-0 access-token-950")
+
+    assert masked == "[redacted] [redacted] access-token-0 [redacted]"
 
 
 def test_a_preview_shows_the_whole_request_with_secrets_masked():

@@ -38,7 +38,7 @@ def spaces() -> list[Tool[..., Any]]:
         async with runtime_store(ctx) as store:
             space = await _find_joined_space(store.spaces, space_id, ctx)
             history = await store.spaces.history(space_id, limit=min(limit, _MAX_MESSAGES))
-        ctx.set_active_space(space_id)
+            await ctx.enter_space(space_id)
         return {
             "success": True,
             "spaceId": space_id,
@@ -51,7 +51,8 @@ def spaces() -> list[Tool[..., Any]]:
     async def leave_space(ctx: Context) -> dict[str, Any]:
         """Leave the active space, so that no space is active. You stay a member and can enter it again."""
         space_id = _active_space_id(ctx)
-        ctx.set_active_space(None)
+        async with runtime_store(ctx):
+            await ctx.enter_space(None)
         return {"success": True, "spaceId": space_id}
 
     @tool(category="system", effects={"write"}, visible=False)

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 from surehand.builtin.pdf_text import extract_pdf_text, is_pdf
 from surehand.builtin.web.html_conversion import convert_html, find_title
-from surehand.builtin.web.text_decoding import decode_text, is_text
 from surehand.core.content import Block, Image, Text
 from surehand.core.errors import NotFound, RateLimited, ToolError, Unavailable
 from surehand.core.outcome import Done
@@ -15,6 +14,7 @@ from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.response import HttpResponse, IncomingResponse, ResponseHead
 from surehand.http.target import parse_target
+from surehand.http.text_decoding import decode_text, is_text
 
 PageFormat: TypeAlias = Literal["text", "markdown", "html"]
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
-from surehand.builtin.web.text_decoding import decode_text, is_text
 from surehand.core.content import Text
 from surehand.core.errors import InvalidArguments
 from surehand.core.outcome import Done
@@ -22,6 +21,7 @@ from surehand.http.headers import CONNECTION_HEADERS
 from surehand.http.request import build_request
 from surehand.http.response import HttpResponse
 from surehand.http.settings import HttpSettings
+from surehand.http.text_decoding import decode_text, is_text
 
 HttpMethod: TypeAlias = Annotated[
     Literal["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"],

@@ -12,6 +12,7 @@ import click
 
 from surehand.assemble import ToolSourceError, assemble, load_tool_source
 from surehand.assemble.builtin_tools import build_builtin_tools
+from surehand.catalogue.listing import Listing
 from surehand.cli.doctor_checks import Finding, check_machine, missing_packages, print_findings, write_findings
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, CommandExit
 from surehand.cli.formatting import format_size, is_terminal
@@ -117,6 +118,29 @@ def _check_tools_together(options: RuntimeOptions, config: Config) -> Iterator[F
         return
     for mistake in runtime.check_tools():
         yield _failure("tools", mistake)
+    yield from _check_rest_tools([listing for listing in runtime.catalogue if listing.kind == "rest"])
+
+
+def _check_rest_tools(listings: list[Listing]) -> Iterator[Finding]:
+    """Check what requests need: the packages of the HTTP client, and environment variables."""
+    if not listings:
+        return
+    from surehand.providers.rest.handler import RestHandler  # few configurations have REST tools
+
+    missing = missing_packages("http")
+    if missing:
+        problem = f"REST tools need packages that are not installed: {', '.join(missing)}."
+        yield Finding("REST tools", "fail", problem, f"{install_command('http')}.")
+    for listing in listings:
+        handler = listing.tool.handler
+        unset = (
+            sorted(name for name in handler.variables if not os.environ.get(name))
+            if isinstance(handler, RestHandler)
+            else []
+        )
+        if unset:
+            problem = f"environment variables that its requests need are not set: {', '.join(unset)}."
+            yield Finding(listing.name, "warn", problem, "set them before its first call.")
 
 
 def _check_builtin_packages(config: Config) -> Iterator[Finding]:

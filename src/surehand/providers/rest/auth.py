@@ -92,6 +92,11 @@ def auth_secrets(auth: Auth | None) -> Iterator[Secret]:
                 yield from (each.client_id, each.client_secret)
 
 
+def auth_variables(auth: Auth | None) -> frozenset[str]:
+    """The environment variables that the secrets of an `Auth` refer to."""
+    return frozenset(name for secret in auth_secrets(auth) for name in secret.variables)
+
+
 def token_targets(auth: Auth | None) -> Iterator[HttpTarget]:
     """The token endpoints, which a client must be able to reach."""
     for each in single_auths(auth):
@@ -114,7 +119,7 @@ def apply_auth(
             case ClientCredentialsAuth():
                 request = _with_header(request, "Authorization", f"Bearer {tokens.get(each, REDACTION_MASK)}")
             case BasicAuth(username, password):
-                credentials = basic_credentials(secrets.reveal(username), secrets.reveal(password))
+                credentials = basic_credentials(secrets.read_name(username), secrets.reveal(password))
                 shown = REDACTION_MASK if isinstance(secrets, MaskedSecrets) else credentials
                 request = _with_header(request, "Authorization", f"Basic {shown}")
             case ApiKeyAuth(key, name, place):
@@ -154,11 +159,13 @@ def _with_header(request: HttpRequest, name: str, value: str) -> HttpRequest:
 
 
 def parse_auth(value: Any) -> Auth:
-    """The `Auth` that a developer wrote: one of the values above, a bearer token, or a mapping (`_FORMS`)."""
+    """The `Auth` that a developer wrote: a bearer token, user and password, a mapping (see `_FORMS`), or a list."""
     if isinstance(value, (BearerAuth, BasicAuth, ApiKeyAuth, ClientCredentialsAuth, CombinedAuth)):
         return value
     if isinstance(value, str):
         return BearerAuth(Secret.parse(value, "auth"))
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        return parse_auth({"username": value[0], "password": value[1]})
     if isinstance(value, (list, tuple)):
         return CombinedAuth(tuple(map(parse_auth, value)))
     if not isinstance(value, Mapping):

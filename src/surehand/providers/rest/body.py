@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.http.errors import mark_unsent
-from surehand.providers.rest.encoding import Pair, QueryStyle, encode_form, query_pairs
+from surehand.providers.rest.encoding import QueryStyle, encode_form, query_pairs
 from surehand.providers.rest.json_template import (
     JsonTemplate,
     TemplateText,
@@ -104,8 +104,7 @@ def _encode_multipart(fields: list[tuple[str, Any]]) -> EncodedBody:
             content = json.dumps(value, ensure_ascii=False, allow_nan=False)
             parts.append((name, (None, content.encode(), "application/json")))
         else:
-            pairs: list[Pair] = query_pairs(name, value)
-            parts += [(name, (None, text.encode())) for _, text in pairs]
+            parts += [(name, (None, text.encode())) for _, texts in query_pairs(name, value) for text in texts]
     # With no part at all, httpx2 would send an empty body of no type.
     request = httpx2.Request("POST", "http://multipart", files=parts or [("", (None, b""))])
     return EncodedBody(request.read(), request.headers["content-type"])

@@ -13,24 +13,26 @@ from surehand.core.canonical_json import json_digest
 from surehand.core.define import DescriptionLike, ParametersLike, tool
 from surehand.core.durations import parse_duration
 from surehand.core.errors import DefinitionError
-from surehand.core.names import nearest_names
-from surehand.core.raw_schema import is_json_schema
 from surehand.core.tool import Tool
 from surehand.core.tool_options import ToolOptions
 from surehand.http.settings import HttpOptions
-from surehand.providers.rest.auth import Auth, auth_secrets, parse_auth, token_targets
+from surehand.providers.rest.auth import Auth, auth_variables, parse_auth, token_targets
 from surehand.providers.rest.fields import FieldMask, PickPath
 from surehand.providers.rest.handler import STANDALONE_TIMEOUT_SECONDS, RestHandler, sender_lifespan
 from surehand.providers.rest.pagination import parse_pagination
-from surehand.providers.rest.request_template import NOT_GIVEN, RequestTemplate, UnusedArguments, parse_request_template
+from surehand.providers.rest.parameter_schema import (
+    check_references,
+    derive_schema,
+    schema_defaults,
+    without_empty_body,
+)
+from surehand.providers.rest.request_template import NOT_GIVEN, RequestTemplate, parse_request_template
 from surehand.providers.rest.response_reader import ResponseReader
 from surehand.providers.rest.sender import RestSender
 from surehand.providers.rest.stream_options import parse_stream
 
 DEFAULT_RETRIES = 2
 """Retries of a tool that only reads, after a temporary failure."""
-_OPEN_SCHEMA_KEYWORDS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties", "additionalProperties"})
-"""Keywords by which a schema may have more properties than those that it lists."""
 
 
 def rest(
@@ -83,13 +85,16 @@ def rest(
         parsed_auth = None if auth is None else parse_auth(auth)
         _check_variables(template, parsed_auth, env)
         if parameters is None:
-            parameters = _derived_schema(template)
+            parameters = derive_schema(template)
         if isinstance(parameters, Mapping):
-            _check_parameters(template, parameters)
-            template = _without_empty_body(template, parameters)
+            check_references(template, parameters)
+            template = without_empty_body(template, parameters)
         pick_path = None if pick is None else PickPath.parse(pick)
         reader = ResponseReader(pick_path, FieldMask.parse(redact), None if stream is None else parse_stream(stream))
         is_repeatable = _set_safety(options, template)
+        if paginate is not None and (stream is not None or not is_repeatable):
+            problem = "A stream has no pages." if is_repeatable else "Pages are read by several requests."
+            raise DefinitionError(problem, fix="remove paginate, or stream, or declare effects='read'.")
         if "lifespan" in options:
             raise DefinitionError("A REST tool has a lifespan of its own.", fix="remove lifespan.")
         options["lifespan"] = lifespan = _build_lifespan(template, parsed_auth, http, environment)
@@ -100,7 +105,7 @@ def rest(
             parsed_auth,
             None if paginate is None else parse_pagination(paginate, pick_path),
             sends_idempotency_key=not is_repeatable,
-            defaults=_schema_defaults(parameters),
+            defaults=schema_defaults(parameters),
             has_typed_parameters=not isinstance(parameters, Mapping),
             timeout=_seconds(options.get("timeout")),
             environment=environment,
@@ -170,67 +175,13 @@ def _check_variables(template: RequestTemplate, auth: Auth | None, allowed: Iter
     if allowed is None:
         return
     names = frozenset([allowed] if isinstance(allowed, str) else allowed)
-    if unknown := _variables(template, auth) - names:
+    if unknown := (template.variables | auth_variables(auth)) - names:
         raise DefinitionError(
             f"The request refers to the environment variable {', '.join(sorted(unknown))}, which env does not allow.",
             fix="add it to env, or write ${parameters.name} for an argument.",
         )
 
 
-def _variables(template: RequestTemplate, auth: Auth | None) -> frozenset[str]:
-    return template.variables.union(*(secret.variables for secret in auth_secrets(auth)))
-
-
-def _derived_schema(template: RequestTemplate) -> dict[str, Any]:
-    """The schema of the arguments that a request refers to, where the developer gives none: each a text."""
-    names = template.argument_names
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
-
-
-def _check_parameters(template: RequestTemplate, schema: Mapping[str, Any]) -> None:
-    """Raise for parameters that are no JSON Schema, and for references that no argument can fill."""
-    if not is_json_schema(schema):
-        raise DefinitionError(
-            "The parameters are not a JSON Schema.",
-            fix='write {"type": "object", "properties": {"city": {"type": "string"}}}.',
-        )
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    for name in sorted(template.variables & known.keys()):
-        raise DefinitionError(
-            f"${{{name}}} is an environment variable, and {name} is also a parameter.",
-            fix=f"write ${{parameters.{name}}} or ${{env.{name}}}.",
-        )
-    if not known or not _OPEN_SCHEMA_KEYWORDS.isdisjoint(key for key, value in schema.items() if value is not False):
-        return
-    for name in template.argument_names:
-        if name not in known:
-            near = nearest_names(name, known, 1)
-            fix = f"did you mean {near[0]!r}?" if near else f"the parameters are {', '.join(known)}."
-            raise DefinitionError(f"The request refers to {name!r}, which is no parameter.", fix=fix)
-
-
-def _without_empty_body(template: RequestTemplate, schema: Mapping[str, Any]) -> RequestTemplate:
-    """The template without a body, if that would hold the arguments that nothing else uses, and there are none."""
-    properties = schema.get("properties")
-    names = set(properties) if isinstance(properties, Mapping) else set()
-    may_have_more = not names or not _OPEN_SCHEMA_KEYWORDS.isdisjoint(schema)
-    if isinstance(template.body, UnusedArguments) and not may_have_more and names <= template.used_names:
-        return replace(template, body=None)
-    return template
-
-
-def _schema_defaults(parameters: Any) -> dict[str, Any]:
-    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
-    if not isinstance(properties, Mapping):
-        return {}
-    return {
-        name: schema["default"]
-        for name, schema in properties.items()
-        if isinstance(schema, Mapping) and "default" in schema
-    }
-
-
 def _request_digest(template: RequestTemplate, auth: Auth | None) -> str:
-    """What tells apart two requests of the same tool name: an approval is bound to it. No secret is part of it."""
-    return json_digest(repr(template), repr(auth), sorted(_variables(template, auth)))
+    """What tells apart two requests of the same tool name: an approval is bound to it."""
+    return json_digest(repr(template), repr(auth), sorted(auth_variables(auth)))

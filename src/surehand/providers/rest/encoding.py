@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, quote_plus
 
@@ -13,8 +13,8 @@ from surehand.providers.rest.template import scalar_text
 
 QueryStyle: TypeAlias = Literal["repeat", "indexed", "comma"]
 """How a list is written: `k=1&k=2`, `k[0]=1&k[1]=2` or `k=1,2`. An object is always written as `k[name]=value`."""
-Pair: TypeAlias = tuple[str, str]
-"""A name and a value, neither encoded."""
+Pair: TypeAlias = tuple[str, tuple[str, ...]]
+"""A name and its value, not encoded; several values are written with commas between them, none without `=`."""
 
 MAX_QUERY_PAIRS = 1_000
 _DOT_SEGMENTS = frozenset({".", ".."})
@@ -60,9 +60,9 @@ def _pairs(name: str, value: Any, style: QueryStyle) -> Iterator[Pair]:
         for key, item in value.items():
             yield from _pairs(_nested_name(name, str(key)), item, style)
     elif not isinstance(value, list):
-        yield name, scalar_text(value, name)
+        yield name, (scalar_text(value, name),)
     elif style == "comma" and value:
-        yield name, ",".join(scalar_text(item, name) for item in value)
+        yield name, tuple(scalar_text(item, name) for item in value)
     else:
         # Lists within lists, and objects within lists, cannot be told apart without an index.
         is_nested = any(isinstance(item, (Mapping, list)) for item in value)
@@ -76,11 +76,16 @@ def _nested_name(name: str, key: str) -> str:
     return f"{name}[{key}]"
 
 
-def encode_query(pairs: list[Pair]) -> str:
-    """Pairs as a query; brackets of nested names stay as they are."""
-    return "&".join(f"{quote(name, safe=_NAME_CHARACTERS)}={quote(value, safe='')}" for name, value in pairs)
+def encode_query(pairs: Iterable[Pair]) -> str:
+    """Pairs as a query; brackets of nested names, and commas between values, stay as they are."""
+    return "&".join(_encode_pair(name, values) for name, values in pairs)
 
 
-def encode_form(pairs: list[Pair]) -> bytes:
+def _encode_pair(name: str, values: tuple[str, ...]) -> str:
+    quoted_name = quote(name, safe=_NAME_CHARACTERS)
+    return f"{quoted_name}={','.join(quote(value, safe='') for value in values)}" if values else quoted_name
+
+
+def encode_form(pairs: Iterable[Pair]) -> bytes:
     """Pairs as `application/x-www-form-urlencoded`."""
-    return "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in pairs).encode()
+    return "&".join(f"{quote_plus(name)}={quote_plus(','.join(values))}" for name, values in pairs).encode()

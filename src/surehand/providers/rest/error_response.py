@@ -45,12 +45,13 @@ def error_from_response(response: HttpResponse, data: Any, redact: Callable[[str
         data: the body, parsed if it is JSON, as text otherwise.
         redact: masks secrets; it sees the text before that is cut.
     """
-    status = f"HTTP {response.status} {clean_line(response.reason, 60)}".rstrip()
+    reason = clean_line(redact(response.reason), 60)
+    status = f"HTTP {response.status} {reason}".rstrip()
     useful = clean_text(redact(useful_part(data)), MAX_ERROR_CHARS)
     return ToolError(
         f"{status}: {useful}" if useful else status,
         code=_CODES.get(response.status, "failed"),
-        data={"status": response.status, "reason": clean_line(response.reason, 60), "body": data},
+        data={"status": response.status, "reason": reason, "body": data},
         retry_after=retry_after_seconds(response),
     )
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from surehand.core.context import Context, RunningCall
+from surehand.core.context import CURRENT_CALL, Context, RunningCall
 from surehand.core.handler import StartHandler
 from surehand.core.outcome import Done
 from surehand.core.redaction import Redactor
@@ -15,7 +15,7 @@ from surehand.core.sanitize import escape_line
 from surehand.core.strict_json import validate_json_value
 from surehand.http.headers import has_header
 from surehand.http.request import HttpRequest, idempotency_key_header
-from surehand.providers.rest.auth import Auth, apply_auth
+from surehand.providers.rest.auth import Auth, apply_auth, auth_variables
 from surehand.providers.rest.pagination import Pagination, send_pages
 from surehand.providers.rest.preview import render_request, render_url
 from surehand.providers.rest.request_template import RequestTemplate
@@ -49,6 +49,11 @@ class RestHandler:
     timeout: float = STANDALONE_TIMEOUT_SECONDS
     environment: Mapping[str, str] | None = field(default=None, repr=False)
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """The environment variables that a request needs."""
+        return self.template.variables | auth_variables(self.auth)
+
     def compile(self) -> StartHandler:
         return self._start
 
@@ -79,6 +84,10 @@ class RestHandler:
         return replace(request, headers=(*request.headers, key))
 
     def _masked_request(self, arguments: Mapping[str, Any], ctx: Context) -> HttpRequest:
+        # These are the arguments with the defaults of the schema, which are not sent unless a template names them.
+        call = CURRENT_CALL.get(None)
+        if call is not None:
+            arguments = call.arguments
         secrets = MaskedSecrets(self.environment)
         key = ctx.idempotency_key if self.sends_idempotency_key else None
         return apply_auth(self._prepare(arguments, secrets, key), self.auth, secrets, {})

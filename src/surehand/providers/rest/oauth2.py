@@ -67,7 +67,7 @@ class AccessTokens:
         return token if token is not None and self._now() < token.usable_until else None
 
     async def _fetch(self, auth: ClientCredentialsAuth) -> AccessToken:
-        client_id = self._secrets.reveal(auth.client_id)
+        client_id = self._secrets.read_name(auth.client_id)
         client_secret = self._secrets.reveal(auth.client_secret)
         form = {"grant_type": "client_credentials"}
         if auth.scope:

@@ -15,7 +15,8 @@ from surehand.http.request import HttpRequest
 from surehand.http.response import ResponseHead
 from surehand.providers.rest.auth import Auth
 from surehand.providers.rest.fields import PickPath
-from surehand.providers.rest.response_reader import ResponseReader, done_with_clean_text, read_body, read_error
+from surehand.providers.rest.response_body import read_body
+from surehand.providers.rest.response_reader import ResponseReader, done_with_clean_text, read_error
 from surehand.providers.rest.sender import RestSender
 from surehand.providers.rest.template import PathStep, parse_path, scalar_text, value_at
 
@@ -115,7 +116,7 @@ async def send_pages(
             async with sender.open(request, auth=auth, timeout=timeout) as incoming:
                 if not incoming.head.ok:
                     raise await read_error(incoming, sender.redactor, reader.mask)
-                page = await read_body(incoming)
+                page = await read_body(incoming, sender.redactor)
                 head = incoming.head
             if isinstance(page, Done):
                 raise ToolError(f"Page {pages + 1} of the list is no JSON.")

@@ -22,7 +22,7 @@ from surehand.providers.rest.json_template import (
     parse_json_template,
     references_in,
 )
-from surehand.providers.rest.secrets import SecretSource, is_secret_name
+from surehand.providers.rest.secrets import SecretSource, is_secret_name, without_auth_scheme
 from surehand.providers.rest.template import (
     ArgumentReference,
     Reference,
@@ -109,7 +109,7 @@ class RequestTemplate:
     @property
     def constant_secrets(self) -> list[str]:
         """Values that the developer wrote into headers or the query under the name of a secret."""
-        named = [*self.headers, *self.url.query]
+        named = [*self.headers, *((name, value) for name, value in self.url.query if value is not None)]
         if isinstance(self.query, TemplateObject):
             named += [(name, each.template) for name, each in self.query.fields if isinstance(each, TemplateText)]
             named += [
@@ -118,12 +118,11 @@ class RequestTemplate:
                 if isinstance(each, ConstantValue) and isinstance(each.value, str)
             ]
         return [
-            secret
+            without_auth_scheme(part)
             for name, template in named
             if is_secret_name(name)
             for part in template.parts
             if isinstance(part, str)
-            for secret in (part.strip(), part.partition(" ")[2].strip())  # `Bearer` stands before the secret itself
         ]
 
     def prepare(self, arguments: Mapping[str, Any], defaults: Mapping[str, Any], secrets: SecretSource) -> HttpRequest:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,11 +18,23 @@ from surehand.core.redaction import REDACTION_MASK, Redactor
 from surehand.http.errors import mark_unsent
 from surehand.providers.rest.template import TextTemplate, VariableReference, parse_template
 
+MAX_REMEMBERED_SECRETS = 128
+"""Secrets of one sender that are masked at the same time."""
 MIN_REDACTED_CHARS = 4
 """A shorter secret is not searched for in responses: it would be found in any text."""
 _SECRET_NAME = re.compile(
     r"authorization|cookie|api[-_]?key|token|secret|passw|signature|(?:^|[-_])(?:key|auth|pat|jwt)\Z", re.IGNORECASE
 )
+
+
+_AUTH_SCHEMES = frozenset({"basic", "bearer", "token", "apikey", "key", "digest"})
+"""First words of an Authorization header, which are no secrets."""
+
+
+def without_auth_scheme(text: str) -> str:
+    """The secret in the value of a header such as `Bearer abc`."""
+    scheme, _, rest = text.strip().partition(" ")
+    return rest.strip() if scheme.lower() in _AUTH_SCHEMES else text.strip()
 
 
 def is_secret_name(name: str) -> bool:
@@ -66,23 +79,34 @@ class SecretSource(Protocol):
         """The value of a secret; raises `ToolError` if a variable is not set."""
         ...
 
+    def read_name(self, name: Secret) -> str:
+        """The value of a user name or client id, which is not masked in what comes back."""
+        ...
+
     def variable(self, name: str) -> str:
         """The value of an environment variable; raises `ToolError` if it is not set."""
         ...
 
 
 class SentSecrets:
-    """Resolves secrets for requests, and adds each value to a redactor."""
+    """Resolves secrets for requests, and masks those that were used lately in what comes back."""
 
-    def __init__(self, redactor: Redactor, environment: Mapping[str, str] | None = None) -> None:
-        self._redactor = redactor
+    def __init__(self, environment: Mapping[str, str] | None = None, known_secrets: Iterable[str] = ()) -> None:
         self._environment = environment
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        self.redactor = Redactor()
+        """Masks the secrets; another object once old secrets have been forgotten."""
+        self.remember(*known_secrets)
 
     def reveal(self, secret: Secret) -> str:
         """The value of a secret."""
-        value = secret.template.render(_Variables(self), "a secret")
+        value = self.read_name(secret)
         self.remember(value)
         return value
+
+    def read_name(self, name: Secret) -> str:
+        """The value of a user name or client id."""
+        return name.template.render(_Variables(self._environment), "a secret")
 
     def variable(self, name: str) -> str:
         """The value of an environment variable."""
@@ -91,8 +115,22 @@ class SentSecrets:
         return value
 
     def remember(self, *values: str) -> None:
-        """Redact values in all responses from now on."""
-        self._redactor.add(value for value in values if len(value) >= MIN_REDACTED_CHARS)
+        """Mask values from now on; of very many, those that were used last."""
+        for value in values:
+            if value in self._recent:
+                self._recent.move_to_end(value)
+            elif len(value) >= MIN_REDACTED_CHARS:
+                self._add(value)
+
+    def _add(self, value: str) -> None:
+        self._recent[value] = None
+        if len(self._recent) <= MAX_REMEMBERED_SECRETS:
+            self.redactor.add([value])
+            return
+        # Access tokens come and go: without an end, each would make every response a little slower to read.
+        for _ in range(MAX_REMEMBERED_SECRETS // 2):
+            self._recent.popitem(last=False)
+        self.redactor = Redactor(self._recent)
 
 
 class MaskedSecrets:
@@ -107,6 +145,10 @@ class MaskedSecrets:
             read_variable(name, self._environment)
         return REDACTION_MASK
 
+    def read_name(self, name: Secret) -> str:
+        """The mask."""
+        return self.reveal(name)
+
     def variable(self, name: str) -> str:
         """The mask."""
         read_variable(name, self._environment)
@@ -117,14 +159,14 @@ class MaskedSecrets:
 class _Variables:
     """The values of a template without arguments."""
 
-    secrets: SecretSource
+    environment: Mapping[str, str] | None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         return {}
 
     def variable(self, name: str) -> str:
-        return self.secrets.variable(name)
+        return read_variable(name, self.environment)
 
 
 def read_variable(name: str, environment: Mapping[str, str] | None = None) -> str:

@@ -57,12 +57,14 @@ class RestSender:
         )
         self._client = HttpClient(settings, **(http or {}))
         self._environment = environment
-        self.redactor = Redactor()
-        """Masks every secret that has been sent."""
-        self.secrets = SentSecrets(self.redactor, environment)
+        self.secrets = SentSecrets(environment, known_secrets)
         """Gives the values of secrets and environment variables for a request."""
-        self.secrets.remember(*known_secrets)
         self._tokens = AccessTokens(self._client, self.secrets)
+
+    @property
+    def redactor(self) -> Redactor:
+        """Masks the secrets that have been sent."""
+        return self.secrets.redactor
 
     @property
     def masked_secrets(self) -> MaskedSecrets:

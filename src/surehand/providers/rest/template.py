@@ -71,6 +71,8 @@ class VariableReference:
     """A reference to an environment variable."""
 
     name: str
+    is_bare: bool = False
+    """Whether it was written as `${NAME}`, without `env`."""
 
     def resolve(self, values: RequestValues) -> str:
         """The value of the variable."""
@@ -147,7 +149,7 @@ def _parse_single(inner: str) -> Reference:
 
 def _parse_dollar(expression: str, written: str) -> Reference:
     if _VARIABLE.fullmatch(expression) and expression not in _ARGUMENT_ROOTS:
-        return VariableReference(expression)
+        return VariableReference(expression, is_bare=True)
     return _parse_expression(expression, written)
 
 

@@ -23,13 +23,13 @@ class UrlTemplate:
 
     origin: HttpTarget
     segments: tuple[TextTemplate, ...]
-    query: tuple[tuple[str, TextTemplate], ...]
-    """Names and values; a value that is one reference may be a list or an object."""
+    query: tuple[tuple[str, TextTemplate | None], ...]
+    """Names and values; a value that is one reference may be a list or an object. None: a name without `=`."""
 
     @property
     def references(self) -> Iterator[Reference]:
         """All references of the URL."""
-        for template in (*self.segments, *(value for _, value in self.query)):
+        for template in (*self.segments, *(value for _, value in self.query if value is not None)):
             yield from template.references
 
     def render_path(self, values: RequestValues) -> str:
@@ -39,11 +39,15 @@ class UrlTemplate:
     def render_query(self, values: RequestValues, style: QueryStyle) -> Iterator[Pair]:
         """The pairs of the query that is written in the URL."""
         for name, template in self.query:
-            yield from render_query_value(name, template, values, style)
+            yield from _query_value_pairs(name, template, values, style)
 
 
-def render_query_value(name: str, template: TextTemplate, values: RequestValues, style: QueryStyle) -> list[Pair]:
+def _query_value_pairs(
+    name: str, template: TextTemplate | None, values: RequestValues, style: QueryStyle
+) -> list[Pair]:
     """The pairs of one value of a query: a text with references, or whatever its only reference stands for."""
+    if template is None:
+        return [(name, ())]
     reference = template.only_reference
     value: Any = template.render(values, name) if reference is None else reference.resolve(values)
     return query_pairs(name, value, style)
@@ -66,10 +70,9 @@ def parse_url_template(url: Any) -> UrlTemplate:
     if not isinstance(url, str):
         raise DefinitionError(f"The URL must be a text, got {url!r}.", fix="write https://host/path.")
     template = parse_template(url.strip(), "url")
-    start = template.parts[0] if template.parts else ""
-    match = _ORIGIN.match(start) if isinstance(start, str) else None
-    is_whole = match is not None and isinstance(start, str) and (match.end() < len(start) or len(template.parts) == 1)
-    if match is None or not isinstance(start, str) or not is_whole:
+    start = template.parts[0] if template.parts and isinstance(template.parts[0], str) else ""
+    match = _ORIGIN.match(start)
+    if match is None or (match.end() == len(start) and len(template.parts) > 1):  # a reference follows the host
         raise DefinitionError(
             "The URL must begin with a constant scheme, host and port.",
             fix="write https://host/path, with references after the host only.",
@@ -129,7 +132,7 @@ def _parse_segments(parts: list[str | Reference]) -> Iterator[TextTemplate]:
         yield TextTemplate(tuple(part for part in encoded if part != ""))
 
 
-def _parse_query(parts: list[str | Reference]) -> Iterator[tuple[str, TextTemplate]]:
+def _parse_query(parts: list[str | Reference]) -> Iterator[tuple[str, TextTemplate | None]]:
     for pair in _split_at(parts, "&"):
         if pair in ([], [""]):
             continue
@@ -140,7 +143,8 @@ def _parse_query(parts: list[str | Reference]) -> Iterator[tuple[str, TextTempla
             )
         # Literal values are kept decoded, because all values are encoded when the request is built.
         values = [unquote(part.replace("+", " ")) if isinstance(part, str) else part for part in (rest, *pair[1:])]
-        yield unquote(name.replace("+", " ")), TextTemplate(tuple(part for part in values if part != ""))
+        template = TextTemplate(tuple(part for part in values if part != "")) if equals else None
+        yield unquote(name.replace("+", " ")), template
 
 
 def target_with_path(origin: HttpTarget, path: str, query: str) -> HttpTarget:

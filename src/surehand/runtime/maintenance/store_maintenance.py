@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from surehand.runtime.active_spaces import ActiveSpaces
 from surehand.runtime.durability.call_messages import mark_interrupted_calls
 from surehand.runtime.durability.journal_writer import JournalWriter
 from surehand.runtime.durability.ledger import Ledger
@@ -52,6 +53,7 @@ class StoreMaintenance:
         ended_calls: EndedCalls,
         shared_limits: SharedLimits,
         offered_tools: OfferedTools,
+        active_spaces: ActiveSpaces,
         ledger: Ledger,
         write_retry: WriteRetry,
         journal_writer: JournalWriter,
@@ -63,6 +65,7 @@ class StoreMaintenance:
         self._ended_calls = ended_calls
         self._shared_limits = shared_limits
         self._offered_tools = offered_tools
+        self._active_spaces = active_spaces
         self._ledger = ledger
         self._write_retry = write_retry
         self._journal_writer = journal_writer
@@ -145,6 +148,7 @@ class StoreMaintenance:
         await self._ended_calls.wake_tasks_that_wait_for_ends()
         await self._shared_limits.sync_breakers()
         await self._run_every(SEAL_INTERVAL_SECONDS, "offers", self._sync_offered_tools)
+        await self._run_every(SEAL_INTERVAL_SECONDS, "spaces", self._active_spaces.look_for_entered_spaces)
         await self._run_every(SEAL_INTERVAL_SECONDS, "slots", self._shared_limits.update_slot_counts)
         await self._run_every(CLEANUP_INTERVAL_SECONDS, "limits", self._shared_limits.prune)
         await self._run_every(CLEANUP_INTERVAL_SECONDS, "tidy", self._ended_calls.forget_ended_calls)

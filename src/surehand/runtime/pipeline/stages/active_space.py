@@ -26,4 +26,9 @@ def active_space(plan: StackPlan, proceed: NextStage, *, active_spaces: ActiveSp
         invocation.scope = scope
         return scope.stack_for_call(invocation)(invocation)
 
-    return stage
+    async def stage_with_store(invocation: Invocation) -> Outcome:
+        if not invocation.is_resumed:
+            await active_spaces.load(invocation.scope)
+        return await stage(invocation)
+
+    return stage_with_store if active_spaces.is_stored and plan.has_session else stage

@@ -1,4 +1,7 @@
-"""Decoding of response bodies: finds the encoding as browsers do, and tells text from binary data."""
+"""Decoding of response bodies: finds the encoding as browsers do, and tells text from binary data.
+
+Used by the web tools and by REST tools.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Two processes that resume one run of an agent: one drives it, and both get what it comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from surehand import Runtime, tool
+from surehand.agent.agent import Agent
+from surehand.agent.models.scripted import ScriptedModel
+from tests.durable.conftest import ON_BOTH_DATABASES
+
+pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
+
+
+class Office:
+    """A tool that pays, and a model that has two payments approved and then reports; both count what they did."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.requests: list[int] = []
+
+        @tool(effects={"write"}, confirm=True)
+        async def pay(amount: int) -> str:
+            """Pay money."""
+            self.paid.append(amount)
+            return f"Paid {amount}."
+
+        self.pay = pay
+
+    def agent(self) -> Agent:
+        """The agent as each process has it."""
+        return Agent("clerk", model=ScriptedModel(*[self._reply] * 9), tools=["pay"])
+
+    async def _reply(self, messages: list[dict[str, Any]]) -> Any:
+        answers = sum(message["role"] == "assistant" for message in messages)
+        self.requests.append(answers)
+        await asyncio.sleep(0)  # the other process may go on here
+        return [("pay", {"amount": answers + 1})] if answers < 2 else "Both are paid."
+
+
+@ON_BOTH_DATABASES
+async def test_of_two_processes_that_resume_a_run_one_drives_it(address: str) -> None:
+    office = Office()
+    async with Runtime(office.pay, store=address) as here, Runtime(office.pay, store=address) as there:
+        agents = [(office.agent(), runtime) for runtime in (here, there)]
+        run = await agents[0][0].run("Pay twice.", run_id="r1", runtime=here)
+        while run.status == "waiting":
+            for wait in run.waiting:
+                await there.approve(wait.call_id)
+            run, other = await asyncio.gather(*(agent.resume("r1", runtime=runtime) for agent, runtime in agents))
+            assert other.id == run.id
+
+    assert (run.status, run.text) == ("done", "Both are paid.")
+    assert office.paid == [1, 2]
+    assert office.requests == [0, 1, 2]
+
+
+@ON_BOTH_DATABASES
+async def test_a_run_that_is_started_twice_under_one_id_is_one_run(address: str) -> None:
+    office = Office()
+    async with Runtime(office.pay, store=address) as here, Runtime(office.pay, store=address) as there:
+        first, second = await asyncio.gather(
+            *(office.agent().run("Pay twice.", run_id="r1", runtime=runtime) for runtime in (here, there))
+        )
+
+    assert [first.status, second.status] == ["waiting", "waiting"]
+    assert [wait.call_id for wait in first.waiting] == [wait.call_id for wait in second.waiting]
+    assert office.requests == [0]
