@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-MOMENTS = 112
+MOMENTS = 109
 """How often the program comes to a point at which it may be killed."""
 
 

@@ -19,7 +19,7 @@ from tests.traversal.hostile_paths import hostile_paths
 from tests.traversal.symlink_races import race_tools
 from tests.traversal.tool_calls import READING_TOOLS, TOOLS, try_paths
 
-pytestmark = pytest.mark.timeout(30)  # some of these have much to do, and a busy machine takes its time
+pytestmark = pytest.mark.timeout(120)  # some of these have much to do, and a busy machine takes its time
 
 
 @pytest.fixture(params=["kernel", "step by step"])

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from surehand.store.database import StoreError
+from surehand.store.database import StoreError, UnstorableValue
 from surehand.store.serialization import dump_json
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -84,6 +84,9 @@ def respond_with_problems(api: FastAPI) -> None:
         return problem_response(STATUS_BY_CODE[code], code, f"The request is not valid: {detail}.")
 
     async def on_store_error(_: Request, error: Exception) -> Response:
+        if isinstance(error, UnstorableValue):  # such as a NUL character: the same request would always fail
+            code = "invalid_arguments"
+            return problem_response(STATUS_BY_CODE[code], code, f"The request cannot be stored: {error}")
         return problem_response(503, "unavailable", f"The store cannot be used now: {error}", {"Retry-After": "1"})
 
     api.add_exception_handler(HTTPException, on_http_error)
