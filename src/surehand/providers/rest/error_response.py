@@ -34,7 +34,8 @@ _CODES: Mapping[int, FailureCode] = {
 _MESSAGE_KEYS = ("message", "detail", "error_description", "error", "title", "reason", "errors", "msg", "description")
 """Fields in which services tell what is wrong, the most telling first."""
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
-_MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+# No tag extends over the next `<`, and a script without an end extends to the end: so the time is linear.
+_MARKUP = re.compile(r"<(script|style)\b[^<>]*>.*?(?:</\1\s*>|\Z)|<[^<>]*>?", re.IGNORECASE | re.DOTALL)
 
 
 def error_from_response(response: HttpResponse, data: Any, redact: Callable[[str], str]) -> ToolError:
