@@ -70,7 +70,7 @@ def print_summary(name: str, reports: list[DocumentReport], seconds: float) -> b
     skipped = [(each.path, *entry) for each in reports for entry in each.skipped]
     failed = [(each.path, *entry) for each in reports for entry in each.failed]
     errors = [each for each in reports if each.error]
-    unaccounted = [each for each in reports if each.unaccounted > 0 and not each.error]
+    unaccounted = [each for each in reports if each.unaccounted and not each.error]
     print(f"{name}: {len(reports):,} documents, {operations:,} operations, {seconds:.0f} s", flush=True)
     print(f"  imported {imported:,} ({imported / max(operations, 1):.2%}), named with a reason {len(skipped):,}")
     print(f"  not compiled or described {len(failed):,}, documents that failed {len(errors):,}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs as js
 
@@ -67,13 +68,27 @@ def count_operations(root: Any) -> int:
     """The operations of a document, counted without the importer."""
     paths = root.get("paths") if isinstance(root, dict) else None
     items = paths.items() if isinstance(paths, dict) else ()
-    return sum(
-        key in METHODS
-        for path, item in items
-        if not path.startswith("x-") and isinstance(item, dict)
-        for key in item
-        if item[key] is not None
-    )
+    is_newest = str(root.get("openapi")).startswith("3.2")
+    methods = METHODS | {"query"} if is_newest else METHODS
+    count = 0
+    for path, written in items:
+        if path.startswith("x-") or not isinstance(written, dict):
+            continue
+        item = {**_find_path_item(root, written.get("$ref")), **written}
+        count += sum(key in methods for key in item if item[key] is not None)
+        count += len(item.get("additionalOperations") or ()) if is_newest else 0
+    return count
+
+
+def _find_path_item(root: Any, ref: Any) -> dict[str, Any]:
+    """The path item that another one refers to, within the document."""
+    if not isinstance(ref, str) or not ref.startswith("#/"):
+        return {}
+    value = root
+    for step in unquote(ref).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 async def _import(root: Any, report: DocumentReport, describes: bool) -> None:
@@ -104,6 +119,7 @@ async def _compile(provider: OpenApiProvider, report: DocumentReport, describes:
         try:
             # Not through the importer, which may have come to terms with a schema.
             js.validator_for(schema, pattern_options=js.RegexOptions())
+            js.meta.validate(schema)
             full_name = f"corpus__{tool.name}"
             assert len(full_name) <= 64, f"the name {full_name} is too long"
             assert full_name not in names, f"the name {full_name} is taken"

@@ -34,7 +34,7 @@ def _noteworthy(report: DocumentReport) -> Iterator[str]:
     if report.failed:
         label, problem = report.failed[0]
         yield f"NOT USABLE {report.path}: {len(report.failed)} operations, the first {label}: {problem}"
-    if report.unaccounted > 0 and not report.error:
+    if report.unaccounted and not report.error:
         yield f"UNACCOUNTED {report.path}: {report.unaccounted}"
     spent = report.parse_seconds + report.import_seconds + report.compile_seconds
     if spent > SLOW_SECONDS:

@@ -37,6 +37,8 @@ class CircularReference(UndescribableTool):
 
 def copy_json(value: Any) -> Any:
     """A copy with new lists and dictionaries, so that changes to it do not reach the tool."""
+    if value is None or isinstance(value, (str, int, float)):  # most are: asking about an abstract class is slow
+        return value
     if isinstance(value, Mapping):
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

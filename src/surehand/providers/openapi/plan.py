@@ -52,8 +52,8 @@ class OperationPlan:
     """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """Names as the document writes them, for arguments that had to be renamed."""
-    accepted: RawParameters = field(default_factory=lambda: RawParameters({}))
-    """The JSON Schema of the arguments, without those of `given`; compiled."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON Schema of the arguments, without those of `given`."""
 
     @property
     def file_arguments(self) -> frozenset[str]:
@@ -122,7 +122,7 @@ class _PlanCompiler:
             required_fields=required_fields,
             given_arguments=self._given_arguments,
             other_names=self._other_names,
-            accepted=self._build_schema(),
+            schema=self._build_schema(),
         )
 
     # Parameters
@@ -213,13 +213,13 @@ class _PlanCompiler:
 
     # Schema
 
-    def _build_schema(self) -> RawParameters:
+    def _build_schema(self) -> dict[str, Any]:
         for budget in DEFINITION_BUDGETS:
-            parameters = RawParameters(self._schema_with(self._properties, budget), where=self._operation.label)
-            if _can_compile(parameters):
-                return parameters
+            schema = self._schema_with(self._properties, budget)
+            if _can_compile(schema):
+                return schema
         described = {name: _only_description(each) for name, each in self._properties.items()}
-        return RawParameters(self._schema_with(described, 0, refs=frozenset()), where=self._operation.label)
+        return self._schema_with(described, 0, refs=frozenset())
 
     def _schema_with(
         self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None
@@ -251,9 +251,9 @@ def _only_description(schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": schema["description"]} if "description" in schema else {}
 
 
-def _can_compile(parameters: RawParameters) -> bool:
+def _can_compile(schema: dict[str, Any]) -> bool:
     try:
-        parameters.compile()
+        RawParameters(schema).compile()
     except DefinitionError:
         return False
     return True
