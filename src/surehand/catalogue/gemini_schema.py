@@ -22,7 +22,8 @@ from surehand.catalogue.model_schemas import (
 from surehand.core.schema import JSON
 
 MAX_SCHEMA_PARTS = 5_000
-"""References are replaced by their targets, so a small schema can become a huge one."""
+MAX_EXPANDED_PARTS = 1_000
+"""References are replaced by their targets, so a small schema can become a huge one: they are, up to so many parts."""
 REFERENCE_DEPTHS = (32, 8, 4, 2, 1, 0)
 """References that are written out one within the other; the next smaller number is tried if that gives too many parts."""
 _ALL_TYPES = ["string", "number", "boolean", "object", "array"]
@@ -42,7 +43,8 @@ def to_gemini_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     flat = flatten_top_level(schema)
     for depth in REFERENCE_DEPTHS:
         try:
-            converted = _GeminiConverter(schema, depth).convert(flat, ())
+            max_parts = MAX_EXPANDED_PARTS if depth else MAX_SCHEMA_PARTS
+            converted = _GeminiConverter(schema, depth, max_parts).convert(flat, ())
         except _TooManyParts:
             continue
         return {"type": "object", "properties": {}} | converted
@@ -54,15 +56,16 @@ class _TooManyParts(Exception):
 
 
 class _GeminiConverter:
-    def __init__(self, root: Mapping[str, JSON], max_references: int) -> None:
+    def __init__(self, root: Mapping[str, JSON], max_references: int, max_parts: int) -> None:
         self._root = root
         self._max_references = max_references
+        self._max_parts = max_parts
         self._part_count = 0
 
     def convert(self, schema: Any, refs: tuple[str, ...]) -> dict[str, JSON]:
         """Convert a schema at any level; `refs` are the references on the way to it, to find circular ones."""
         self._part_count += 1
-        if self._part_count > MAX_SCHEMA_PARTS:
+        if self._part_count > self._max_parts:
             raise _TooManyParts
         written = dict(schema) if isinstance(schema, Mapping) else {}
         try:
