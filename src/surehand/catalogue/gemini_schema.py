@@ -25,7 +25,7 @@ MAX_SCHEMA_PARTS = 5_000
 MAX_EXPANDED_PARTS = 1_000
 """References are replaced by their targets, so a small schema can become a huge one: they are, up to so many parts."""
 REFERENCE_DEPTHS = (32, 8, 4, 2, 1, 0)
-"""References that are written out one within the other; the next smaller number is tried if that gives too many parts."""
+"""References that are written out one within the other; the next number is tried if that gives too many parts."""
 _ALL_TYPES = ["string", "number", "boolean", "object", "array"]
 _SUPPORTED_FORMATS = {"date-time", "float", "double", "int32", "int64"}
 _LIMIT_KEYWORDS = {

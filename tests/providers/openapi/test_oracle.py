@@ -62,7 +62,7 @@ class SentRequest:
 
 
 def read_path_parameters(path: str) -> dict[str, str]:
-    """The value of `/x/{value}`, found before it is decoded, under every name that `openapi-core` has for its styles."""
+    """The value of `/x/{value}`, found before it is decoded, under every name that `openapi-core` has for a style."""
     _, _, segment = path.removeprefix("/").partition("/")
     assert "/" not in segment
     return {name: unquote(segment) for name in ("value", ".value", ".value*", ";value", ";value*")}

@@ -1,8 +1,8 @@
 """Digests of operations, taken from the document without compiling them: the lock file compares them.
 
 A digest covers what makes up the request and what a model reads about it: parameters, body, texts and security, with
-everything that they refer to. Answers are not covered, because they are not judged. Each referenced part is hashed once,
-so that tens of thousands of operations take seconds.
+everything that they refer to. Answers are not covered, because they are not judged. Each referenced part is hashed
+once, so that tens of thousands of operations take seconds.
 """
 
 from __future__ import annotations

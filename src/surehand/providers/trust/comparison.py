@@ -22,6 +22,7 @@ MAX_PINS_PER_PROVIDER = 10_000
 MAX_PIN_BYTES_PER_PROVIDER = 4 << 20
 """Size of a provider's pins in the file. The quarantine has the same limits: a hostile server may add tools forever."""
 
+
 @dataclass(frozen=True, slots=True)
 class PinLimits:
     """How much is stored of one provider."""
