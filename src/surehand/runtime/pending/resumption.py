@@ -30,7 +30,7 @@ from surehand.runtime.pending.followed_run import outcome_of_run
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.pending_calls import PendingCalls
-from surehand.runtime.pending.restored_call import RestoredCalls, Resumption, apply_resumption
+from surehand.runtime.pending.restored_call import AppliedAnswer, RestoredCalls, apply_answer_to
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -116,9 +116,9 @@ class Resumptions:
         fence = await self._claim(row, to_end=ending_answer is not None)
         if fence is None:
             return None
-        resumption = Resumption(answer, fence=fence)
+        applied = AppliedAnswer(answer, fence=fence)
         in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-        return self._start(row, in_progress, partial(self._resume_from_store, row, resumption))
+        return self._start(row, in_progress, partial(self._resume_from_store, row, applied))
 
     async def _claim(self, row: PendingRow, *, to_end: bool) -> int | None:
         """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
@@ -176,7 +176,7 @@ class Resumptions:
         round_answer = answer.to_round_answer(edited, pending_round, viewer)
         emit_settled = partial(self._emit_settled, row, pending_round, answer)
         if not continues:
-            outcome = await self._deliver_answer(row, Resumption(answer, round_answer, on_settled=emit_settled))
+            outcome = await self._deliver_answer(row, AppliedAnswer(answer, round_answer, on_settled=emit_settled))
             if pending_round.waiting_for == "input" and listing is not None:
                 await _cancel_input_request(listing, row.call.call_id, answer.kind)
             return outcome
@@ -189,7 +189,7 @@ class Resumptions:
             tool = row.call.tool
             absent = f"{tool} is not here now." if agent is None else absent_agent_message(tool, agent)
             return Pending("result", row.call.call_id, f"{done}, but {absent}")
-        return await self._deliver_answer(edited, Resumption(answer, fence=fence))
+        return await self._deliver_answer(edited, AppliedAnswer(answer, fence=fence))
 
     async def _commit(
         self, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
@@ -227,11 +227,11 @@ class Resumptions:
             raise
         return results[1][0]["fence"] if resumes_here else None
 
-    async def _deliver_answer(self, row: PendingRow, resumption: Resumption) -> Outcome:
+    async def _deliver_answer(self, row: PendingRow, applied: AppliedAnswer) -> Outcome:
         """Give the answer to the caller if it still waits here, else run the call again from the store."""
-        return await self._deliver_to_waiting_caller(row, resumption) or await self._resume_from_store(row, resumption)
+        return await self._deliver_to_waiting_caller(row, applied) or await self._resume_from_store(row, applied)
 
-    async def _deliver_to_waiting_caller(self, row: PendingRow, resumption: Resumption) -> Outcome | None:
+    async def _deliver_to_waiting_caller(self, row: PendingRow, applied: AppliedAnswer) -> Outcome | None:
         """Let the waiting caller continue with the answer; None if there is none, or it was cancelled just now."""
         local = self._local
         call_id = row.call.call_id
@@ -240,11 +240,10 @@ class Resumptions:
         if caller is None or caller.done() or invocation is None:
             return None
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        invocation.on_end = partial(_set_outcome, ended)
-        apply_resumption(invocation, row, resumption)
+        apply_answer_to(invocation, row, applied, on_end=partial(_set_outcome, ended))
         caller.set_result(True)
         outcome = await ended
-        if invocation.has_lost_race:
+        if invocation.claim.is_lost:
             raise UnexpectedRowCount("another answer was stored first")
         if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
             return outcome
@@ -252,21 +251,21 @@ class Resumptions:
         call = await self._outcomes.find(call_id)
         return self._outcomes.outcome_of(call) if call is not None and call.state == "ended" else None
 
-    async def _resume_from_store(self, row: PendingRow, resumption: Resumption) -> Outcome:
+    async def _resume_from_store(self, row: PendingRow, applied: AppliedAnswer) -> Outcome:
         """Run the call again, with its stored arguments and the answer."""
-        invocation, stack = self._restored_calls.restore_resumed_call(row, resumption)
+        invocation, stack = self._restored_calls.restore_resumed_call(row, applied)
         if self._running.is_closed():  # during the awaits above; leaving the store returns the claim
             raise StoreUnavailable("The runtime is not running.")
         outcome = await stack(invocation)
-        if invocation.has_lost_race and resumption.round_answer is not None:
+        if invocation.claim.is_lost and applied.round_answer is not None:
             raise UnexpectedRowCount("another answer was stored first")
-        if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
+        if isinstance(outcome, Pending) or invocation.claim.is_recorded:
             return outcome
-        if invocation.asks_again_because and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
+        if invocation.resumption.note and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
             # No question: an approval of these arguments could not work either.
-            problem = f"{invocation.asks_again_because} It does not take these arguments any more. Call it again."
+            problem = f"{invocation.resumption.note} It does not take these arguments any more. Call it again."
             outcome = Failed("conflict", problem, data=outcome.data)
-        if resumption.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
+        if applied.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
 
