@@ -86,21 +86,17 @@ class Resumptions:
         return self._local.answers_in_progress.get(call_id)
 
     async def resume_ready_call(self, row: PendingRow, ending_answer: Answer | None = None) -> Outcome | None:
-        """Claim and resume an answered call, and wait for its outcome; None if another runtime was first.
-
-        It is claimed in a task of the runtime, so that a cancelled caller leaves no claim behind.
-        """
-        claim = self._background_tasks.spawn(self.claim_ready_call(row, ending_answer))
-        try:
-            resumption = await asyncio.shield(claim)
-        except StoreError as error:
-            return store_failure(error)
+        """Claim and resume an answered call, and wait for its outcome; None if another runtime was first."""
+        resumption = self.start_ready_call(row, ending_answer)
         return await wait_for_task(resumption) if resumption is not None else None
 
-    async def claim_ready_call(
+    def start_ready_call(
         self, row: PendingRow, ending_answer: Answer | None = None
     ) -> asyncio.Task[Outcome | None] | None:
-        """Claim a call that was answered in another process or before a restart, and resume it if its tool is here.
+        """Start to resume a call that was answered in another process or before a restart, if its tool is here.
+
+        The task claims the call first, and returns None if another runtime has. The same answer, given again
+        meanwhile, finds the task and waits for it.
 
         Args:
             ending_answer: end the call with this answer instead, whether its tool is here or not.
@@ -110,18 +106,20 @@ class Resumptions:
         resumes_here = listing is not None and _can_resume_here(listing, row)
         if ending_answer is None and not row.matches_answer_binding:
             ending_answer = _end_altered_call(row, last, Answer.from_round(last))
-        if not self._running.is_open or not (resumes_here or ending_answer):
+        is_started = row.call.call_id in self._local.answers_in_progress
+        if is_started or not self._running.is_open or not (resumes_here or ending_answer):
             return None
         answer = ending_answer or Answer.from_round(last)
-        fence = await self._claim(row, to_end=ending_answer is not None)
-        if fence is None:
-            return None
-        applied = AppliedAnswer(answer, fence=fence)
         in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-        return self._start(row, in_progress, partial(self._resume_from_store, row, applied))
+        work = partial(self._claim_and_resume, row, answer, to_end=ending_answer is not None)
+        return self._start(row, in_progress, work)
 
-    async def _claim(self, row: PendingRow, *, to_end: bool) -> int | None:
-        """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
+    async def _claim_and_resume(self, row: PendingRow, answer: Answer, *, to_end: bool) -> Outcome:
+        fence = await self._claim(row, to_end=to_end)
+        return await self._resume_from_store(row, AppliedAnswer(answer, fence=fence))
+
+    async def _claim(self, row: PendingRow, *, to_end: bool) -> int:
+        """Claim an answered call in the ledger; returns the fence."""
         call = row.call
         store = await self._store.open()
         await self._retry_unwritten(call.call_id)
@@ -132,7 +130,10 @@ class Resumptions:
             give_back = ledger_table.return_to_ready_statement(call.call_id, self._store.owner_id, call.fence + 1)
             self._write_retry.retry_later(call.call_id, [give_back])
             raise
-        return claimed[0]["fence"] if claimed else None
+        if not claimed:
+            raise UnexpectedRowCount("another runtime has claimed the call")
+        fence: int = claimed[0]["fence"]
+        return fence
 
     async def _retry_unwritten(self, call_id: str) -> None:
         """Finish the writes of an earlier attempt: later, they would return the new claim too."""
