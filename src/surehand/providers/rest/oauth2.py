@@ -12,17 +12,20 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from surehand.core.errors import ToolError, Unavailable
+from surehand.core.sanitize import clean_line
 from surehand.http.client import HttpClient
 from surehand.http.errors import mark_unsent
 from surehand.http.request import build_request
 from surehand.http.response import HttpResponse
-from surehand.providers.rest.auth import ClientCredentialsAuth, basic_credentials
-from surehand.providers.rest.secrets import SentSecrets
+from surehand.providers.rest.auth import ClientCredentialsAuth
+from surehand.providers.rest.secrets import SentSecrets, encode_basic
 
 EXPIRY_MARGIN_SECONDS = 30.0
 """A token is replaced that long before it expires, or after nine tenths of its time if that is later."""
 MAX_TOKEN_RESPONSE_BYTES = 256 * 1024
 TOKEN_TIMEOUT_SECONDS = 30.0
+_MAX_REASON_CHARS = 300
+"""Characters that a model is shown of what a token endpoint says about an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class AccessTokens:
         headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         if auth.client_auth == "basic":
             # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
-            credentials = basic_credentials(quote_plus(client_id), quote_plus(client_secret))
+            credentials = encode_basic(quote_plus(client_id), quote_plus(client_secret))
+            self._secrets.remember(credentials)
             headers["Authorization"] = f"Basic {credentials}"
         else:
             form |= {"client_id": client_id, "client_secret": client_secret}
@@ -100,7 +104,8 @@ class AccessTokens:
         fields = answer if isinstance(answer, dict) else {}
         if not response.ok:
             reason = " ".join(str(fields[name]) for name in ("error", "error_description") if name in fields)
-            problem = f"{host} gave no access token: HTTP {response.status} {reason[:300]}".rstrip()
+            cleaned = clean_line(self._secrets.redactor(reason), _MAX_REASON_CHARS)  # masked first, then cut
+            problem = f"{host} gave no access token: HTTP {response.status} {cleaned}".rstrip()
             raise (Unavailable if response.status >= 500 else ToolError)(
                 f"{problem}. The developer looks at the client."
             )
