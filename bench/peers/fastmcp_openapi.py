@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 from fastmcp import FastMCP
 
 from bench.peers.openapi_report import report_import
@@ -12,9 +11,8 @@ from bench.peers.openapi_report import report_import
 
 async def list_names(document: dict[str, Any]) -> list[str]:
     """The names of the tools that the server has."""
-    async with httpx.AsyncClient(base_url="https://api.github.com") as client:
-        server = FastMCP.from_openapi(openapi_spec=document, client=client)
-        return [tool.name for tool in await server.list_tools()]
+    server = FastMCP.from_openapi(openapi_spec=document)
+    return [tool.name for tool in await server.list_tools()]
 
 
 if __name__ == "__main__":
