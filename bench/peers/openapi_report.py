@@ -1,4 +1,4 @@
-"""Shared by the scripts that import GitHub's OpenAPI document with another library: measure, and print a line of JSON."""
+"""Shared by scripts that import GitHub's OpenAPI document with another library: measure, and print a line of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile values in every place of a request: each arrives as that value alone, or is refused before anything is sent."""
+"""Hostile values in every place of a request: each arrives as that value alone, or is refused before it is sent."""
 
 from __future__ import annotations
 
