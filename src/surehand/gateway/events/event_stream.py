@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class StreamRequest:
     """A family of `core/event_formats.py`; None for our own names and fields."""
     is_last: Callable[[Mapping[str, Any]], bool] = lambda fields: False
     """Whether the stream ends with an event."""
-    final_event: Callable[[], Mapping[str, Any] | None] | None = None
+    final_event: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None
     """Builds the event that ends the stream, once the call is over, if no other event does."""
 
 
@@ -115,7 +115,7 @@ async def _listener_frames(
     """The events that a listener gets, after a number."""
     while True:
         # An event that tells the end may still be on its way when the call is over, so look twice.
-        final_event = None if request.final_event is None else request.final_event()
+        final_event = None if request.final_event is None else await request.final_event()
         news = await listener.wait(ping_seconds if request.final_event is None else LAST_EVENT_SECONDS)
         fresh = [each for each in news if isinstance(each, Missed) or each.number > number]
         if not news and final_event is not None:
