@@ -19,6 +19,7 @@ from surehand.core.tool import Tool
 from surehand.runtime.active_spaces import ActiveSpaces, OnNoSpace
 from surehand.runtime.agents import AgentTable
 from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.call_loader import CallLoader
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.durability.store_journal import ProgressReports, StoreJournal
@@ -27,6 +28,7 @@ from surehand.runtime.invocation.object_tokens import ObjectTokens
 from surehand.runtime.last_results import LastResults
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker_table import ProviderBreakers
+from surehand.runtime.limits.budget import TurnBudgets
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import Queue
 from surehand.runtime.listeners import Listeners
@@ -36,11 +38,14 @@ from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.wait_refusal import WaitRefusal
 from surehand.runtime.pipeline.installed_middleware import Middleware, MiddlewareTable
 from surehand.runtime.pipeline.result_cache import ResultCache
-from surehand.runtime.pipeline.stacks import BuiltStacks
+from surehand.runtime.pipeline.stacks import BuiltStacks, StackBuilder, StackTables
 from surehand.runtime.policy import ActivePolicy, Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
+from surehand.runtime.scope import ScopeParts
+from surehand.runtime.scope_tools import ToolSources
+from surehand.runtime.session_states import SessionStates
 from surehand.runtime.stats import MemoryJournal, StatsTable
 
 if TYPE_CHECKING:
@@ -132,6 +137,44 @@ class RuntimeParts:
             background_tasks=self.background_tasks,
             crash_report=self.options.crash_report,
         )
+
+
+def build_scope_parts(parts: RuntimeParts, calls: CallLoader) -> ScopeParts:
+    """Give the outermost scope of a runtime the parts that it uses."""
+    builder = StackBuilder(
+        parts.catalogue,
+        parts.offered_tools,
+        parts.provider_table,
+        parts.policy,
+        running=parts.running,
+        load_stages=lambda: calls.load().stages,
+        load_refused_calls=lambda: calls.load().refused_calls,
+    )
+    tool_sources = ToolSources(
+        parts.catalogue,
+        parts.offered_tools,
+        parts.provider_table,
+        parts.policy,
+        parts.environment.workspace,
+        parts.options.crash_report,
+    )
+    return ScopeParts(
+        environment=parts.environment,
+        tool_sources=tool_sources,
+        stack_tables=StackTables(builder, parts.built_stacks),
+        calls=calls,
+        listeners=parts.listeners,
+        stats=parts.stats,
+        queues=parts.queues,
+        outputs=parts.outputs,
+        last_results=parts.last_results,
+        turn_budgets=TurnBudgets(parts.options.defaults.max_calls_per_turn),
+        session_states=SessionStates(),
+        active_spaces=parts.active_spaces,
+        auto_complete=parts.options.auto_complete,
+        named_scopes=parts.named_scopes,
+        agents=parts.agents,
+    )
 
 
 def _report_changes(listeners: Listeners, discard_stacks: Callable[[], None]) -> Callable[[CatalogueChanged], None]:

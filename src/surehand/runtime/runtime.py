@@ -14,36 +14,31 @@ from surehand.core.call import Principal
 from surehand.core.clock import Clock, Deadline
 from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
-from surehand.core.outcome import Failed, Pending
 from surehand.core.private_paths import PRIVATE_PATHS
 from surehand.core.provider import OnConflict, Provider
 from surehand.core.quotas import Quota, QuotaLimits
-from surehand.core.spaces import SpaceWriter
 from surehand.core.tool import Tool
 from surehand.runtime.call_loader import CallLoader, CallServices
-from surehand.runtime.compose import RuntimeParts, RuntimeSettings
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
-from surehand.runtime.limits.budget import TurnBudgets
-from surehand.runtime.limits.queues import Queue
 from surehand.runtime.outputs import READER_TOOL_NAME
-from surehand.runtime.pipeline.stacks import StackBuilder, StackTables
 from surehand.runtime.policy import Policy
-from surehand.runtime.scope import Scope, ScopeParts
-from surehand.runtime.scope_tools import ToolSources
-from surehand.runtime.session_states import SessionStates
+from surehand.runtime.scope import Scope
 from surehand.runtime.sources import AgentSource, Source, flatten_sources, left_out_tools, split_server_tools
-from surehand.runtime.stats import MemoryJournalEntry
 
 if TYPE_CHECKING:
     from surehand.core.invoke import RedactText
+    from surehand.core.outcome import Failed, Pending
+    from surehand.core.spaces import SpaceWriter
     from surehand.runtime.active_spaces import OnNoSpace
     from surehand.runtime.durability.ledger import SizeCallback
+    from surehand.runtime.limits.queues import Queue
     from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.pending.status import CallStatus
     from surehand.runtime.pipeline.committed_results import OnCommit
     from surehand.runtime.pipeline.installed_middleware import Middleware
+    from surehand.runtime.stats import MemoryJournalEntry
     from surehand.store.store import Store
 
 T = TypeVar("T")
@@ -72,6 +67,9 @@ class Runtime(Scope):
         on_commit: OnCommit | None = None,
         clock: Clock | None = None,
     ) -> None:
+        # Here, since all parts of a runtime come with it: a module that only defines tools is imported without them.
+        from surehand.runtime.compose import RuntimeParts, RuntimeSettings, build_scope_parts
+
         options = RuntimeSettings(
             policy=_to_policy(policy),
             queues=queues or {},
@@ -91,7 +89,7 @@ class Runtime(Scope):
         parts = RuntimeParts(options)
         self._runtime_parts = parts
         self._calls = CallLoader(self._load_calls)
-        super().__init__(_build_scope_parts(parts, self._calls), Principal())
+        super().__init__(build_scope_parts(parts, self._calls), Principal())
         self._configured_store = fspath(store) if isinstance(store, PathLike) else store
         if isinstance(self._configured_store, str):
             # At once, and not when the store is opened: a workspace is in use earlier.
@@ -392,40 +390,3 @@ def _validate_on_no_space(value: OnNoSpace) -> OnNoSpace:
 
 def _to_policy(policy: Policy | Iterable[Mapping[str, Any]] | None) -> Policy:
     return policy if isinstance(policy, Policy) else Policy(policy or ())
-
-
-def _build_scope_parts(parts: RuntimeParts, calls: CallLoader) -> ScopeParts:
-    builder = StackBuilder(
-        parts.catalogue,
-        parts.offered_tools,
-        parts.provider_table,
-        parts.policy,
-        running=parts.running,
-        load_stages=lambda: calls.load().stages,
-        load_refused_calls=lambda: calls.load().refused_calls,
-    )
-    tool_sources = ToolSources(
-        parts.catalogue,
-        parts.offered_tools,
-        parts.provider_table,
-        parts.policy,
-        parts.environment.workspace,
-        parts.options.crash_report,
-    )
-    return ScopeParts(
-        environment=parts.environment,
-        tool_sources=tool_sources,
-        stack_tables=StackTables(builder, parts.built_stacks),
-        calls=calls,
-        listeners=parts.listeners,
-        stats=parts.stats,
-        queues=parts.queues,
-        outputs=parts.outputs,
-        last_results=parts.last_results,
-        turn_budgets=TurnBudgets(parts.options.defaults.max_calls_per_turn),
-        session_states=SessionStates(),
-        active_spaces=parts.active_spaces,
-        auto_complete=parts.options.auto_complete,
-        named_scopes=parts.named_scopes,
-        agents=parts.agents,
-    )

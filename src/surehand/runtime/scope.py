@@ -13,16 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
-from surehand.catalogue.listing import Listing
 from surehand.core.call import Arguments, Call, CallIdentity, Principal, ScopeFolders, caller_fields
-from surehand.core.clock import Clock
 from surehand.core.context import Context
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Failed, Outcome
-from surehand.core.tool import Tool
-from surehand.runtime.active_spaces import ActiveSpaces
-from surehand.runtime.agents import AgentTable
-from surehand.runtime.call_loader import CallLoader
 from surehand.runtime.call_options import (
     PRINCIPAL_FIELDS,
     CallerContext,
@@ -33,25 +27,31 @@ from surehand.runtime.call_options import (
     validate_priority,
 )
 from surehand.runtime.invocation.invocation import CallEnvironment, CallScope, Invocation, NextStage
-from surehand.runtime.last_results import LastResults
 from surehand.runtime.limits.budget import Budget, TurnBudgets
-from surehand.runtime.limits.queue_table import QueueTable
-from surehand.runtime.limits.queues import QueueStatus
 from surehand.runtime.listeners import EventBuffer, Listeners, stream_events
-from surehand.runtime.named_scopes import NamedScopes
-from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, StackTables, limit_to_paths
-from surehand.runtime.policy import Policy
-from surehand.runtime.running_calls import InterruptibleCall
 from surehand.runtime.scope_tools import ScopeTools, ToolSources
-from surehand.runtime.session_states import SessionStates
-from surehand.runtime.sources import AgentSource
 from surehand.runtime.stats import Stats, StatsTable
 
 if TYPE_CHECKING:
     from surehand.catalogue.describe import ToolDescriptions
+    from surehand.catalogue.listing import Listing
+    from surehand.core.clock import Clock
+    from surehand.core.tool import Tool
+    from surehand.runtime.active_spaces import ActiveSpaces
+    from surehand.runtime.agents import AgentTable
+    from surehand.runtime.call_loader import CallLoader
+    from surehand.runtime.last_results import LastResults
+    from surehand.runtime.limits.queue_table import QueueTable
+    from surehand.runtime.limits.queues import QueueStatus
+    from surehand.runtime.named_scopes import NamedScopes
+    from surehand.runtime.outputs import OversizedOutputs
     from surehand.runtime.pending.pending_call import Approver, PendingCall
     from surehand.runtime.pending.status import CallStatus
+    from surehand.runtime.policy import Policy
+    from surehand.runtime.running_calls import InterruptibleCall
+    from surehand.runtime.session_states import SessionStates
+    from surehand.runtime.sources import AgentSource
     from surehand.store.store import Store
     from surehand.store.tables.grants import Grant
     from surehand.store.tables.pending import PendingRound

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from surehand.catalogue.catalogue import Catalogue
-from surehand.catalogue.listing import Listing
-from surehand.core.call import Principal
 from surehand.core.names import qualified_name
 from surehand.core.provider_abilities import AddedProvider
-from surehand.runtime.crash_report import CrashReport
-from surehand.runtime.offered_tools import OfferedTools
-from surehand.runtime.policy import ActivePolicy
-from surehand.runtime.providers import ProviderTable
 
 if TYPE_CHECKING:
+    from surehand.catalogue.catalogue import Catalogue
     from surehand.catalogue.describe import ToolDescriptions
+    from surehand.catalogue.listing import Listing
+    from surehand.core.call import Principal
+    from surehand.runtime.crash_report import CrashReport
+    from surehand.runtime.offered_tools import OfferedTools
+    from surehand.runtime.policy import ActivePolicy
+    from surehand.runtime.providers import ProviderTable
 
 
 @dataclass(frozen=True, slots=True)

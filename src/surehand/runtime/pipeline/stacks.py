@@ -9,21 +9,21 @@ from itertools import product
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from surehand.catalogue.catalogue import Catalogue
-from surehand.catalogue.listing import Listing
 from surehand.core.call import CURRENT_ALLOWED_PATHS
 from surehand.core.errors import Unavailable
 from surehand.core.outcome import Failed, Outcome
 from surehand.core.tool import Tool
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
-from surehand.runtime.offered_tools import OfferedTools, SessionTools
 from surehand.runtime.pipeline.pipeline import CallStages, StackPlan, Stage, build_stack
-from surehand.runtime.policy import ActivePolicy
-from surehand.runtime.providers import ProviderTable
-from surehand.runtime.running_calls import RunningCalls
 
 if TYPE_CHECKING:
+    from surehand.catalogue.catalogue import Catalogue
+    from surehand.catalogue.listing import Listing
+    from surehand.runtime.offered_tools import OfferedTools, SessionTools
     from surehand.runtime.pipeline.refused_calls import RefusedCalls
+    from surehand.runtime.policy import ActivePolicy
+    from surehand.runtime.providers import ProviderTable
+    from surehand.runtime.running_calls import RunningCalls
 
 log = logging.getLogger("surehand")
 
