@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surehand.core.events import CallEnded, Event
@@ -61,8 +62,8 @@ class RunWorker:
         try:
             yield
         finally:
-            for each in unsubscribe:
-                each()
+            for stop_listening in unsubscribe:
+                stop_listening()
             running = [task, *self._tasks.values()]
             for each in running:
                 each.cancel()
@@ -94,7 +95,7 @@ class RunWorker:
             self._remember(run)
             task = asyncio.create_task(self._drive(agent, run.run_id), name=f"run {run.run_id}")
             self._tasks[run.run_id] = task
-            task.add_done_callback(lambda _, run_id=run.run_id: self._end(run_id))
+            task.add_done_callback(partial(self._end, run.run_id))
 
     def _remember(self, run: ResumableRun) -> None:
         self._known_answers.pop(run.run_id, None)
@@ -102,7 +103,7 @@ class RunWorker:
         while len(self._known_answers) > MAX_REMEMBERED_RUNS:
             del self._known_answers[next(iter(self._known_answers))]
 
-    def _end(self, run_id: str) -> None:
+    def _end(self, run_id: str, _: object) -> None:
         del self._tasks[run_id]
         self._woken.set()  # another run may have waited for the place
 
