@@ -14,6 +14,7 @@ from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.api.agents import agent_routes
+from surehand.gateway.api.agui import agui_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.calls import call_routes
 from surehand.gateway.api.documentation import add_documentation
@@ -96,6 +97,7 @@ def app(
         tool_result_routes(gateway),
         session_routes(gateway),
         agent_routes(gateway),
+        agui_routes(gateway),
         run_routes(gateway),
         space_routes(gateway),
         audit_routes(gateway),

@@ -52,9 +52,16 @@ class EventStreamResponse(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncIterator[bytes], place: AbstractContextManager[None] | None = None) -> None:
+    def __init__(
+        self,
+        frames: AsyncIterator[bytes],
+        place: AbstractContextManager[None] | None = None,
+        *,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """`place` is entered while the stream is open: it counts the stream against a limit."""
         super().__init__(headers=_HEADERS)
+        self._on_disconnect = on_disconnect
         # The length is unknown: without this header, the body is sent in chunks.
         del self.headers["content-length"]
         self._frames = frames
@@ -69,6 +76,8 @@ class EventStreamResponse(Response):
             client = asyncio.create_task(_wait_for_disconnect(receive))
             try:
                 await asyncio.wait({sender, client}, return_when=asyncio.FIRST_COMPLETED)
+                if not sender.done() and self._on_disconnect is not None:
+                    await self._on_disconnect()
             finally:
                 for task in (sender, client):
                     task.cancel()
