@@ -35,6 +35,10 @@ class ResumableAgent(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def agents(self) -> Sequence[Any]:
+        """The agents that it can call."""
+
     async def resume_if_free(self, run_id: str, *, runtime: Scope) -> Any:
         """Go on with a run; None if another process drives it, or if it has ended."""
 
@@ -44,7 +48,7 @@ class RunWorker:
 
     def __init__(self, runtime: Runtime, agents: Iterable[ResumableAgent]) -> None:
         self._runtime = runtime
-        self._agents = {agent.name: agent for agent in agents}
+        self._agents = _with_sub_agents(agents)
         self._woken = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._known_answers: dict[str, int] = {}
@@ -118,3 +122,15 @@ class RunWorker:
             # Not again at once: a bug that ends this attempt would end the next one.
             log.exception("Run %s could not go on", run_id)
             await asyncio.sleep(POLL_SECONDS)
+
+
+def _with_sub_agents(agents: Iterable[ResumableAgent]) -> dict[str, ResumableAgent]:
+    """The agents, and those that they can call, by name; the runs of both are in the store."""
+    found: dict[str, ResumableAgent] = {}
+    waiting = list(agents)
+    while waiting:
+        agent = waiting.pop(0)
+        if agent.name not in found:
+            found[agent.name] = agent
+            waiting += agent.agents
+    return found

@@ -9,7 +9,7 @@ from ag_ui.core import AssistantMessage, Message, ReasoningMessage, ResumeEntry,
 
 from surehand.core.outcome import Failed, Outcome
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.api.pending import REFUSALS, scope_to_answer
+from surehand.gateway.api.pending import REFUSALS, require_may_answer
 from surehand.gateway.api.requests import raise_if_refused
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
@@ -63,39 +63,39 @@ def find_answered_calls(run_input: RunAgentInput) -> list[str]:
     return [entry.interrupt_id for entry in run_input.resume or ()] + [*find_tool_results(run_input)]
 
 
-async def give_answers(
-    gateway: Gateway, identity: Identity, run_input: RunAgentInput, waiting: Mapping[str, str]
-) -> None:
-    """Answer the calls that the input has answers to; raises `Problem` if an answer is refused.
-
-    Args:
-        waiting: what each call of the run waits for, by its id.
-    """
+async def give_answers(gateway: Gateway, identity: Identity, run_input: RunAgentInput) -> None:
+    """Answer the calls that the input has answers to; raises `Problem` if an answer is refused."""
     for entry in run_input.resume or ():
-        outcome = await _give_answer(gateway, identity, entry, waiting.get(entry.interrupt_id, "approval"))
+        waiting_for = await _waiting_for(gateway, entry.interrupt_id) or "approval"
+        outcome = await _give_answer(gateway, identity, entry, waiting_for)
         raise_if_refused(outcome, *REFUSALS, call_id=entry.interrupt_id)
     for call_id, result in find_tool_results(run_input).items():
-        if call_id in waiting:
-            scope = await scope_to_answer(gateway, identity, call_id, "settle")
-            outcome = await scope.settle(call_id, result, by=identity.user)
+        if await _waiting_for(gateway, call_id) == "result":  # the conversation has results of ended calls, too
+            allowed = await require_may_answer(gateway, identity, call_id, "settle")
+            outcome = await allowed.scope.settle(call_id, result, by=identity.user, round=allowed.round)
             raise_if_refused(outcome, *REFUSALS, call_id=call_id)
+
+
+async def _waiting_for(gateway: Gateway, call_id: str) -> str | None:
+    status = await gateway.runtime.status(call_id)
+    return None if status is None or status.question is None else status.question.waiting_for
 
 
 async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry, waiting_for: str) -> Outcome:
     call_id = entry.interrupt_id
     payload = entry.payload
     if entry.status == "cancelled":
-        scope = await scope_to_answer(gateway, identity, call_id, "reject")
-        return await scope.reject(call_id, CANCELLED_REASON, by=identity.user)
+        allowed = await require_may_answer(gateway, identity, call_id, "reject")
+        return await allowed.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=allowed.round)
     if waiting_for != "approval":
-        scope = await scope_to_answer(gateway, identity, call_id, "settle")
-        return await scope.settle(call_id, payload, by=identity.user)
+        allowed = await require_may_answer(gateway, identity, call_id, "settle")
+        return await allowed.scope.settle(call_id, payload, by=identity.user, round=allowed.round)
     approved, arguments, reason = _read_decision(payload)
     if approved:
-        scope = await scope_to_answer(gateway, identity, call_id, "approve")
-        return await scope.approve(call_id, arguments=arguments, by=identity.user)
-    scope = await scope_to_answer(gateway, identity, call_id, "reject")
-    return await scope.reject(call_id, reason, by=identity.user)
+        allowed = await require_may_answer(gateway, identity, call_id, "approve")
+        return await allowed.scope.approve(call_id, arguments=arguments, by=identity.user, round=allowed.round)
+    allowed = await require_may_answer(gateway, identity, call_id, "reject")
+    return await allowed.scope.reject(call_id, reason, by=identity.user, round=allowed.round)
 
 
 def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -104,24 +104,26 @@ class AguiRun:
         return {"type": "RunEnded", "run_id": self.run_id, "status": "failed", "reason": str(error), "output": None}
 
     def _started(self) -> BaseEvent:
-        ids = {"thread_id": self.run_input.thread_id, "run_id": self.run_input.run_id}
+        ids: dict[str, Any] = {"thread_id": self.run_input.thread_id, "run_id": self.run_input.run_id}
         return RunStartedEvent(**ids, protocol_version=PROTOCOL_VERSION)
 
     async def _finished(self, fields: Mapping[str, Any]) -> BaseEvent:
         status = fields["status"]
         if status == "failed":
             return RunErrorEvent(message=fields["reason"] or "The run failed.", code="failed")
-        ids = {"thread_id": self.run_input.thread_id, "run_id": self.run_input.run_id}
+        ids: dict[str, Any] = {"thread_id": self.run_input.thread_id, "run_id": self.run_input.run_id}
         if status == "waiting":
-            return RunFinishedEvent(**ids, outcome=await self._waiting_outcome())
+            return RunFinishedEvent(**ids, outcome=await self._waiting_outcome(fields["waiting"]))
         if status == "stopped" and fields["reason"].startswith(CANCELLED_WORD):
             return RunFinishedEvent(**ids, outcome=RunFinishedCancelledOutcome())
         return RunFinishedEvent(**ids, result=fields["output"], outcome=RunFinishedSuccessOutcome())
 
-    async def _waiting_outcome(self) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome:
+    async def _waiting_outcome(
+        self, call_ids: Sequence[str]
+    ) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome:
         """What the run waits for: interrupts, or else calls of tools that the client runs itself."""
-        scope = self.gateway.runtime if self.user is None else self.gateway.runtime.scope(user=self.user)
-        waits = [each for each in await scope.pending() if each.turn == self.run_id]
+        statuses = [await self.gateway.runtime.status(call_id) for call_id in call_ids]
+        waits = [each.question for each in statuses if each is not None and each.question is not None]
         own_tools = client_tool_names(self.run_input)
         own_calls = [each.call_id for each in waits if each.tool in own_tools and each.waiting_for == "result"]
         interrupts = [self._interrupt(each) for each in waits if each.call_id not in own_calls]

@@ -18,7 +18,7 @@ from surehand.gateway.agui.run_stream import AguiRun
 from surehand.gateway.api.agents import AgentId, require_agent
 from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
 from surehand.gateway.api.requests import Caller
-from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run
+from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run, find_top_run
 from surehand.gateway.api.tools import id_under_key
 from surehand.gateway.events.event_stream import EventStreamResponse
 from surehand.gateway.gateway import Gateway
@@ -47,8 +47,7 @@ def agui_routes(gateway: Gateway) -> APIRouter:
             run_id, task = await _start(gateway, identity, found, body)
         else:
             run_id = waiting_run.run_id
-            waits = {each.call_id: each.waiting_for for each in await gateway.runtime.pending() if each.turn == run_id}
-            await give_answers(gateway, identity, body, waits)
+            await give_answers(gateway, identity, body)
             task = gateway.runs.resume(found, run_id)
         run = AguiRun(gateway, body, run_id, identity.user, last_number, task)
 
@@ -98,7 +97,7 @@ async def _find_waiting_run(
     for call_id in find_answered_calls(body):
         status = await gateway.runtime.status(call_id)
         if status is not None and status.turn is not None and status.user == identity.user:
-            run = await find_own_run(gateway, identity, status.turn)
+            run = await find_own_run(gateway, identity, await find_top_run(gateway, status.turn))
             if run.agent == agent.name and run.session == body.thread_id and not run.has_ended:
                 return run
     if body.resume:

@@ -226,6 +226,7 @@ class RunInfo(BaseModel):
     text: str
     output: Any = None
     usage: RunUsageInfo | None = None
+    parent_run: str | None = Field(None, description="The run whose call started this one, for a run of a sub-agent.")
 
 
 class StepCallInfo(BaseModel):

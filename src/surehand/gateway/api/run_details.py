@@ -35,6 +35,8 @@ class RunSummary:
     output: Any = None
     usage: Mapping[str, Any] | None = None
     prompt: Any = None
+    parent_run: str | None = None
+    """The run whose call started this one, for a run of a sub-agent."""
 
     @property
     def has_ended(self) -> bool:
@@ -45,7 +47,7 @@ class RunSummary:
         """The run without its prompt."""
         names = (
             "run_id", "agent", "status", "user", "session", "started_at", "ended_at", "reason", "text", "output",
-            "usage",
+            "usage", "parent_run",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -61,6 +63,7 @@ def summary_of_row(row: RunRow) -> RunSummary:
     return RunSummary(
         row.run_id, row.agent, row.state, row.user, row.session, row.started_at, row.ended_at, row.reason or "",
         text, output, {name: spent.get(name) for name in USAGE_FIELDS}, row.prompt,
+        (row.context or {}).get("parent_run"),
     )  # fmt: skip
 
 
@@ -72,8 +75,9 @@ async def find_run(gateway: Gateway, identity: Identity, run_id: str) -> RunSumm
 
 async def find_any_run(gateway: Gateway, run_id: str) -> RunSummary | None:
     """A run, whosever it is."""
-    if gateway.runtime.is_durable:
-        row = await (await gateway.require_store()).runs.find(run_id)
+    store = gateway.runtime.store  # without a configured one, that in memory knows the runs of sub-agents
+    row = None if store is None else await store.runs.find(run_id)
+    if row is not None or gateway.runtime.is_durable:
         return None if row is None else summary_of_row(row)
     return next((each for each in list_memory_runs(gateway) if each.run_id == run_id), None)
 
@@ -141,11 +145,30 @@ def describe_wait(wait: Any) -> dict[str, Any]:
 
 
 async def list_waits(gateway: Gateway, run: RunSummary) -> list[dict[str, Any]]:
-    """The calls of a run that wait."""
+    """The calls that wait, of a run and of the runs of sub-agents below it."""
     if run.has_ended:
         return []
     scope = gateway.runtime if run.user is None else gateway.runtime.scope(user=run.user)
-    return [describe_wait(each) for each in await scope.pending() if each.turn == run.run_id]
+    return [
+        describe_wait(each) for each in await scope.pending() if await is_within_run(gateway, each.turn, run.run_id)
+    ]
+
+
+async def is_within_run(gateway: Gateway, run_id: str | None, top: str) -> bool:
+    """Whether a run is another one, or was started by its calls, directly or by further runs."""
+    while run_id is not None and run_id != top:
+        run = await find_any_run(gateway, run_id)
+        run_id = None if run is None else run.parent_run
+    return run_id == top
+
+
+async def find_top_run(gateway: Gateway, run_id: str) -> str:
+    """The run at the top, whose calls started this one, directly or by further runs."""
+    run = await find_any_run(gateway, run_id)
+    while run is not None and run.parent_run is not None:
+        run_id = run.parent_run
+        run = await find_any_run(gateway, run_id)
+    return run_id
 
 
 async def list_steps(store: Store, run_id: str) -> list[dict[str, Any]]:
