@@ -15,6 +15,7 @@ from surehand.gateway.api.requests import Caller, is_number
 from surehand.gateway.api.run_details import find_any_run, unknown_run
 from surehand.gateway.api.run_stream import is_run_end, run_ended_event
 from surehand.gateway.api.spaces import SpaceId, require_space
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
 from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames, space_frames
 from surehand.gateway.gateway import Gateway
@@ -31,7 +32,7 @@ Family = Annotated[
 
 def event_routes(gateway: Gateway) -> APIRouter:
     """The routes whose responses are server-sent events."""
-    router = APIRouter(tags=["events"])
+    router = APIRouter(tags=["events"], route_class=StrictRoute)
 
     @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_all(
