@@ -13,8 +13,8 @@ from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
+from surehand.gateway.agui.routes import agui_routes
 from surehand.gateway.api.agents import agent_routes
-from surehand.gateway.api.agui import agui_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.calls import call_routes
 from surehand.gateway.api.documentation import add_documentation
