@@ -54,13 +54,18 @@ class RepeatedCalls:
         self._store = store
 
     def key_of(self, invocation: Invocation) -> str | None:
-        """What the call is recognised by; None if it is never merged: without a session, or with a given id."""
-        is_new = not (invocation.has_given_id or invocation.is_resumed or invocation.round)
+        """What the call is recognised by; None if it is never merged: without a session, or with an id of a program's.
+
+        The calls of an agent's runs have ids too, which the agent derives. They are compared with each other.
+        """
+        is_of_agent = invocation.scope.scope_name is not None
+        is_new = not ((invocation.has_given_id and not is_of_agent) or invocation.is_resumed or invocation.round)
         if invocation.principal.session is None or not is_new:
             return None
         if invocation.repeat_key is None:
             try:
-                invocation.repeat_key = call_fingerprint(invocation)
+                fingerprint = call_fingerprint(invocation)
+                invocation.repeat_key = f"{fingerprint} {invocation.scope.scope_name}" if is_of_agent else fingerprint
             except UnstorableValue:  # a call that cannot be compared cannot be stored either
                 return None
             if invocation.siblings is not None:
