@@ -101,7 +101,13 @@ def app(
         hosts=[*hosts],
         origins=[*origins],
         port=port,
-        door={"authenticate": auth, "limiter": limiter, "mcp_app": mcp, "is_started": lambda: gateway.is_started},
+        door={
+            "authenticate": auth,
+            "limiter": limiter,
+            "mcp_app": mcp,
+            "answers": gateway.answers,
+            "is_started": lambda: gateway.is_started,
+        },
     )
     return api
 
