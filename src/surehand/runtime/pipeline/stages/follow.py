@@ -14,7 +14,8 @@ from surehand.runtime.runtime_store import RuntimeStore
 def follow(plan: StackPlan, proceed: NextStage, *, repeated_calls: RepeatedCalls, store: RuntimeStore) -> NextStage:
     """Outside `approve`: no one is asked twice. Left out without a session, and if nothing can wait.
 
-    A call without a given id that never asks and that `intent` claims in a configured store is recognised there, with the claim.
+    A call that never asks and that `intent` claims in a configured store is recognised there, with the claim, unless
+    its id was given.
     """
     has_open_store = store.is_durable or store.current is not None
     if not plan.has_session or not has_open_store or not _may_be_repetition(plan, is_durable=store.is_durable):
