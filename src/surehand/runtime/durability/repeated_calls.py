@@ -59,8 +59,9 @@ class RepeatedCalls:
         The calls of an agent's runs have ids too, which the agent derives. They are compared with each other.
         """
         is_of_agent = invocation.scope.scope_name is not None
-        is_new = not ((invocation.has_given_id and not is_of_agent) or invocation.is_resumed or invocation.round)
-        if invocation.principal.session is None or not is_new:
+        is_first_attempt = not (invocation.is_resumed or invocation.resumption.round)
+        is_compared = is_first_attempt and (is_of_agent or not invocation.has_given_id)
+        if invocation.principal.session is None or not is_compared:
             return None
         if invocation.repeat_key is None:
             try:
