@@ -90,8 +90,9 @@ class RepeatedCalls:
             return None
         found = await self._find(invocation, key)
         # An equal call of another process that died a moment ago still counts as running.
-        if found is not None and found.state == "running" and await self._store.recover_dead_runtimes():
-            found = await self._find(invocation, key)
+        if found is not None and found.state == "running":
+            await self._store.recover_dead_runtimes()
+            found = await self._find(invocation, key)  # in any case: the maintenance may have been faster
         while found is not None and invocation.siblings is not None and found.call_id in invocation.siblings[key]:
             found = await self._find(invocation, key)  # a call that is made together with this one follows it already
         if found is None or found.state == "running":
