@@ -30,6 +30,7 @@ async def test_what_the_model_approves_runs_and_is_in_the_audit_with_its_reason(
     [
         '{"decision": "unsure", "reason": "A large sum."}',
         '{"decision": "deny", "reason": "No."}',
+        '{"decision": "unsure", "decision": "approve"}',
         "approve",
         "[1]",
         [("pay", {"amount": 1})],

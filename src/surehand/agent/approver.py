@@ -5,7 +5,6 @@ It can neither deny a call nor make one, so that the worst it can do is to appro
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any, cast
 
@@ -13,7 +12,9 @@ from surehand.agent.given_model import to_model
 from surehand.agent.model_request import ask_model
 from surehand.agent.models.base import Model, ModelError, ModelRequest
 from surehand.core.content import to_text
-from surehand.core.errors import DefinitionError
+from surehand.core.errors import DefinitionError, InvalidArguments
+from surehand.core.sanitize import strip_hidden
+from surehand.core.strict_json import parse_json
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 
@@ -65,14 +66,15 @@ def _describe(pending: PendingCall) -> str:
         "question": pending.message,
         "preview": pending.request,
     }
-    return to_text({name: value for name, value in call.items() if value is not None})
+    text = to_text({name: value for name, value in call.items() if value is not None})
+    return strip_hidden(text)  # what a person would not see must not persuade the model
 
 
 def _read_approval(text: str) -> str | None:
     """The reason of an approval; None for any other answer."""
     try:
-        answer: Any = json.loads(text.strip().removeprefix("```json").removeprefix("```").removesuffix("```"))
-    except ValueError:
+        answer: Any = parse_json(text.strip().removeprefix("```json").removeprefix("```").removesuffix("```"))
+    except InvalidArguments:
         return None
     if not isinstance(answer, dict) or answer.get("decision") != "approve":
         return None
