@@ -118,7 +118,9 @@ class Gateway:
         if self.may_see_call(identity, user=user, tool=fields["tool"], agent=fields.get("agent")):
             return True
         waiting_for = fields.get("waiting_for")
-        return waiting_for is not None and self.answers.may_see(identity, _Wait(fields["tool"], user, waiting_for))
+        return waiting_for is not None and self.answers.may_see(
+            identity, _Wait(fields["tool"], user, fields.get("agent"), waiting_for)
+        )
 
     async def require_store(self) -> Store:
         """The store of the runtime; raises `Problem` if it has none."""
@@ -154,4 +156,5 @@ class _Wait:
 
     tool: str
     user: str | None
+    agent: str | None
     waiting_for: str

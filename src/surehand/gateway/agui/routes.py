@@ -19,6 +19,7 @@ from surehand.gateway.api.agents import AgentId, require_agent
 from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run, find_top_run
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import id_under_key
 from surehand.gateway.events.event_stream import EventStreamResponse
 from surehand.gateway.gateway import Gateway
@@ -29,7 +30,7 @@ CLIENT_LEFT_REASON = "Cancelled because its client disconnected."
 
 def agui_routes(gateway: Gateway) -> APIRouter:
     """The routes `/api/agents/{agent}/agui`."""
-    router = APIRouter(tags=["agents"])
+    router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
     @router.post("/api/agents/{agent}/agui", response_model=None, responses=EVENT_RESPONSES)
     async def run_agui(identity: Caller, agent: AgentId, body: RunAgentInput) -> Response:

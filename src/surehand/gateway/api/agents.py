@@ -15,6 +15,7 @@ from surehand.gateway.api.models import RUN_RESPONSES, AgentDetails, AgentPage, 
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
 from surehand.gateway.api.run_details import RunSummary, find_any_run, summary_answer
 from surehand.gateway.api.run_stream import answer_run, stream_run
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import EVENT_STREAM, IdempotencyKey, id_under_key
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
@@ -24,7 +25,7 @@ AgentId = Annotated[str, Path(min_length=1, max_length=200, description="The nam
 
 def agent_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/agents`."""
-    router = APIRouter(tags=["agents"])
+    router = APIRouter(tags=["agents"], route_class=StrictRoute)
 
     @router.get("/api/agents", responses={200: {"model": AgentPage}})
     async def list_agents(identity: Caller, limit: Limit = 100, cursor: Cursor = None) -> Response:

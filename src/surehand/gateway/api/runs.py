@@ -33,6 +33,7 @@ from surehand.gateway.api.run_details import (
     unknown_run,
 )
 from surehand.gateway.api.run_stream import answer_run, stream_run
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
 from surehand.gateway.api.tools import EVENT_STREAM
 from surehand.gateway.gateway import Gateway
@@ -44,7 +45,7 @@ StatusFilter = Annotated[RunStatus | None, Query(description="Only those with th
 
 def run_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/runs`, except those of events and of results of client tools."""
-    router = APIRouter(tags=["runs"])
+    router = APIRouter(tags=["runs"], route_class=StrictRoute)
 
     @router.get("/api/runs", responses={200: {"model": RunPage}})
     async def list_runs(
