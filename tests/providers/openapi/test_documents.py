@@ -312,3 +312,19 @@ async def test_the_content_of_a_parameter_in_another_file_refers_to_that_file(tm
     path.write_text(json.dumps(root))
     async with Runtime(openapi(path, namespace="api")) as runtime:
         assert (await runtime.call("api__a", {"filter": "long"})).code == "invalid_arguments"
+
+
+async def test_a_fetched_document_does_not_lead_to_another_private_host():
+    async with serving(lambda asked: reply("{}", content_type="application/json")) as other:
+        target = f"http://127.0.0.1:{other.port}"
+        root = document({"/a": {"get": operation(operationId="a")}}, servers=[{"url": target}])
+        async with serving(lambda asked: reply(json.dumps(root), content_type="application/json")) as server:
+            url = f"http://127.0.0.1:{server.port}/openapi.json"
+            async with Runtime(openapi(url, namespace="api")) as runtime:
+                refused = await runtime.call("api__a", {})
+                reached = len(other.asked)
+            async with Runtime(openapi(url, namespace="api", server=target)) as runtime:
+                allowed = await runtime.call("api__a", {})
+
+    assert (refused.code, reached) == ("denied", 0)
+    assert allowed.ok
