@@ -43,7 +43,7 @@ class StepCalls:
         made: list[StepCall] = []
         calls: list[Call] = []
         for position, (call, model_call) in enumerate(zip(step.calls, step.answer.calls, strict=True)):
-            if call.told is not None:
+            if call.shown_outcome is not None:
                 continue
             if position in repeated:
                 await self._follow(call, repeated[position])
@@ -61,7 +61,7 @@ class StepCalls:
         if isinstance(outcome, Pending):
             call.pending = outcome
         else:
-            call.told = outcome
+            call.shown_outcome = outcome
 
     async def _set_outcome(self, call: StepCall, outcome: Outcome) -> None:
         if call.call_id is None and find_agent_handler(self._scope, call.name) is not None:
@@ -73,7 +73,7 @@ class StepCalls:
             call.pending = outcome
             call.call_id = call.call_id or outcome.call_id
         else:
-            call.told = outcome
+            call.shown_outcome = outcome
 
     async def _question_about(self, call_id: str) -> Outcome | None:
         outcome = await self._scope.result(call_id, timeout=0)
@@ -88,7 +88,7 @@ class StepCalls:
 
     async def wait_for_answered(self, steps: Sequence[Step]) -> None:
         """Wait for calls that were answered and are being taken up."""
-        undecided = [call for call in steps[-1].calls if call.told is None and steps[-1].runs_calls]
+        undecided = [call for call in steps[-1].calls if call.shown_outcome is None and steps[-1].runs_calls]
         ids = {call.follows or call.call_id for call in (*waiting_calls(steps), *undecided)}
         await asyncio.gather(*(self._wait_if_answered(call_id) for call_id in ids if call_id is not None))
 

@@ -92,9 +92,9 @@ def _max_result_chars(step: Step, compaction: Compaction) -> int | None:
 
 def _shortened_result(call: StepCall, max_chars: int | None) -> Message:
     message = result_message(call)
-    if max_chars is None or isinstance(call.told, Pending) or count_characters([message]) <= max_chars:
+    if max_chars is None or isinstance(call.shown_outcome, Pending) or count_characters([message]) <= max_chars:
         return message
-    text = "" if call.told is None else call.told.text
+    text = "" if call.shown_outcome is None else call.shown_outcome.text
     return result_message(call, head_and_tail(text, max_chars))
 
 
@@ -112,7 +112,7 @@ def _summarize(step: Step) -> list[str]:
         lines.append(f"- You wrote: {head_and_tail(step.answer.text, SUMMARY_TEXT_CHARS)}")
     for call in step.calls:
         arguments = head_and_tail(call.arguments, SUMMARY_ARGUMENT_CHARS)
-        result = "" if call.told is None else head_and_tail(call.told.text, SUMMARY_TEXT_CHARS)
+        result = "" if call.shown_outcome is None else head_and_tail(call.shown_outcome.text, SUMMARY_TEXT_CHARS)
         lines.append(f"- You called {call.name}({arguments}): {result}")
     return lines
 

@@ -49,7 +49,7 @@ def answer_message(step: Step) -> Message:
 
 def result_message(call: StepCall, text: str | None = None) -> Message:
     """The message with the outcome of a call, or with a shorter text in its place."""
-    outcome = call.told or call.pending
+    outcome = call.shown_outcome or call.pending
     if outcome is None:
         return _tool_message(call, NOT_RUN_TEXT)
     message = _tool_message(call, outcome_content(outcome) if text is None else text)

@@ -98,7 +98,7 @@ class RunLoop:
     async def _after_calls(self, step: Step) -> Run | None:
         await self._calls.make(step, self._state.steps)
         await count_sub_runs(self._scope, self._state)
-        pending = [call for call in step.calls if call.told is None]
+        pending = [call for call in step.calls if call.shown_outcome is None]
         all_wait = len(pending) == len(step.calls)
         # While all calls wait the run is idle, and follow-up messages are for idle runs.
         messages = await self._record.take_messages(step.index + 1, None if all_wait else "steer")
@@ -106,8 +106,8 @@ class RunLoop:
         if all_wait and not messages and not late_results:
             return await self._finish("waiting", _describe_waiting(pending))
         for call in pending:
-            call.told = call.pending
-        await self._record.set_told(step, self._spent())
+            call.shown_outcome = call.pending
+        await self._record.save_outcomes(step, self._spent())
         await self._ask("continue", messages, late_results, refusal=_find_budget_refusal(step))
         return None
 
@@ -249,7 +249,7 @@ def _describe_waiting(calls: Sequence[StepCall]) -> str:
 
 def _find_budget_refusal(step: Step) -> str | None:
     """Why no call of the step was made, if the budget of the turn refused them all: the next ones would fail too."""
-    outcomes = [call.told for call in step.calls]
+    outcomes = [call.shown_outcome for call in step.calls]
     # The failure of an agent that reached a limit of its own has the same code, and says that it ran.
     refusals = [
         each

@@ -37,8 +37,8 @@ class RunRecord(Protocol):
     async def add_step(self, step: Step, spent: Spent) -> None:
         """Remember an answer of the model, before any of its calls runs."""
 
-    async def set_told(self, step: Step, spent: Spent) -> None:
-        """Remember what the model is told of the calls of a step."""
+    async def save_outcomes(self, step: Step, spent: Spent) -> None:
+        """Remember the outcomes that the model is shown of the calls of a step."""
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
         """The messages to the run that this step brings to the model, of one kind or all, in order."""
@@ -95,7 +95,7 @@ class UnstoredRun:
     async def add_step(self, step: Step, spent: Spent) -> None:
         pass
 
-    async def set_told(self, step: Step, spent: Spent) -> None:
+    async def save_outcomes(self, step: Step, spent: Spent) -> None:
         pass
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
@@ -128,8 +128,12 @@ class StoredRun:
             await self._store.steps.add(self._claim, step.index, step.to_json(), call_ids, spent=spent.to_json())
         )
 
-    async def set_told(self, step: Step, spent: Spent) -> None:
-        outcomes = {call.call_id or "": dump_outcome(call.told) for call in step.calls if call.told is not None}
+    async def save_outcomes(self, step: Step, spent: Spent) -> None:
+        outcomes = {
+            call.call_id or "": dump_outcome(call.shown_outcome)
+            for call in step.calls
+            if call.shown_outcome is not None
+        }
         if outcomes:
             self._require(
                 await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent.to_json())

@@ -34,7 +34,7 @@ async def pending_calls_of_run(scope: Scope, state: RunState) -> list[PendingCal
 def _followed_calls(state: RunState) -> Iterator[str]:
     """The calls that calls of this run repeat; they may be calls of an earlier run of the session."""
     last = state.steps[-1:] if state.steps and state.steps[-1].runs_calls else []
-    undecided = [call for step in last for call in step.calls if call.told is None]
+    undecided = [call for step in last for call in step.calls if call.shown_outcome is None]
     for call in (*waiting_calls(state.steps), *undecided):
         if call.follows is not None:
             yield call.follows

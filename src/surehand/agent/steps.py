@@ -39,15 +39,15 @@ class StepCall:
     arguments: str
     message_id: str
     """The id that pairs the call with its result in the conversation."""
-    told: Outcome | None = None
-    """What the model is told of the call; None until that is decided."""
+    shown_outcome: Outcome | None = None
+    """The outcome that the conversation shows the model; None until it is decided. It may be a `Pending`."""
     pending: Pending | None = None
     """What the call waits for, while it may still end before the model is asked again."""
 
     @property
     def follows(self) -> str | None:
         """The id of the earlier call that this one repeats: it is not made, and ends with the same outcome."""
-        match self.told or self.pending:
+        match self.shown_outcome or self.pending:
             case Pending(request={"follows": str(call_id)}):
                 return call_id
         return None
@@ -149,7 +149,7 @@ def waiting_calls(steps: Sequence[Step]) -> Iterator[StepCall]:
     delivered = {call_id for step in steps for call_id in step.delivered}
     for step in steps:
         for call in step.calls:
-            if isinstance(call.told, Pending) and call.call_id not in delivered:
+            if isinstance(call.shown_outcome, Pending) and call.call_id not in delivered:
                 yield call
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def resume_sub_runs(scope: Scope, state: RunState) -> None:
     """Go on with the runs that calls of this run wait for."""
     last = state.steps[-1]
-    undecided = [call for call in last.calls if call.told is None and last.runs_calls]
+    undecided = [call for call in last.calls if call.shown_outcome is None and last.runs_calls]
     calls = list(_agent_calls(scope, (*waiting_calls(state.steps), *undecided)))
     await asyncio.gather(*(handler.resume(scope, call_id) for handler, call_id in calls))
 

@@ -7,9 +7,10 @@ import pytest
 from fastapi.routing import APIRoute
 
 from surehand import tool
+from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.http_app import app
-from tests.gateway.api.served_gateway import EventReader, Gate, build_runtime, serve
+from tests.gateway.api.served_gateway import EventReader, Gate, bearer, build_runtime, serve
 
 
 async def test_a_call_is_answered_with_its_outcome():
@@ -248,3 +249,52 @@ async def test_values_that_json_cannot_hold_are_answered_all_the_same():
 
     assert response.status_code == 200
     assert json.loads(response.text)["data"]["text"] == "a\0b"
+
+
+async def test_calls_that_run_and_calls_that_ended_are_all_on_some_page(tmp_path):
+    begun = asyncio.Semaphore(0)
+    opened = asyncio.Event()
+
+    @tool(effects={"write"}, timeout="off")
+    async def build() -> str:
+        """Build."""
+        begun.release()
+        await opened.wait()
+        return "built"
+
+    runtime = build_runtime(build, store=tmp_path / "calls.db")
+    async with serve(runtime) as gateway:
+        for number in range(6):
+            await runtime.call("add", {"a": 1, "b": 2}, call_id=f"ended-{number}")
+        running = [asyncio.create_task(runtime.call("build", {}, call_id=f"running-{number}")) for number in range(2)]
+        for _ in running:
+            await begun.acquire()
+        listed: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = (await gateway.client.get("/api/calls", params={"limit": 2, **cursor})).json()
+            listed += [each["call_id"] for each in page["items"]]
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+        opened.set()
+        await asyncio.gather(*running)
+
+    assert sorted(listed[:2]) == ["running-0", "running-1"]
+    assert sorted(listed[2:]) == [f"ended-{number}" for number in range(6)]
+
+
+async def test_an_operator_with_a_name_cancels_calls_of_others_and_sees_all_spaces(tmp_path):
+    gate = Gate()
+    runtime = build_runtime(gate.tool, store=tmp_path / "calls.db")
+    tokens = bearer_tokens(Token(hash_token("root"), "root", frozenset({"*"})))
+    async with serve(runtime, auth=tokens) as gateway:
+        await runtime.store.spaces.create("other", "x")
+        running = asyncio.create_task(runtime.scope(user="bob").call("wait", {}, call_id="c1"))
+        await gate.started.wait()
+        cancelled = await gateway.client.post("/api/calls/c1/cancel", headers=bearer("root"))
+        spaces = (await gateway.client.get("/api/spaces", headers=bearer("root"))).json()["items"]
+        outcome = await running
+
+    assert (cancelled.status_code, outcome.code) == (200, "cancelled")
+    assert [space["id"] for space in spaces] == ["other"]

@@ -290,3 +290,41 @@ async def test_a_parameter_that_the_specification_ignores_is_not_asked_for():
     async with serving_api(described) as api:
         assert api.schema("send")["properties"] == {}
         assert (await api.call("send")).ok
+
+
+async def test_an_operation_whose_id_is_a_method_is_chosen_by_it():
+    described = document({"/a": {"post": operation(operationId="get")}, "/b": {"post": operation(operationId="other")}})
+    async with serving_api(described, include="get") as api:
+        assert api.names() == ["get"]
+
+
+async def test_the_content_of_a_parameter_in_another_file_refers_to_that_file(tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    media = {"schema": {"$ref": "#/Filter"}}
+    (folder / "media.json").write_text(json.dumps({"media": media, "Filter": {"type": "string", "maxLength": 3}}))
+    content = {"application/json": {"$ref": "parts/media.json#/media"}}
+    parameters = [{"name": "filter", "in": "query", "content": content}]
+    root = document(
+        {"/a": {"get": operation(operationId="a", parameters=parameters)}}, servers=[{"url": "https://a.example"}]
+    )
+    path = tmp_path / "api.json"
+    path.write_text(json.dumps(root))
+    async with Runtime(openapi(path, namespace="api")) as runtime:
+        assert (await runtime.call("api__a", {"filter": "long"})).code == "invalid_arguments"
+
+
+async def test_a_fetched_document_does_not_lead_to_another_private_host():
+    async with serving(lambda asked: reply("{}", content_type="application/json")) as other:
+        target = f"http://127.0.0.1:{other.port}"
+        root = document({"/a": {"get": operation(operationId="a")}}, servers=[{"url": target}])
+        async with serving(lambda asked: reply(json.dumps(root), content_type="application/json")) as server:
+            url = f"http://127.0.0.1:{server.port}/openapi.json"
+            async with Runtime(openapi(url, namespace="api")) as runtime:
+                refused = await runtime.call("api__a", {})
+                reached = len(other.asked)
+            async with Runtime(openapi(url, namespace="api", server=target)) as runtime:
+                allowed = await runtime.call("api__a", {})
+
+    assert (refused.code, reached) == ("denied", 0)
+    assert allowed.ok

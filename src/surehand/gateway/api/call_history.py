@@ -98,7 +98,9 @@ class HistoryPosition:
 
     @classmethod
     def after(cls, rows: list[Any], count: int) -> HistoryPosition:
-        """The place after the first rows of a list, newest first."""
+        """The place after the first rows of a list, newest first; before the first one if `count` is 0."""
+        if count == 0:
+            return cls(rows[0].at)
         until = rows[count - 1].at
         return cls(until, sum(row.at == until for row in rows[:count]))
 

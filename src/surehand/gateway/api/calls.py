@@ -61,7 +61,8 @@ def call_routes(gateway: Gateway) -> APIRouter:
         details = await find_call(gateway, identity, call_id)
         if details is None or (details["user"] != identity.user and not identity.is_operator):
             raise unknown_call(call_id)
-        if not await gateway.scope(identity).cancel(call_id, by=identity.user):
+        scope = gateway.runtime if identity.is_operator else gateway.scope(identity)
+        if not await scope.cancel(call_id, by=identity.user):
             raise Problem("conflict", f"Call {call_id} has ended.", call_id=call_id)
         return json_response(await find_call(gateway, identity, call_id) or details)
 

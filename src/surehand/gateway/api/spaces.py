@@ -40,7 +40,7 @@ def space_routes(gateway: Gateway) -> APIRouter:
     async def list_spaces(identity: Caller, limit: Limit = 100, cursor: Cursor = None) -> Response:
         """List the spaces that the caller is a member of; the operator sees all."""
         store = await gateway.require_store()
-        if identity.user is None:
+        if identity.user is None or identity.is_operator:
             spaces = await store.spaces.all(limit=limit + 1, after=cursor or "")
         else:
             own = await store.spaces.of_member(identity.user)

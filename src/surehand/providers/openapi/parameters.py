@@ -113,7 +113,7 @@ def _read_parameter(document: Document, located: Located) -> Parameter:
     return Parameter(
         name=value["name"],
         place=place,
-        schema=Located(value if document.is_swagger else schema, located.source),
+        schema=Located(value, located.source) if document.is_swagger else schema,
         style=style,
         explode=explode,
         allow_reserved=value.get("allowReserved") is True,
@@ -123,14 +123,15 @@ def _read_parameter(document: Document, located: Located) -> Parameter:
     )
 
 
-def _content_schema(document: Document, located: Located) -> tuple[str, Any]:
-    """The media type of a parameter with `content`, else empty; and its schema."""
+def _content_schema(document: Document, located: Located) -> tuple[str, Located]:
+    """The media type of a parameter with `content`, else empty; and its schema, with the file that it is in."""
     content = located.value.get("content")
     if not isinstance(content, dict) or not content or "schema" in located.value:
-        return "", located.value.get("schema", {})
+        return "", Located(located.value.get("schema", {}), located.source)
     media_type, described = next(iter(content.items()))
-    resolved = document.resolve(described, located.source).value
-    return str(media_type), resolved.get("schema", {}) if isinstance(resolved, dict) else {}
+    resolved = document.resolve(described, located.source)
+    schema = resolved.value.get("schema", {}) if isinstance(resolved.value, dict) else {}
+    return str(media_type), Located(schema, resolved.source)
 
 
 def _style(value: dict[str, Any], place: Place) -> tuple[Style, bool]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeAlias, cast
+from urllib.parse import urljoin
 
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
@@ -20,7 +21,7 @@ from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 from surehand.http.request import HttpRequest
 from surehand.http.settings import HttpOptions
-from surehand.http.target import HttpTarget
+from surehand.http.target import HttpTarget, parse_target
 from surehand.providers.openapi.document import Document, UnusableOperation
 from surehand.providers.openapi.files import read_files
 from surehand.providers.openapi.lazy_tool import OperationDescription, OperationParameters
@@ -123,7 +124,8 @@ class OpenApiProvider(ChangeNotifier, Provider):
         self._broken = set()
         targets = self._select_operations(document)
         tokens = [target for auth in self._security.auths for target in token_targets(auth)]
-        self._sender = RestSender([*targets, *tokens], http=self._http, environment=self._environment)
+        trusted = self._trusted_targets(document, [*targets, *tokens])
+        self._sender = RestSender(trusted, http=self._http, environment=self._environment)
         self._log_skipped()
         has_search = self._has_search
         self._search = None
@@ -137,6 +139,22 @@ class OpenApiProvider(ChangeNotifier, Provider):
             tools = self._pins.tools
         self._search_tools = self._build_search_tools()
         self._tools = [*self._search_tools, *tools]
+
+    def _trusted_targets(self, document: Document, targets: list[HttpTarget]) -> list[HttpTarget]:
+        """The targets that the developer named, which may be on private addresses.
+
+        A document that was fetched is not the developer's own: of its hosts only the one that it came from counts.
+        """
+        if not document.url:
+            return targets
+        options = self.options.auth.values()
+        token_urls = [given["token_url"] for given in options if isinstance(given, Mapping) and "token_url" in given]
+        written = [document.url, self.options.server, *map(str, token_urls)]
+        named = {
+            (target.host, target.port)
+            for target in map(parse_target, [urljoin(document.url, each) for each in written])
+        }
+        return [target for target in targets if (target.host, target.port) in named]
 
     def _build_search_tools(self) -> list[Tool[..., Any]]:
         if self._search is None:

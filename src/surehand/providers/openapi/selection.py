@@ -51,8 +51,10 @@ def matches(operation: Operation, pattern: str) -> bool:
         return any(fnmatchcase(tag, wanted) for tag in operation.tags)
     if pattern.startswith("/"):
         return fnmatchcase(operation.path, pattern)
-    if pattern.lower() in METHODS or (_METHOD_WORD.match(pattern) and pattern == operation.method):
-        return operation.method == pattern.upper()
+    is_method = pattern.lower() in METHODS or _METHOD_WORD.match(pattern)
+    if is_method and operation.method == pattern.upper():
+        return True
+    # An operation may be called like a method, as `get` is.
     return fnmatchcase(operation.operation_id, pattern)
 
 
