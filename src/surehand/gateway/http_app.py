@@ -23,6 +23,7 @@ from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
 from surehand.gateway.api.tool_results import tool_result_routes
 from surehand.gateway.api.tools import tool_routes
+from surehand.gateway.console.static_files import ConsoleFiles
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.http.app import app as mcp_app
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
@@ -50,6 +51,7 @@ def app(
     port: int | None = None,
     limits: GatewayLimits | None = None,
     registry: CollectorRegistry | None = None,
+    console: bool = True,
 ) -> GatewayApp:
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
@@ -61,6 +63,7 @@ def app(
         origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
         port: with it, the loopback names count only with this port.
         registry: the metrics that `/metrics` shows, by default the global registry of prometheus-client.
+        console: whether the console is served at `/`. Its files are public; what it shows needs the token.
     """
     limiter = RequestLimiter(limits or GatewayLimits())
     gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter)
@@ -101,6 +104,7 @@ def app(
         hosts=[*hosts],
         origins=[*origins],
         port=port,
+        console=console,
         door={"authenticate": auth, "limiter": limiter, "mcp_app": mcp, "is_started": lambda: gateway.is_started},
     )
     return api
@@ -120,11 +124,12 @@ class _Entrance:
     """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: list[str], origins: list[str], port: int | None, door: dict[str, Any]
+        self, app: ASGIApp, *, hosts: list[str], origins: list[str], port: int | None, console: bool, door: dict[str, Any]
     ) -> None:
         loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
+        entered_app: ASGIApp = Door(app, **door)
         host_check = HostCheck(
-            Door(app, **door),
+            ConsoleFiles(entered_app) if console else entered_app,
             hosts,
             origins,
             HTTP_METHODS,
