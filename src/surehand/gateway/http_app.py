@@ -13,6 +13,8 @@ from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.api.audit import audit_routes
+from surehand.gateway.api.audit_verification import audit_verification_routes
+from surehand.gateway.api.call_tree import call_tree_routes
 from surehand.gateway.api.calls import call_routes
 from surehand.gateway.api.documentation import add_documentation
 from surehand.gateway.api.events import event_routes
@@ -21,6 +23,7 @@ from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
 from surehand.gateway.api.pending import pending_routes
 from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
+from surehand.gateway.api.statistics import statistics_routes
 from surehand.gateway.api.tool_results import tool_result_routes
 from surehand.gateway.api.tools import tool_routes
 from surehand.gateway.console.static_files import ConsoleFiles
@@ -89,11 +92,14 @@ def app(
     for router in (
         tool_routes(gateway),
         call_routes(gateway),
+        call_tree_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
         session_routes(gateway),
         space_routes(gateway),
         audit_routes(gateway),
+        audit_verification_routes(gateway),
+        statistics_routes(gateway),
         event_routes(gateway),
         health_routes(gateway, registry),
     ):
