@@ -124,6 +124,8 @@ async def serving(answer: Callable[[Asked], Any], tls: ssl.SSLContext | None = N
         listening.close()
         await server.stop()
         await listening.wait_closed()
+        await asyncio.sleep(0)  # a connection that was accepted last gets its task begun
+        await server.stop()
         # Handshakes that failed end a little later than their connection.
         await asyncio.gather(*(task for task in asyncio.all_tasks() if "_accept_connection2" in str(task.get_coro())))
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from surehand.agent.models.sdk_model import ModelSettings
 from tests.agent.models.byte_server import serve, stream_then
 from tests.agent.models.wires import WIRES, answer_events, build_model, collect, fail, sse
 
@@ -118,6 +119,17 @@ async def test_an_error_in_the_middle_of_the_answer_fails_it(wire):
 
     assert error.retryable
     assert "Too many requests right now." in str(error)
+
+
+async def test_an_error_in_the_middle_of_the_answer_does_not_show_a_key_of_the_environment(wire, monkeypatch):
+    model_class = type(build_model(wire, "http://unused"))
+    monkeypatch.setenv(model_class.key_variable, "sk-from-the-environment")
+    start, _ = split_before_end(wire)
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "No room for sk-from-the-environment."}}
+    async with serve(start + sse(body, "error")) as server:
+        error = await fail(model_class("m1", ModelSettings(base_url=server.url)))
+
+    assert "No room for [redacted]." in str(error)
 
 
 async def test_calls_of_an_answer_that_was_cut_at_its_token_limit_are_not_made(wire):

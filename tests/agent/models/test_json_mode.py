@@ -112,3 +112,40 @@ async def test_json_that_was_cut_fails_the_answer():
     error = await fail(JsonModeModel(ScriptedModel(cut)), ModelRequest([user("Go")], [WEATHER]))
 
     assert error.retryable
+
+
+async def test_a_parameter_may_be_called_as_a_keyword_of_schemas_is():
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "define",
+            "parameters": {
+                "type": "object",
+                "properties": {"definitions": {"type": "object"}, "$ref": {"type": "string"}},
+                "required": ["definitions"],
+            },
+        },
+    }
+    scripted = ScriptedModel(written())
+    await collect(JsonModeModel(scripted), ModelRequest([user("Go")], [tool]))
+
+    is_valid = jsonschema_rs.validator_for(scripted.requests[0].output_schema).is_valid
+    assert is_valid(json.loads(written([("define", {"definitions": {"a": 1}, "$ref": "x"})])))
+    assert not is_valid(json.loads(written([("define", {})])))
+    assert not is_valid(json.loads(written([("define", {"definitions": 1})])))
+
+
+async def test_a_schema_may_refer_to_itself():
+    parameters = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}, "other": {"$ref": "#/properties/name"}},
+        "required": ["name"],
+    }
+    scripted = ScriptedModel(written())
+    tool = {"type": "function", "function": {"name": "plant", "parameters": parameters}}
+    await collect(JsonModeModel(scripted), ModelRequest([user("Go")], [tool]))
+
+    is_valid = jsonschema_rs.validator_for(scripted.requests[0].output_schema).is_valid
+    assert is_valid(json.loads(written([("plant", {"name": "a", "child": {"name": "b"}, "other": "c"})])))
+    assert not is_valid(json.loads(written([("plant", {"name": "a", "child": {}})])))
+    assert not is_valid(json.loads(written([("plant", {"name": "a", "other": 1})])))

@@ -105,10 +105,11 @@ async def test_malformed_arguments_go_back_to_anthropic_as_an_object():
 
 
 def hosted_search(text, stop_reason):
-    blocks = [
-        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "news"}},
-        {"type": "text", "text": text},
-    ]
+    search = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "news"}}
+    return message_of([search, {"type": "text", "text": text}], stop_reason)
+
+
+def message_of(blocks, stop_reason):
     events = [{"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}]
     for index, block in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
@@ -130,3 +131,16 @@ async def test_an_answer_that_anthropic_pauses_is_continued():
     sent_back = server.bodies[1]["messages"][-1]
     assert [block["type"] for block in sent_back["content"]] == ["server_tool_use", "text"]
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == answer.text
+
+
+async def test_the_plain_end_of_a_paused_answer_goes_back_with_its_beginning():
+    call = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1}}
+    end = message_of([{"type": "text", "text": "Now I add."}, call], "tool_use")
+    async with serve(hosted_search("I search. ", "pause_turn"), end) as server:
+        _, answer = await collect(choose_model("anthropic:m1", base_url=server.url, api_key="k"))
+
+    calls = [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}]
+    said = {"role": "assistant", "content": answer.text, "tool_calls": calls, "provider_items": answer.provider_items}
+    _, built = build_messages([user("Go"), said, {"role": "tool", "tool_call_id": "c1", "content": "2"}])
+    assert [block["type"] for block in built[1]["content"]] == ["server_tool_use", "text", "text", "tool_use"]
+    assert built[1]["content"][-1]["id"] == built[2]["content"][0]["tool_use_id"]

@@ -331,3 +331,11 @@ async def test_the_stream_format_can_be_given_where_the_content_type_says_nothin
     )
 
     assert done.data == 1
+
+
+@pytest.mark.parametrize("page", ["<" * 60_000, "<script " * 7_000, "<script>" * 7_000, "<style>a</sty" * 5_000])
+@pytest.mark.timeout(10)  # a pattern that looks to the end of the page from each `<` takes longer
+async def test_a_hostile_error_page_is_read_in_linear_time(page):
+    error = await failure(reply(page + "the end", 400, "Bad Request", content_type="text/html"))
+
+    assert str(error).startswith("HTTP 400 Bad Request")

@@ -178,6 +178,20 @@ async def test_an_access_token_that_the_service_refuses_is_replaced_once():
     assert len(tokens) == 4
 
 
+@pytest.mark.parametrize("shown", range(1, 22, 5))
+async def test_a_secret_at_the_place_where_the_answer_of_a_token_endpoint_is_cut_is_masked(shown):
+    padding = "x" * (300 - len("invalid_client ") - shown)
+
+    def answer(asked):
+        return reply(f'{{"error": "invalid_client", "error_description": "{padding}{SECRET}"}}', 400, "Bad Request")
+
+    async with exchanging(answer) as exchange:
+        with pytest.raises(ToolError, match="invalid_client") as failed:
+            await exchange.send(auth=client_credentials(exchange))
+
+    assert SECRET[:4] not in str(failed.value)
+
+
 async def test_a_token_endpoint_that_refuses_says_why_and_shows_no_secret():
     def answer(asked):
         return reply(f'{{"error": "invalid_client", "error_description": "bad {SECRET}"}}', 400, "Bad Request")

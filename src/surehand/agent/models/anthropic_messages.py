@@ -63,8 +63,10 @@ class AnthropicModel(SdkModel):
     async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
         return await client.messages.create(**fields)
 
-    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        collected = _CollectedMessage(self)
+    async def _read_answer(
+        self, stream: Any, request: ModelRequest, redact: Redactor
+    ) -> AsyncGenerator[ModelChunk, None]:
+        collected = _CollectedMessage(self, redact)
         body = _ResponseBody(stream.response)
         async with aclosing(body.chunks), aclosing(type(stream).raw_events(body)) as events:
             async for event in events:
@@ -182,8 +184,9 @@ class _ResponseBody:
 class _CollectedMessage:
     """The message as far as it has arrived."""
 
-    def __init__(self, model: SdkModel) -> None:
+    def __init__(self, model: SdkModel, redact: Redactor) -> None:
         self._model = model
+        self._redact = redact
         self._blocks: dict[int, dict[str, Any]] = {}
         self._written_inputs: dict[int, str] = {}
         self._open: set[int] = set()
@@ -198,7 +201,7 @@ class _CollectedMessage:
             return None
         event = json.loads(data)
         if name == "error" or event["type"] == "error":
-            raise event_error(self._model.name, event, Redactor([self._model.settings.api_key or ""]))
+            raise event_error(self._model.name, event, self._redact)
         match event["type"]:
             case "message_start":
                 self._usage |= event["message"].get("usage") or {}
@@ -257,7 +260,9 @@ class _CollectedMessage:
         written = text + "".join(call.name + call.arguments for call in calls)
         usage = build_usage(self._read_usage(), self._model.settings.price, request, written)
         stop_reason = _NEUTRAL_REASONS.get(self._stop_reason, self._stop_reason)
-        return ModelAnswer(text, calls, usage, stop_reason, self._kept_items())
+        continues_paused = bool(request.messages) and request.messages[-1]["role"] == "assistant"
+        items = self._kept_items(keep_plain=continues_paused)
+        return ModelAnswer(text, calls, usage, stop_reason, items)
 
     def _calls(self) -> tuple[ModelCall, ...]:
         return tuple(
@@ -266,9 +271,12 @@ class _CollectedMessage:
             if block["type"] == "tool_use"
         )
 
-    def _kept_items(self) -> list[dict[str, Any]] | None:
-        """What must be sent back as it is: signed thinking and hosted calls, with the blocks around them."""
-        if all(block["type"] in _PLAIN_BLOCKS for block in self._blocks.values()):
+    def _kept_items(self, *, keep_plain: bool) -> list[dict[str, Any]] | None:
+        """What must be sent back as it is: signed thinking and hosted calls, with the blocks around them.
+
+        The rest of a paused answer is kept also if it is plain: it belongs to the hosted calls before the pause.
+        """
+        if not keep_plain and all(block["type"] in _PLAIN_BLOCKS for block in self._blocks.values()):
             return None
         items = []
         for index, block in self._blocks.items():

@@ -30,10 +30,16 @@ from surehand.agent.models.errors import StreamBroken
 from surehand.agent.models.last_bytes import ended_with
 from surehand.agent.models.sdk_model import SdkModel, placeholder_key
 from surehand.agent.models.usage import TokenCount, build_usage, read_count
+from surehand.core.redaction import Redactor
 from surehand.messages.openai import media_part
 
 WIRE = "openai"
 _CUT_REASONS = frozenset({"length", "content_filter"})
+_REMEDIES = {
+    "content_filter": "The provider's filter stopped it: change the prompt.",
+    "refusal": "The model refused to go on: change the prompt.",
+    "model_context_window_exceeded": "Shorten the conversation, or choose a model with a larger context.",
+}
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Fields of other servers' messages. DeepSeek and others refuse an answer with calls that comes back without them."""
 
@@ -51,7 +57,9 @@ class ChatCompletionsModel(SdkModel):
     async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
         return await client.chat.completions.create(**fields)
 
-    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+    async def _read_answer(
+        self, stream: Any, request: ModelRequest, redact: Redactor
+    ) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedAnswer()
         async for chunk in stream:
             for piece in collected.add(chunk):
@@ -257,9 +265,10 @@ class _CollectedAnswer:
 
 def cut_answer_error(name: str, reason: str, call_count: int) -> ModelError:
     """The error of an answer with calls whose arguments may be incomplete."""
+    remedy = _REMEDIES.get(reason, "Raise `max_tokens`.")
     return ModelError(
         f"The answer of {name} was cut ({reason}), so the arguments of its {call_count} tool calls may be incomplete. "
-        "Raise `max_tokens`."
+        f"{remedy}"
     )
 
 

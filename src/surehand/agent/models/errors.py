@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any
 
 from surehand.agent.models.base import ModelError
+from surehand.core.retry_after import parse_retry_after
 
 _RETRYABLE_STATUSES = frozenset({408, 409, 429})
 _PERMANENT_SERVER_STATUSES = frozenset({501, 505})
@@ -85,17 +84,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):
         pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return max(float(value), 0.0)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(value).timestamp() - time(), 0.0)
-    except (TypeError, ValueError):
-        return None
+    return parse_retry_after(headers.get("retry-after") or "")
 
 
 Redact = Callable[[str], str]

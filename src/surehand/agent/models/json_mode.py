@@ -26,6 +26,10 @@ from surehand.agent.models.conversation import content_text, function_tools
 from surehand.agent.models.errors import StreamBroken
 
 _MAX_CALLS = 16
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+"""Keywords whose keys are names of the developer, not keywords."""
+_PLAIN_VALUES = frozenset({"const", "default", "enum", "example", "examples", "required"})
+"""Keywords whose value is no schema."""
 """Calls of one answer: a small model that may write a list of any length does not find its end."""
 _INSTRUCTIONS = """\
 Answer with one JSON object.
@@ -153,12 +157,12 @@ def _build_schema(functions: list[dict[str, Any]], output_schema: dict[str, Any]
     definitions: dict[str, Any] = {}
     choices = []
     for number, function in enumerate(functions):
-        parameters = _hoist(function.get("parameters") or {"type": "object"}, f"tool{number}_", definitions)
+        parameters = _embed(function.get("parameters") or {"type": "object"}, f"tool{number}_", definitions)
         properties = {"tool": {"const": function["name"]}, "arguments": parameters}
         choices.append(_object(properties))
     answer: dict[str, Any] = {"type": "string"}
     if output_schema is not None:
-        answer = {"anyOf": [{"type": "null"}, _hoist(output_schema, "output_", definitions)]}
+        answer = {"anyOf": [{"type": "null"}, _embed(output_schema, "output_", definitions)]}
     calls = {"type": "array", "items": {"anyOf": choices}, "maxItems": _MAX_CALLS}
     schema = _object({_CALLS: calls, _ANSWER: answer})
     return schema | {"$defs": definitions} if definitions else schema
@@ -168,19 +172,40 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+def _embed(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A schema as a part of the schema of answers."""
+    hoisted: dict[str, Any] = _hoist(schema, prefix, definitions)
+    if prefix not in definitions:
+        return hoisted
+    definitions[prefix] = hoisted
+    return {"$ref": f"#/$defs/{prefix}"}
+
+
 def _hoist(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
     """The schema with its `$defs` moved to `definitions`: a reference counts from the root of the whole schema."""
-    if isinstance(schema, list):
-        return [_hoist(each, prefix, definitions) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {}
+    moved: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("$defs", "definitions") and isinstance(value, dict):
             for name, definition in value.items():
                 definitions[prefix + name] = _hoist(definition, prefix, definitions)
         elif key == "$ref" and isinstance(value, str):
-            moved[key] = f"#/$defs/{prefix}{value.rsplit('/', 1)[-1]}"
+            moved[key] = _move_reference(value, prefix, definitions)
+        elif key in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            moved[key] = {name: _hoist(each, prefix, definitions) for name, each in value.items()}
+        elif key in _PLAIN_VALUES:
+            moved[key] = value
+        elif isinstance(value, list):
+            moved[key] = [_hoist(each, prefix, definitions) for each in value]
         else:
             moved[key] = _hoist(value, prefix, definitions)
     return moved
+
+
+def _move_reference(reference: str, prefix: str, definitions: dict[str, Any]) -> str:
+    for start in ("#/$defs/", "#/definitions/"):
+        if reference.startswith(start):
+            return f"#/$defs/{prefix}{reference.removeprefix(start)}"
+    definitions.setdefault(prefix, {})  # the reference leads to the schema itself, or into it: `_embed` adds it
+    return f"#/$defs/{prefix}{reference.removeprefix('#')}"

@@ -54,8 +54,10 @@ class ResponsesModel(SdkModel):
     async def _send(self, client: Any, fields: dict[str, Any]) -> Any:
         return await client.responses.create(**fields)
 
-    async def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        collected = _CollectedResponse(self)
+    async def _read_answer(
+        self, stream: Any, request: ModelRequest, redact: Redactor
+    ) -> AsyncGenerator[ModelChunk, None]:
+        collected = _CollectedResponse(self, redact)
         async for event in stream:
             piece = collected.add(event)
             if piece is not None:
@@ -151,8 +153,9 @@ def _build_result_item(message: Message, ids: WireIds) -> dict[str, Any]:
 class _CollectedResponse:
     """The response as far as it has arrived. What counts is the whole response of the last event."""
 
-    def __init__(self, model: SdkModel) -> None:
+    def __init__(self, model: SdkModel, redact: Redactor) -> None:
         self._model = model
+        self._redact = redact
         self._items: list[Any] = []
         self._call_by_index: dict[int, ToolInputChunk] = {}
         self._response: Any = None
@@ -174,13 +177,10 @@ class _CollectedResponse:
             case "response.completed" | "response.incomplete":
                 self._response = event.response
             case "response.failed":
-                raise event_error(self._model.name, _dump(event.response.error), self._redact())
+                raise event_error(self._model.name, _dump(event.response.error), self._redact)
             case "error":
-                raise event_error(self._model.name, _dump(event), self._redact())
+                raise event_error(self._model.name, _dump(event), self._redact)
         return None
-
-    def _redact(self) -> Redactor:
-        return Redactor([self._model.settings.api_key or ""])
 
     def finish(self, request: ModelRequest) -> ModelAnswer:
         """The complete answer; raises if it is not complete."""

@@ -88,8 +88,11 @@ class SdkModel(ABC):
         """Send the request; returns the SDK's stream of the response."""
 
     @abstractmethod
-    def _read_answer(self, stream: Any, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        """The chunks of the response, then the answer. What the SDK and its parser raise passes through."""
+    def _read_answer(self, stream: Any, request: ModelRequest, redact: Redactor) -> AsyncGenerator[ModelChunk, None]:
+        """The chunks of the response, then the answer. What the SDK and its parser raise passes through.
+
+        `redact` masks the key of the request in what the server says.
+        """
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Make one request. Leaving the iteration closes its connection."""
@@ -124,7 +127,7 @@ class SdkModel(ABC):
     ) -> AsyncGenerator[ModelChunk, None]:
         """The chunks of the response; one that cannot be read fails it."""
         try:
-            async with aclosing(self._read_answer(stream, request)) as chunks:
+            async with aclosing(self._read_answer(stream, request, redact)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:

@@ -10,6 +10,7 @@ from surehand.builtin.web.html_conversion import convert_html, find_title
 from surehand.core.content import Block, Image, Text
 from surehand.core.errors import NotFound, RateLimited, ToolError, Unavailable
 from surehand.core.outcome import Done
+from surehand.core.retry_after import parse_retry_after
 from surehand.core.sanitize import strip_hidden
 from surehand.http.client import HttpClient
 from surehand.http.response import HttpResponse, IncomingResponse, ResponseHead
@@ -195,7 +196,7 @@ async def error_from_response(response: HttpResponse) -> ToolError:
     if excerpt := await _body_excerpt(response):
         message += f" The answer begins: {excerpt}"
     error_class = _error_class(status)
-    return error_class(message, data={"url": url, "status": status}, retry_after=retry_after_seconds(response))
+    return error_class(message, data={"url": url, "status": status}, retry_after=_retry_after_seconds(response))
 
 
 async def _body_excerpt(response: HttpResponse) -> str:
@@ -218,8 +219,7 @@ def _error_class(status: int) -> type[ToolError]:
     return ToolError
 
 
-def retry_after_seconds(head: ResponseHead) -> float | None:
-    """The seconds that the server asks to wait; None without a `Retry-After` header, or if it holds a date."""
-    value = head.header("retry-after")
-    is_seconds = value.isascii() and value.isdigit() and len(value) < 9
-    return min(float(value), _MAX_RETRY_AFTER_SECONDS) if is_seconds else None
+def _retry_after_seconds(head: ResponseHead) -> float | None:
+    """The seconds that the server asks to wait, up to a limit."""
+    seconds = parse_retry_after(head.header("retry-after"))
+    return None if seconds is None else min(seconds, _MAX_RETRY_AFTER_SECONDS)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from html import unescape
 from typing import Any
 
 from surehand.core.content import to_text
 from surehand.core.errors import FailureCode, ToolError
+from surehand.core.retry_after import parse_retry_after
 from surehand.core.sanitize import clean_line, clean_text
-from surehand.http.response import HttpResponse, ResponseHead
+from surehand.http.response import HttpResponse
 
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Bytes of an error response that are read."""
@@ -35,7 +34,8 @@ _CODES: Mapping[int, FailureCode] = {
 _MESSAGE_KEYS = ("message", "detail", "error_description", "error", "title", "reason", "errors", "msg", "description")
 """Fields in which services tell what is wrong, the most telling first."""
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
-_MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+# No tag extends over the next `<`, and a script without an end extends to the end: so the time is linear.
+_MARKUP = re.compile(r"<(script|style)\b[^<>]*>.*?(?:</\1\s*>|\Z)|<[^<>]*>?", re.IGNORECASE | re.DOTALL)
 
 
 def error_from_response(response: HttpResponse, data: Any, redact: Callable[[str], str]) -> ToolError:
@@ -52,7 +52,7 @@ def error_from_response(response: HttpResponse, data: Any, redact: Callable[[str
         f"{status}: {useful}" if useful else status,
         code=_CODES.get(response.status, "failed"),
         data={"status": response.status, "reason": reason, "body": data},
-        retry_after=retry_after_seconds(response),
+        retry_after=parse_retry_after(response.header("retry-after")),
     )
 
 
@@ -84,19 +84,3 @@ def _find_message(data: Mapping[str, Any], depth: int) -> str | None:
         if texts and key not in ("error", "title"):
             break
     return ": ".join(dict.fromkeys(texts)) or None
-
-
-def retry_after_seconds(head: ResponseHead) -> float | None:
-    """The seconds of a `Retry-After` header, which may also be a date; None if there is none that can be read."""
-    value = head.header("retry-after").strip()
-    if value.isascii() and value.isdigit() and len(value) < 7:
-        return float(value)
-    if not value:
-        return None
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())

@@ -102,7 +102,7 @@ def _mask_path(value: Any, path: tuple[PathStep, ...]) -> Any:
     if isinstance(value, Mapping):
         if step == EACH_ITEM:
             return {key: _mask_path(item, rest) for key, item in value.items()}
-        return {**value, step: _mask_path(value[str(step)], rest)} if str(step) in value else value
+        return {**value, key: _mask_path(value[key], rest)} if (key := str(step)) in value else value
     if isinstance(value, list):
         if isinstance(step, int):
             return [_mask_path(item, rest) if index == step else item for index, item in enumerate(value)]

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from surehand.core.errors import ToolError, Unavailable
+from surehand.core.sanitize import clean_line
 from surehand.http.client import HttpClient
 from surehand.http.errors import mark_unsent
 from surehand.http.request import build_request
@@ -23,6 +24,8 @@ EXPIRY_MARGIN_SECONDS = 30.0
 """A token is replaced that long before it expires, or after nine tenths of its time if that is later."""
 MAX_TOKEN_RESPONSE_BYTES = 256 * 1024
 TOKEN_TIMEOUT_SECONDS = 30.0
+_MAX_REASON_CHARS = 300
+"""Characters that a model is shown of what a token endpoint says about an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class AccessTokens:
         fields = answer if isinstance(answer, dict) else {}
         if not response.ok:
             reason = " ".join(str(fields[name]) for name in ("error", "error_description") if name in fields)
-            problem = f"{host} gave no access token: HTTP {response.status} {reason[:300]}".rstrip()
+            cleaned = clean_line(self._secrets.redactor(reason), _MAX_REASON_CHARS)  # masked first, then cut
+            problem = f"{host} gave no access token: HTTP {response.status} {cleaned}".rstrip()
             raise (Unavailable if response.status >= 500 else ToolError)(
                 f"{problem}. The developer looks at the client."
             )

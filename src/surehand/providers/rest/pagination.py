@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -109,11 +110,14 @@ async def send_pages(
     collected: list[Any] = []
     seen = {request.target.path}
     pages = 0
+    clock = asyncio.get_running_loop().time
+    ends_at = None if timeout is None else clock() + timeout
     following: HttpRequest | None = request
     with sender.redacted_errors():
         while following is not None and pages < pagination.max_pages:
             request = following
-            async with sender.open(request, auth=auth, timeout=timeout) as incoming:
+            remaining = None if ends_at is None else max(0.001, ends_at - clock())
+            async with sender.open(request, auth=auth, timeout=remaining) as incoming:
                 if not incoming.head.ok:
                     raise await read_error(incoming, sender.redactor, reader.mask)
                 page = await read_body(incoming, sender.redactor)
