@@ -10,7 +10,7 @@ const MIN_BAR = 2;
 export function Waterfall({ calls, current }) {
   const rows = treeRows(calls);
   const begin = Math.min(...calls.map(startOf));
-  const end = Math.max(...calls.map((each) => each.at), begin + 0.001);
+  const end = Math.max(...calls.map(endOf), begin + 0.001);
   return html`<div class="table-scroll"><table class="waterfall">
     <thead><tr><th scope="col">Call</th><th scope="col">State</th><th scope="col">Time</th>
       <th scope="col">${formatDuration((end - begin) * 1000)}</th></tr></thead>
@@ -26,7 +26,7 @@ export function Waterfall({ calls, current }) {
 function Bar({ call, begin, end }) {
   const scale = WIDTH / (end - begin);
   const x = (startOf(call) - begin) * scale;
-  const width = Math.max((call.at - startOf(call)) * scale, MIN_BAR);
+  const width = Math.max((endOf(call) - startOf(call)) * scale, MIN_BAR);
   const tone = call.kind === "ended" ? (call.status === "ok" ? "good" : "bad") : "waiting";
   return html`<svg class="bar" viewBox=${`0 0 ${WIDTH} 12`} preserveAspectRatio="none" role="img"
     aria-label=${`${formatDuration((startOf(call) - begin) * 1000)} after the start`}>
@@ -34,9 +34,13 @@ function Bar({ call, begin, end }) {
     <rect class=${tone} x=${Math.min(x, WIDTH - MIN_BAR)} y="1" width=${width} height="10" rx="2" /></svg>`;
 }
 
-// `at` is when the last thing happened to a call, which for an ended one is its end.
 function startOf(call) {
-  return call.at - (call.latency_ms ?? 0) / 1000;
+  return call.started_at ?? call.at - (call.latency_ms ?? 0) / 1000;
+}
+
+// `at` is when the end was written, which may be later than the end itself.
+function endOf(call) {
+  return call.latency_ms ? startOf(call) + call.latency_ms / 1000 : Math.max(call.at, startOf(call));
 }
 
 /** The calls in the order of a tree, each with its depth. */

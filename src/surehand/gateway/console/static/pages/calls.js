@@ -124,8 +124,12 @@ function CallDetail({ id }) {
   const [problem, setProblem] = useState("");
   const load = async () => {
     try {
-      setCall(await get(`/api/calls/${encode(id)}`));
-      setTree((await get(`/api/calls/${encode(id)}/tree`)).items);
+      const found = await get(`/api/calls/${encode(id)}`);
+      const { items } = await get(`/api/calls/${encode(id)}/tree`);
+      // The tree knows from the events what the call itself does not remember any more.
+      const recorded = items.find((each) => each.call_id === id);
+      setCall({ ...found, arguments: found.arguments ?? recorded?.arguments ?? null, outcome: found.outcome ?? recorded?.outcome ?? null });
+      setTree(items);
     } catch (error) {
       setProblem(error.message);
     }
