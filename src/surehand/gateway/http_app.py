@@ -21,6 +21,7 @@ from surehand.gateway.api.events import event_routes
 from surehand.gateway.api.health import health_routes
 from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
 from surehand.gateway.api.pending import pending_routes
+from surehand.gateway.api.servers import server_routes
 from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
 from surehand.gateway.api.statistics import statistics_routes
@@ -100,6 +101,7 @@ def app(
         audit_routes(gateway),
         audit_verification_routes(gateway),
         statistics_routes(gateway),
+        server_routes(gateway),
         event_routes(gateway),
         health_routes(gateway, registry),
     ):
@@ -130,7 +132,14 @@ class _Entrance:
     """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: list[str], origins: list[str], port: int | None, console: bool, door: dict[str, Any]
+        self,
+        app: ASGIApp,
+        *,
+        hosts: list[str],
+        origins: list[str],
+        port: int | None,
+        console: bool,
+        door: dict[str, Any],
     ) -> None:
         loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
         entered_app: ASGIApp = Door(app, **door)

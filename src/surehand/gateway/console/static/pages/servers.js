@@ -2,12 +2,11 @@
 import { html } from "../html.js";
 import { useEffect, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
-import { formatAge, formatNumber, visible } from "../format.js";
+import { formatNumber, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { catalogueVersion, now, onEvent } from "../store.js";
+import { catalogueVersion, onEvent } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { Diff } from "../components/diff.js";
-import { SafeLink } from "../components/safe_link.js";
 import { Status } from "../components/status.js";
 import { useListKeys } from "../components/list_keys.js";
 
@@ -61,7 +60,6 @@ function ServerDetail({ server, reload }) {
       ["Server", [server.server_name, server.server_version].filter(Boolean).map(visible).join(" ")],
       ["Protocol", server.protocol],
       ["Tools", formatNumber(server.tools)],
-      ["Signed in", server.is_signed_in === null ? "" : server.is_signed_in ? "yes" : "no"],
     ]} />
     <${ServerActions} server=${server} reload=${reload} />
     ${server.changes.length > 0 && html`<h3>Held back</h3>
@@ -71,14 +69,14 @@ function ServerDetail({ server, reload }) {
 }
 
 function ServerActions({ server, reload }) {
-  const [state, setState] = useState({ busy: "", text: "", tone: "", url: "" });
+  const [state, setState] = useState({ busy: "", text: "", tone: "" });
   const act = async (action, path, done) => {
-    setState({ busy: action, text: "", tone: "", url: "" });
+    setState({ busy: action, text: "", tone: "" });
     try {
-      const answer = await post(path);
-      setState({ busy: "", text: done, tone: "good", url: answer?.url ?? "" });
+      await post(path);
+      setState({ busy: "", text: done, tone: "good" });
     } catch (error) {
-      setState({ busy: "", text: error.message, tone: "bad", url: "" });
+      setState({ busy: "", text: error.message, tone: "bad" });
     }
     reload();
   };
@@ -87,15 +85,8 @@ function ServerActions({ server, reload }) {
     <button type="button" disabled=${state.busy !== "" || !server.can_refresh}
       onClick=${() => act("refresh", `${path}/refresh`, "Its tools were listed again.")}>
       ${state.busy === "refresh" ? "Refreshing …" : "Refresh"}</button>
-    ${server.can_sign_in && html`<button type="button" disabled=${state.busy !== ""}
-      onClick=${() => act("sign-in", `${path}/sign-in`, "Open this address to sign in:")}>
-      ${state.busy === "sign-in" ? "Asking …" : "Sign in"}</button>`}
   </div>
-  ${state.text && html`<${Notice} tone=${state.tone}>${state.text} ${state.url && html`<${SafeLink} url=${state.url}>Sign in at ${hostOf(state.url)}<//>`}<//>`}`;
-}
-
-function hostOf(url) {
-  return URL.canParse(url) ? new URL(url).host : "the server";
+  ${state.text && html`<${Notice} tone=${state.tone}>${state.text}<//>`}`;
 }
 
 function Change({ server, change, reload }) {
@@ -111,7 +102,7 @@ function Change({ server, change, reload }) {
   };
   return html`<section class="card" aria-label=${`Change of ${change.tool ?? server}`}>
     <div class="card-head"><strong>${visible(change.tool ?? server)}</strong>
-      <span class="meta">seen ${formatAge(change.seen_at, now.value)}</span></div>
+      <span class="meta">${change.first_seen ? `first seen ${change.first_seen}` : ""}</span></div>
     <p class="prose">${visible(change.summary)}</p>
     <${Diff} patch=${change.diff} />
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
