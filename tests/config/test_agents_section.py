@@ -51,6 +51,20 @@ def test_an_agent_has_a_model_instructions_tools_and_limits(read, tmp_path):
     assert agents["poet"].limits.steps == 20
 
 
+def test_agents_of_the_file_call_each_other(read):
+    config = read(
+        """
+        agents:
+          boss: {model: "openai:m", agents: [clerk]}
+          clerk: {model: "openai:m", description: "Books flights."}
+        """
+    )
+
+    agents = build(config)
+    assert agents["boss"].agents == (agents["clerk"],)
+    assert agents["clerk"].tool.description == "Books flights."
+
+
 def test_a_model_may_be_a_mapping_with_an_address_a_key_and_a_price(read):
     config = read(
         """
@@ -113,7 +127,11 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
         ("{a: {model: {provider: openai, model: m, api_key: '${NO_KEY}'}}}", "needs the environment variable NO_KEY"),
         ("{a: {model: 'openai:m', limits: {cost: 0}}}", "cost must be a number above 0"),
         ("{a: {model: 'openai:m', instructions: missing.md}}", "cannot be read from missing.md"),
-        ("{a: {model: 'openai:m', agents: [b]}}", "agents is not available in this version"),
+        ("{a: {model: 'openai:m', agents: [b]}}", "There is no agent 'b'"),
+        (
+            "{a: {model: 'openai:m', agents: [b]}, b: {model: 'openai:m', agents: [c, a]}, c: {model: 'openai:m'}}",
+            "Agents call each other in a circle: a > b > a",
+        ),
         ("{'a b': {model: 'openai:m'}}", "'a b' cannot be the name of an agent"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from surehand.agent.approver import ModelApprover
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
@@ -18,10 +18,13 @@ from surehand.agent.models.base import Model
 from surehand.agent.output import OutputType
 from surehand.agent.prompt import PromptBuilder
 from surehand.agent.run import Run
+from surehand.agent.run_family import RunFamily
+from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
 from surehand.catalogue.catalogue import Catalogue
+from surehand.core.define import ParametersLike
 from surehand.core.errors import DefinitionError
-from surehand.core.events import CatalogueChanged, Event, Missed
+from surehand.core.events import Event
 from surehand.core.ids import new_id
 from surehand.core.names import is_legal_name
 from surehand.core.outcome import Pending
@@ -30,6 +33,10 @@ from surehand.core.tool import Tool
 from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.runtime import Runtime
 from surehand.runtime.scope import Scope
+from surehand.runtime.sources import AgentSource
+
+if TYPE_CHECKING:
+    from surehand.store.store import Store
 
 
 class Agent:
@@ -40,6 +47,10 @@ class Agent:
         model: `"provider:name"`, or a model.
         tools: tools and providers of the agent's own; texts are names, globs or toolsets of the runtime. Left out: all
             tools of the runtime that models may see.
+        agents: agents that it can call, each as the tool `agent__name`.
+        parameters: what callers of `agent__name` give: a pydantic model, a dataclass, a TypedDict or a JSON Schema. The
+            model reads them as JSON. Left out: `{prompt: string}`.
+        description: what the models of other agents read about this one; its instructions are not shown to them.
         output: the type of the final answer, such as a pydantic model; a plain text if left out.
         hooks: functions of `(data, ctx)` by the moment at which they are called.
         approver: asked about calls that need an approval, before a person is. A model can only approve, or leave it to
@@ -54,11 +65,14 @@ class Agent:
         model: str | Model,
         instructions: str = "",
         tools: Sequence[Any] | None = None,
+        agents: Sequence[Agent] = (),
         limits: Limits | None = None,
         output: Any = None,
         hooks: Mapping[str, Hook] | None = None,
         approver: str | Model | Approver | None = None,
         context_window: int = DEFAULT_CONTEXT_WINDOW,
+        parameters: ParametersLike = None,
+        description: str = "",
     ) -> None:
         if not is_legal_name(str(name)):
             raise DefinitionError(f"{name!r} cannot be the name of an agent.", fix="use letters, digits, `_` and `-`.")
@@ -66,7 +80,7 @@ class Agent:
         self.model = _choose_model(model)
         self.limits = limits or Limits()
         self._hooks = HookTable(hooks)
-        self._selection = ToolSelection(name, tools, _build_approver(approver))
+        self._selection = ToolSelection(name, tools, _build_approver(approver), _require_agents(agents))
         output_type = OutputType(output)
         prompt_builder = PromptBuilder(
             instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
@@ -74,9 +88,24 @@ class Agent:
         settings = LoopSettings(self.model, self.limits, output_type, prompt_builder)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)
         self._unstored_runs = UnstoredRuns()
+        self._tool = build_agent_tool(
+            CallableAgent(name, self.run, self._open_sub_run_driver),
+            description or f"Give a task to the agent {name}, and get its report.",
+            parameters,
+        )
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, model={self.model.name!r})"
+
+    @property
+    def tool(self) -> Tool[..., Any]:
+        """The tool `agent__name`, with which other agents and programs call this one."""
+        return self._tool
+
+    @property
+    def agents(self) -> tuple[AgentSource, ...]:
+        """The agents that this one can call."""
+        return self._selection.agents
 
     @property
     def own_tools(self) -> tuple[Tool[..., Any], ...]:
@@ -148,6 +177,9 @@ class Agent:
         """Add a hook, also while the agent runs; returns the function that removes it."""
         return self._hooks.add(name, hook)
 
+    def _open_sub_run_driver(self, runtime: Scope, store: Store) -> RunDriver:
+        return RunDriver(self._definition, self, runtime, self._unstored_runs, store)
+
     @asynccontextmanager
     async def _open_driver(self, runtime: Scope | None) -> AsyncIterator[RunDriver]:
         if runtime is not None:
@@ -163,6 +195,15 @@ class Agent:
         own_runtime.refuse_waits(_refuse_wait)
         async with own_runtime:
             yield RunDriver(self._definition, self, own_runtime, self._unstored_runs)
+
+
+def _require_agents(agents: Any) -> tuple[Agent, ...]:
+    if isinstance(agents, Agent):
+        raise DefinitionError(f"agents={agents!r} is one agent.", fix="give a list: agents=[...].")
+    for each in agents:
+        if not isinstance(each, Agent):
+            raise DefinitionError(f"{each!r} in `agents` is not an agent.", fix="give tools in `tools`.")
+    return tuple(agents)
 
 
 def _build_approver(approver: Any) -> Approver | None:
@@ -193,11 +234,12 @@ def _choose_model(model: Any) -> Model:
 
 
 async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, Run]) -> AsyncGenerator[Event]:
-    """Drive a run and yield its events in order; leaving the loop cancels it."""
+    """Drive a run and yield its events and those of the runs below it, in order; leaving the loop cancels it."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
+    family = RunFamily(run_id)
 
     def listen(event: Event) -> None:
-        if not isinstance(event, (CatalogueChanged, Missed)) and event.run_id == run_id:
+        if family.includes(event):
             events.put_nowait(event)
 
     unsubscribe = runtime.listen(listen)

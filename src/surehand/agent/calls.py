@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from surehand.agent.repeated_calls import find_repeated, follow
 from surehand.agent.steps import Step, StepCall, waiting_calls
+from surehand.agent.sub_agents import find_agent_handler
 from surehand.core.call import Call
 from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
@@ -63,6 +64,8 @@ class StepCalls:
             call.told = outcome
 
     async def _set_outcome(self, call: StepCall, outcome: Outcome) -> None:
+        if call.call_id is None and find_agent_handler(self._scope, call.name) is not None:
+            call.call_id = outcome.meta.call_id  # names the run of the agent
         if isinstance(outcome, Failed) and outcome.code == "unknown_effect" and call.call_id is not None:
             # A person, or the tool's own `verify`, finds out what has happened: until then the call waits.
             outcome = await self._question_about(call.call_id) or outcome

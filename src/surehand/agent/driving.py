@@ -10,6 +10,7 @@ from surehand.agent.hooks import HookTable, RunContext, RunHooks
 from surehand.agent.limits import Spent
 from surehand.agent.loop import LoopSettings, RunLoop
 from surehand.agent.run import Run, RunStatus, build_run
+from surehand.agent.run_origin import RunOrigin
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, StoredRun, UnstoredRun
 from surehand.agent.steps import Step
@@ -64,22 +65,44 @@ class UnstoredRuns:
 class RunDriver:
     """Drives the runs of an agent on one runtime."""
 
-    def __init__(self, agent: AgentDefinition, source: AgentSource, runtime: Scope, unstored: UnstoredRuns) -> None:
+    def __init__(
+        self,
+        agent: AgentDefinition,
+        source: AgentSource,
+        runtime: Scope,
+        unstored: UnstoredRuns,
+        store: Store | None = None,
+    ) -> None:
+        """
+        Args:
+            store: where the runs are kept, also if no store was configured.
+        """
         self._agent = agent
         self._source = source
         self.runtime = runtime
         self._unstored = unstored
+        self._given_store = store
 
     @property
     def _store(self) -> Store | None:
         """The configured store: one in memory would not outlive this process either."""
+        if self._given_store is not None:
+            return self._given_store
         return self.runtime.store if self.runtime.is_durable else None
 
-    async def start(self, prompt: Prompt, *, user: str | None, session: str | None, run_id: str) -> Run:
-        """Start a run, or go on with the one that has this id."""
+    async def start(
+        self, prompt: Prompt, *, user: str | None, session: str | None, run_id: str, origin: RunOrigin | None = None
+    ) -> Run:
+        """Start a run, or go on with the one that has this id.
+
+        Args:
+            origin: the run whose call starts this one.
+        """
         messages = prompt_messages(prompt)
         viewer = self.runtime.principal
         state = RunState(run_id, self._agent.name, user or viewer.user, session or viewer.session, messages)
+        if origin is not None:
+            state.origin = origin
         if (store := self._store) is not None:
             return await self._start_stored(store, state)
         known = self._unstored.records.get(run_id)
@@ -135,6 +158,7 @@ class RunDriver:
             owner=self.runtime.runtime_id,
             user=state.user,
             session=state.session,
+            context=state.origin.to_json(),
         )
         if isinstance(begun, RunClaim):
             return await self._drive_claimed(store, begun, state)
@@ -194,7 +218,8 @@ class RunDriver:
     async def _drive(self, state: RunState, record: RunRecord) -> Run:
         scope = await self._open_scope(state)
         if scope.has_listeners:
-            scope.emit(RunStarted(state.run_id, state.agent, state.user, state.session, scope.clock.time()))
+            at = scope.clock.time()
+            scope.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at, state.origin.parent_run))
         context = RunContext(state.run_id, state.agent, state.user, state.session)
         hooks = RunHooks(context, self._agent.hooks, lambda: self._agent.selection.hooks(scope))
         run = await RunLoop(self._agent.settings, scope, state, record, hooks).drive()
@@ -208,7 +233,9 @@ class RunDriver:
 
 
 def _state_from_row(row: RunRow) -> RunState:
-    return RunState(row.run_id, row.agent, row.user, row.session, row.prompt, spent=Spent.from_json(row.spent))
+    spent = Spent.from_json(row.spent)
+    origin = RunOrigin.from_row(row)
+    return RunState(row.run_id, row.agent, row.user, row.session, row.prompt, spent=spent, origin=origin)
 
 
 async def _load_steps(store: Store, run_id: str) -> list[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from surehand.agent.models.base import Usage
@@ -12,7 +12,10 @@ DEFAULT_MAX_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use, over all processes that drive it; time in which it waits does not count."""
+    """What one run may use, over all processes that drive it; time in which it waits does not count.
+
+    What the agents use that it calls counts for `tokens` and `cost`; they have limits of their own beside.
+    """
 
     steps: int = DEFAULT_MAX_STEPS
     """Requests to the model. At a limit, one more request lets the model wrap up."""
@@ -43,6 +46,24 @@ class Spent:
     cost: float | None = None
     calls: int = 0
     seconds: float = 0.0
+    sub_runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the runs have used that calls of this run started, by their ids."""
+
+    @property
+    def total(self) -> Spent:
+        """What the run has used together with the runs of the agents that it called."""
+        if not self.sub_runs:
+            return self
+        total = replace(self, sub_runs={})
+        for stored in self.sub_runs.values():
+            used = Spent.from_json(stored).total
+            total.requests += used.requests
+            total.tokens_in += used.tokens_in
+            total.tokens_out += used.tokens_out
+            total.calls += used.calls
+            if used.cost is not None:
+                total.cost = (total.cost or 0.0) + used.cost
+        return total
 
     @classmethod
     def from_json(cls, stored: dict[str, Any] | None) -> Spent:
@@ -51,7 +72,10 @@ class Spent:
 
     def to_json(self) -> dict[str, Any]:
         """Write it for the store."""
-        return asdict(self)
+        stored = asdict(self)
+        if not self.sub_runs:
+            del stored["sub_runs"]
+        return stored
 
     def add_answer(self, usage: Usage, calls: int) -> None:
         """Add what an answer of a model cost, and the calls that it asked for."""
@@ -66,9 +90,10 @@ def find_reached_limit(limits: Limits, spent: Spent) -> str | None:
     """The sentence about the limit that is used up; None if all have something left."""
     if spent.requests >= limits.steps:
         return f"The limit of {limits.steps} steps is reached."
-    if limits.tokens is not None and spent.tokens_in + spent.tokens_out >= limits.tokens:
+    total = spent.total
+    if limits.tokens is not None and total.tokens_in + total.tokens_out >= limits.tokens:
         return f"The limit of {limits.tokens} tokens is reached."
-    if limits.cost is not None and (spent.cost or 0.0) >= limits.cost:
+    if limits.cost is not None and (total.cost or 0.0) >= limits.cost:
         return f"The limit of ${limits.cost:g} is reached."
     if limits.seconds is not None and spent.seconds >= limits.seconds:
         return f"The limit of {limits.seconds:g} seconds is reached."
@@ -77,11 +102,12 @@ def find_reached_limit(limits: Limits, spent: Spent) -> str | None:
 
 def describe_what_is_left(limits: Limits, spent: Spent) -> str:
     """What is left of each limit, for the model."""
+    total = spent.total
     parts = [f"{max(limits.steps - spent.requests, 0)} of {limits.steps} steps"]
     if limits.tokens is not None:
-        parts.append(f"{max(limits.tokens - spent.tokens_in - spent.tokens_out, 0)} of {limits.tokens} tokens")
+        parts.append(f"{max(limits.tokens - total.tokens_in - total.tokens_out, 0)} of {limits.tokens} tokens")
     if limits.cost is not None:
-        parts.append(f"${max(limits.cost - (spent.cost or 0.0), 0.0):.4f} of ${limits.cost:g}")
+        parts.append(f"${max(limits.cost - (total.cost or 0.0), 0.0):.4f} of ${limits.cost:g}")
     if limits.seconds is not None:
         parts.append(f"{max(limits.seconds - spent.seconds, 0.0):.0f} of {limits.seconds:g} seconds")
     return f"Left: {', '.join(parts)}."

@@ -22,6 +22,7 @@ from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
 from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
+from surehand.agent.sub_runs import count_sub_runs, resume_sub_runs
 from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
 from surehand.core.ids import derive_call_id
 from surehand.core.outcome import Failed
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 WRAP_UP_SECONDS = 60.0
 """How long the last answer may take that a model gives at a limit."""
-_BUDGET_CODES = ("limit_exceeded", "over_budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class RunLoop:
         """Go on with the run as far as it goes."""
         steps = self._state.steps
         if steps:
+            await resume_sub_runs(self._scope, self._state)
+            await count_sub_runs(self._scope, self._state)
             await self._calls.wait_for_answered(steps)
         else:
             await self._hooks.call("on_start", self._state.prompt)
@@ -95,6 +97,7 @@ class RunLoop:
 
     async def _after_calls(self, step: Step) -> Run | None:
         await self._calls.make(step, self._state.steps)
+        await count_sub_runs(self._scope, self._state)
         pending = [call for call in step.calls if call.told is None]
         all_wait = len(pending) == len(step.calls)
         # While all calls wait the run is idle, and follow-up messages are for idle runs.
@@ -247,7 +250,13 @@ def _describe_waiting(calls: Sequence[StepCall]) -> str:
 def _find_budget_refusal(step: Step) -> str | None:
     """Why no call of the step was made, if the budget of the turn refused them all: the next ones would fail too."""
     outcomes = [call.told for call in step.calls]
-    refusals = [each for each in outcomes if isinstance(each, Failed) and each.code in _BUDGET_CODES]
+    # The failure of an agent that reached a limit of its own has the same code, and says that it ran.
+    refusals = [
+        each
+        for each in outcomes
+        if isinstance(each, Failed)
+        and (each.code == "over_budget" or (each.code == "limit_exceeded" and not each.executed))
+    ]
     return f"The budget of this run is spent: {refusals[0].message}" if len(refusals) == len(outcomes) else None
 
 

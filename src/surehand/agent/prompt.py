@@ -12,6 +12,7 @@ from surehand.agent.models.base import Message, ModelRequest
 from surehand.agent.output import OutputType
 from surehand.agent.run_state import RunState
 from surehand.agent.steps import NO_COMPACTION, Compaction
+from surehand.agent.sub_agents import agent_tool_name
 from surehand.core.tool import Tool
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class PromptBuilder:
         """
         # Hosted tools have an entry in the format of their own provider alone: each model describes them itself.
         tools = [entry for entry in scope.describe("openai") if entry.get("type") == "function"]
+        if any(agent_tool_name(name) in scope.catalogue for name in state.path):
+            above = {agent_tool_name(name) for name in state.path}  # they wait for this run: calling them is refused
+            tools = [entry for entry in tools if entry["function"]["name"] not in above]
         rendered = [str(text) for text in await hooks.call("render", tick)]
         provider_text = scope.instructions() if self.reads_provider_instructions else ""
         parts = [self.instructions, provider_text, self.output.instructions, *rendered]

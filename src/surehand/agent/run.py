@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from surehand.agent.conversation import whole_conversation
 from surehand.agent.models.base import Message
 from surehand.agent.run_state import RunState
+from surehand.agent.run_waits import pending_calls_of_run
 from surehand.runtime.pending.pending_call import PendingCall
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ RunStatus: TypeAlias = Literal["done", "waiting", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """What a run has used, over all processes that drove it."""
+    """What a run has used, over all processes that drove it, with the runs of the agents that it called."""
 
     requests: int = 0
     tokens_in: int = 0
@@ -40,7 +41,7 @@ class Run:
     output: Any = None
     """The text as a value of the agent's `output` type; always set if the run is done."""
     waiting: tuple[PendingCall, ...] = ()
-    """The calls that wait for an answer."""
+    """The calls of this run, and of the runs that it waits for, that wait for an answer."""
     usage: RunUsage = RunUsage()
     messages: list[Message] = field(default_factory=list)
     """The conversation, in the form of OpenAI's Chat Completions API."""
@@ -50,9 +51,8 @@ class Run:
 
 async def build_run(scope: Scope, state: RunState, status: RunStatus, *, reason: str = "", output: Any = None) -> Run:
     """The run as it stands, with the calls that wait."""
-    pending = await scope.pending() if status == "waiting" else ()
-    waiting = [replace(each, path=(state.agent,)) for each in pending if each.turn == state.run_id]
-    spent = state.spent
+    waiting = await pending_calls_of_run(scope, state) if status == "waiting" else ()
+    total = state.spent.total
     return Run(
         id=state.run_id,
         agent=state.agent,
@@ -60,7 +60,7 @@ async def build_run(scope: Scope, state: RunState, status: RunStatus, *, reason:
         text=state.last_text,
         output=output,
         waiting=tuple(waiting),
-        usage=RunUsage(spent.requests, spent.tokens_in, spent.tokens_out, spent.cost, spent.calls),
+        usage=RunUsage(total.requests, total.tokens_in, total.tokens_out, total.cost, total.calls),
         messages=whole_conversation(state.prompt, state.steps),
         reason=reason,
     )

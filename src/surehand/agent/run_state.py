@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from surehand.agent.limits import Spent
 from surehand.agent.models.base import Message
+from surehand.agent.run_origin import RunOrigin
 from surehand.agent.steps import Step
 
 
@@ -20,9 +21,15 @@ class RunState:
     prompt: list[Message]
     steps: list[Step] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
+    origin: RunOrigin = field(default_factory=lambda: RunOrigin(None, ()))
 
     described_tools: tuple[int, int] = (-1, 0)
     """How many tools the last request had, and their characters: counted again if tools were added or removed."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The agents from the top down to this one."""
+        return self.origin.path or (self.agent,)
 
     @property
     def last_text(self) -> str:

@@ -23,7 +23,13 @@ _MATCHES_NOTHING = ""
 class ToolSelection:
     """The tools of an agent; what is not among them cannot be called by it."""
 
-    def __init__(self, agent: str, tools: Sequence[Any] | None, approver: Approver | None = None) -> None:
+    def __init__(
+        self,
+        agent: str,
+        tools: Sequence[Any] | None,
+        approver: Approver | None = None,
+        agents: Sequence[AgentSource] = (),
+    ) -> None:
         if isinstance(tools, str):
             raise DefinitionError(f"tools={tools!r} is a text.", fix=f"give a list: tools=[{tools!r}].")
         self.toolset = f"agent {agent}"
@@ -39,9 +45,13 @@ class ToolSelection:
                     f"{source.name} is a lazy tool, which an agent cannot own.",
                     fix="give it to the runtime, and its name to the agent.",
                 )
-            if isinstance(source, AgentSource):
-                raise DefinitionError(f"{source.name} is an agent, not a tool.", fix="run it by itself.")
-        self.own_tools = tuple(each for each in sources if isinstance(each, Tool))
+        self.agents = (*agents, *(each for each in sources if isinstance(each, AgentSource)))
+        """The agents that the agent can call."""
+        tools_of_agents = {each.name: each.tool for each in self.agents}
+        if len(tools_of_agents) < len(self.agents):
+            names = ", ".join(each.name for each in self.agents)
+            raise DefinitionError(f"Two agents have the same name: {names}.", fix="rename one of them.")
+        self.own_tools = (*(each for each in sources if isinstance(each, Tool)), *tools_of_agents.values())
         self.providers = tuple(each for each in sources if isinstance(each, Provider))
         self._patterns: WeakKeyDictionary[Catalogue, tuple[str, ...]] = WeakKeyDictionary()
         """The patterns of the toolset as each runtime has it."""

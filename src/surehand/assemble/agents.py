@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,15 +15,51 @@ from surehand.agent.models.usage import Price
 from surehand.assemble.tool_sources import load_source_object
 from surehand.config.agents_section import AgentEntry, ModelEntry
 from surehand.config.config import Config
+from surehand.config.node import ConfigNode
 from surehand.core.errors import DefinitionError
 
 
-def build_agents(config: Config, environment: Mapping[str, str]) -> list[Agent]:
-    """The agents of the configuration."""
-    return [_build_agent(entry, environment) for entry in config.agents]
+def build_agents(config: Config, environment: Mapping[str, str], defined: Iterable[Agent] = ()) -> list[Agent]:
+    """The agents of the configuration.
+
+    Args:
+        defined: agents of Python sources, which the file may name in `agents` too.
+    """
+    builder = _AgentBuilder({entry.name: entry for entry in config.agents}, environment)
+    builder.built |= {agent.name: agent for agent in defined if agent.name not in builder.entries}
+    return [builder.build(entry, ()) for entry in config.agents]
 
 
-def _build_agent(entry: AgentEntry, environment: Mapping[str, str]) -> Agent:
+class _AgentBuilder:
+    """Builds each agent after those that it calls."""
+
+    def __init__(self, entries: Mapping[str, AgentEntry], environment: Mapping[str, str]) -> None:
+        self.entries = entries
+        self.built: dict[str, Agent] = {}
+        self._environment = environment
+
+    def build(self, entry: AgentEntry, callers: tuple[str, ...]) -> Agent:
+        """The agent of an entry; `callers` are the agents that are being built because they name it."""
+        if entry.name not in self.built:
+            called = [self._find(name, node, (*callers, entry.name)) for name, node in entry.agents.items()]
+            self.built[entry.name] = _build_agent(entry, called, self._environment)
+        return self.built[entry.name]
+
+    def _find(self, name: str, node: ConfigNode, callers: tuple[str, ...]) -> Agent:
+        if name in callers:
+            circle = " > ".join([*callers[callers.index(name) :], name])
+            raise node.error(f"Agents call each other in a circle: {circle}.", "remove one of them from `agents`.")
+        if name in self.built:
+            return self.built[name]
+        if name not in self.entries:
+            known = ", ".join(each for each in {**self.entries, **self.built} if each not in callers)
+            raise node.error(
+                f"There is no agent {name!r}.", f"name one of {known}." if known else "add it to `agents`."
+            )
+        return self.build(self.entries[name], callers)
+
+
+def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mapping[str, str]) -> Agent:
     options: dict[str, Any] = {}
     if entry.context_window is not None:
         options["context_window"] = entry.context_window
@@ -34,6 +70,8 @@ def _build_agent(entry: AgentEntry, environment: Mapping[str, str]) -> Agent:
             model=model,
             instructions=entry.read_instructions(),
             tools=None if entry.tools is None else list(entry.tools),
+            agents=agents,
+            description=entry.description,
             limits=Limits(**entry.limits),
             **options,
         )

@@ -58,7 +58,7 @@ class _ConflictResolver:
                 item.on_conflict = group.on_conflict
             self.items[id(item)] = item
             return
-        if not isinstance(item, (Tool, LazyTool)):  # an agent: the names of agents and tools do not meet
+        if not isinstance(item, (Tool, LazyTool)):  # an agent: the runtime checks its name
             self.items[id(item)] = item
             return
         name = item.name

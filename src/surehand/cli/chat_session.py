@@ -11,6 +11,7 @@ from dataclasses import replace
 from surehand.agent.agent import Agent
 from surehand.agent.models.base import Message
 from surehand.agent.run import Run
+from surehand.agent.run_family import RunFamily
 from surehand.cli.answers import login_name
 from surehand.cli.line_reader import TerminalLineReader
 from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
@@ -35,6 +36,8 @@ class ChatSession:
         """The conversation so far, which the next turn continues."""
         self._typed_ahead: list[str] = []
         self._run_id: str | None = None
+        self._family = RunFamily()
+        """The runs of this turn: the agent's own, and those of the agents that it calls."""
         self._turn: asyncio.Task[Run] | None = None
         self._steering: set[asyncio.Task[None]] = set()
         self._runtime: Runtime | None = None
@@ -42,7 +45,7 @@ class ChatSession:
 
     async def approver(self, pending_call: PendingCall) -> Approval | None:
         """The person's decision about a call of this turn."""
-        if self._reader is None or self._runtime is None or pending_call.turn != self._run_id:
+        if self._reader is None or self._runtime is None or pending_call.turn not in self._family.run_ids:
             return None
         catalogue, policy = self._runtime.catalogue, self._runtime.policy
         read = self._reader.ask_from_thread
@@ -52,6 +55,7 @@ class ChatSession:
     async def talk(self, runtime: Runtime) -> None:
         """Take turns until the person ends the conversation."""
         self._runtime = runtime
+        unsubscribe = runtime.listen(self._family.includes)
         self._reader = TerminalLineReader(self._take_line)
         self._reader.start()
         print_notice(
@@ -62,6 +66,7 @@ class ChatSession:
                 while (text := await self._next_text()) is not None:
                     await self._take_turn(text)
         finally:
+            unsubscribe()
             self._reader.close()
 
     async def _next_text(self) -> str | None:
@@ -117,6 +122,7 @@ class ChatSession:
         await asyncio.wait({self._turn})
         display.end_line()
         self._run_id = None
+        self._family.run_ids = set()
         if self._turn.cancelled():
             print_notice("cancelled: the turn was ended, and what it had done stays.", "yellow")
             self._messages = [*prompt, _interrupted_message(display)]
@@ -145,8 +151,9 @@ class ChatSession:
         async with aclosing(events):
             async for event in events:
                 display(event)
-                if isinstance(event, RunStarted):
+                if isinstance(event, RunStarted) and event.parent_run is None:
                     self._run_id = event.run_id
+                    self._family.run_ids = {event.run_id}
                 elif isinstance(event, RunEnded):
                     run = event.run
         assert run is not None  # the last event of every stream

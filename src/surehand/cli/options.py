@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
@@ -64,7 +64,9 @@ class RuntimeOptions:
         With a store it would resume calls that were answered, and a command that only looks at tools must run none.
         Call it before an event loop runs: importing a module may take a while, or run a loop of its own.
         """
-        return self._assemble(self.without_store(self.load_config()), None, approver)
+        config = self.load_config()
+        agents = self._load_agents(config)[0] if config.agents else ()
+        return self._assemble(self.without_store(config), None, approver, agents)
 
     def without_store(self, config: Config) -> Config:
         """A configuration without its store, whose shared queues are then queues of the one process."""
@@ -76,23 +78,27 @@ class RuntimeOptions:
     def build_runtime_with_store(self, approver: Approver | None = None) -> Runtime:
         """Build a runtime with the configured store, if there is one."""
         config = self.load_config()
-        return self._assemble(config, self._find_store_address(config), approver)
+        agents = self._load_agents(config)[0] if config.agents else ()
+        return self._assemble(config, self._find_store_address(config), approver, agents)
 
     def build_runtime_with_agents(self, approver: Approver | None = None) -> tuple[Runtime, dict[str, Agent]]:
         """Build a runtime with the configured store, if there is one, and the agents of the file and the sources."""
+        config = self.load_config()
+        configured, defined = self._load_agents(config)
+        runtime = self._assemble(config, self._find_store_address(config), approver, configured)
+        return runtime, {agent.name: agent for agent in [*configured, *defined]}
+
+    def _load_agents(self, config: Config) -> tuple[list[Agent], list[Agent]]:
+        """The agents of the file, and those that Python sources define."""
         from surehand.assemble.agents import build_agents, load_agents  # loads the agent, which other commands need not
 
-        config = self.load_config()
         try:
-            agents = [*build_agents(config, os.environ)]
-            agents += [agent for source in self.tool_sources for agent in load_agents(source)]
-            agents += [
-                agent for source in config.tools for agent in load_agents(source.location, folder=config.base_folder)
-            ]
+            defined = [agent for source in self.tool_sources for agent in load_agents(source)]
+            for source in config.tools:
+                defined += load_agents(source.location, folder=config.base_folder)
+            return build_agents(config, os.environ, defined), defined
         except (ConfigError, ToolSourceError, DefinitionError) as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error
-        runtime = self._assemble(config, self._find_store_address(config), approver)
-        return runtime, {agent.name: agent for agent in agents}
 
     def build_answering_runtime(self) -> Runtime:
         """Build a runtime with a required store. Without tools, another process on the store resumes answered calls."""
@@ -140,12 +146,14 @@ class RuntimeOptions:
             _validate_server_address(address)
         return address
 
-    def _assemble(self, config: Config, store: str | None, approver: Approver | None) -> Runtime:
+    def _assemble(
+        self, config: Config, store: str | None, approver: Approver | None, agents: Sequence[Agent] = ()
+    ) -> Runtime:
         if config.path is None and not self.tool_sources and store is None:
             raise CommandExit(EXIT_USAGE, NO_TOOLS_MESSAGE)
         try:
             sources = [load_tool_source(source) for source in self.tool_sources]
-            runtime = assemble(config, *sources, store=store, approver=approver)
+            runtime = assemble(config, *sources, *agents, store=store, approver=approver)
         except (ConfigError, ToolSourceError, DefinitionError) as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error
         log_calls(runtime)

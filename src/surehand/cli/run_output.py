@@ -45,6 +45,7 @@ def _wait_to_json(wait: PendingCall, options: RuntimeOptions | None) -> dict[str
         "tool": wait.tool,
         "arguments": wait.arguments,
         "waiting_for": wait.waiting_for,
+        "path": wait.path,
         "message": wait.message,
         "request": wait.request,
         "answer": answer_commands(wait, options) if options is not None else [],

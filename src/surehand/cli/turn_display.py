@@ -15,6 +15,7 @@ from surehand.core.events import (
     CallStarted,
     Event,
     ModelRetried,
+    RunStarted,
     TextDelta,
 )
 from surehand.core.outcome import Done, Failed, Outcome, Pending
@@ -32,13 +33,18 @@ class TurnDisplay:
         """Whether the text has not ended its line."""
         self.text = ""
         """The text of the turn so far."""
+        self._run_id: str | None = None
+        """The run of the turn: what the agents write that it calls is shown as the outcomes of its calls."""
         self.ended_calls: list[str] = []
         """The calls of the turn that have ended, each with what came of it."""
 
     def __call__(self, event: Event) -> None:
         match event:
+            case RunStarted(run_id=run_id):
+                self._run_id = self._run_id or run_id
             case TextDelta(text=text):
-                self._write_text(text)
+                if event.run_id == self._run_id:
+                    self._write_text(text)
             case ModelRetried(reason=reason):
                 self._print_line("model", f"{reason} Trying again.", "yellow")
             case CallStarted(tool=tool, arguments=arguments):

@@ -18,8 +18,18 @@ from surehand.config.parsers import (
     read_texts,
 )
 
-_AGENT_KEYS = ("model", "instructions", "tools", "limits", "context_window", "loop", "consciousness")
-_UNAVAILABLE_AGENT_KEYS = ("agents", "mcp", "middleware")
+_AGENT_KEYS = (
+    "model",
+    "description",
+    "instructions",
+    "tools",
+    "agents",
+    "limits",
+    "context_window",
+    "loop",
+    "consciousness",
+)
+_UNAVAILABLE_AGENT_KEYS = ("mcp", "middleware")
 _TEXT_FILE_ENDINGS = (".md", ".txt")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
@@ -53,6 +63,9 @@ class AgentEntry:
     instructions: ConfigNode | None = None
     tools: tuple[str, ...] | None = None
     """Names, globs and toolsets; None: all tools that models may see."""
+    agents: Mapping[str, ConfigNode] = field(default_factory=dict)
+    """The agents that it calls, each with its place in the file."""
+    description: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     context_window: int | None = None
 
@@ -103,6 +116,8 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
         _parse_model(entries["model"]),
         instructions=entries.get("instructions"),
         tools=tuple(read_texts(entries["tools"])) if "tools" in entries else None,
+        agents=dict.fromkeys(read_texts(entries["agents"]), entries["agents"]) if "agents" in entries else {},
+        description=read_text(entries["description"]) if "description" in entries else "",
         limits=limits,
         context_window=read_positive_integer(window) if window is not None else None,
     )

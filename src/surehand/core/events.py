@@ -204,6 +204,8 @@ class RunStarted(NamedTuple):
     user: str | None = None
     session: str | None = None
     at: float = 0.0
+    parent_run: str | None = None
+    """The run whose call started this one, for a run of a sub-agent."""
 
 
 class TextDelta(NamedTuple):

@@ -56,3 +56,8 @@ def derive_call_id(run: str, step: int, position: int) -> str:
     from hashlib import sha256  # takes longer to import than the rest of the core
 
     return f"{sha256(run.encode()).hexdigest()}.{step}.{position}"
+
+
+def derive_run_id(call_id: str) -> str:
+    """The id of the run that a call of an agent starts: the same for the same call, however often it is made."""
+    return f"{call_id}.run"

@@ -113,7 +113,13 @@ def app(
         origins=[*origins],
         port=port,
         console=console,
-        door={"authenticate": auth, "limiter": limiter, "mcp_app": mcp, "is_started": lambda: gateway.is_started},
+        door={
+            "authenticate": auth,
+            "limiter": limiter,
+            "mcp_app": mcp,
+            "answers": gateway.answers,
+            "is_started": lambda: gateway.is_started,
+        },
     )
     return api
 

@@ -57,7 +57,9 @@ class AgentTable:
         """Add agents that are started when the runtime is opened."""
         for agent in agents:
             self._require_free_name(agent)
-            self._attach(agent)
+            if agent.name not in self._attached:
+                self.add_unstarted(agent.agents)
+                self._attach(agent)
 
     async def add(self, agent: AgentSource) -> None:
         """Add an agent while the runtime runs."""
@@ -71,6 +73,8 @@ class AgentTable:
             return known
         if known is not None and known.agent.providers:
             self._replaced.append(known)
+        for sub_agent in agent.agents:
+            await self.enter(sub_agent)
         attached = self._attach(agent)
         await self._start(attached)
         return attached

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from surehand.store.tables.ledger import LedgerRow
@@ -23,6 +23,8 @@ class NamedScope(Protocol):
     """A scope that other processes can build again by its name."""
 
     scope_name: str | None
+    base_scope: Any
+    """The scope that was narrowed to the agent's tools: the runs of its sub-agents are made there."""
 
 
 S = TypeVar("S", bound=NamedScope)
@@ -55,6 +57,7 @@ class NamedScopes(Generic[S]):
         """The scope of this name for the principal of the given scope; raises `KeyError` for an unknown name."""
         built = self._builders[name](scope)
         built.scope_name = name
+        built.base_scope = None if built is scope else scope
         return built
 
     def rebuild(self, call: LedgerRow, scope: S) -> S:

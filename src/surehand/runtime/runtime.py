@@ -106,7 +106,9 @@ class Runtime(Scope):
         self._runtime_parts.provider_table.add_unstarted(providers)
         if tools:
             self.catalogue.add(*tools)
-        self._runtime_parts.agents.add_unstarted(item for item in sources if isinstance(item, AgentSource))
+        agents = [item for item in sources if isinstance(item, AgentSource)]
+        self._runtime_parts.agents.add_unstarted(agents)
+        self.catalogue.add(*(agent.tool for agent in agents))
 
     @property
     def _init_context(self) -> InitContext:
@@ -222,6 +224,7 @@ class Runtime(Scope):
                 continue
             if isinstance(source, AgentSource):
                 await self._runtime_parts.agents.add(source)
+                self.catalogue.add(source.tool, on_conflict=on_conflict)
                 continue
             resolved = await source.resolve(self._init_context) if isinstance(source, LazyTool) else source
             tools, providers = split_server_tools([resolved])

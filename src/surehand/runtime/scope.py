@@ -121,6 +121,8 @@ class Scope:
         """Asked about pending calls of this scope before the runtime's own approver."""
         self.scope_name: str | None = None
         """The name by which other processes build the same scope again, see `named_scopes`."""
+        self.base_scope: Scope | None = None
+        """The scope that was narrowed to an agent's tools, for the scope of an agent's run."""
         self.has_session = principal.session is not None
         self.principal_fields: dict[str, str | None] = {name: getattr(principal, name) for name in PRINCIPAL_FIELDS}
         """The principal, as fields of a `Call`."""
@@ -615,6 +617,7 @@ class Scope:
         )
         narrowed.approver = self.approver if approver is None else approver
         narrowed.scope_name = self.scope_name
+        narrowed.base_scope = self.base_scope
         return narrowed
 
     def register_scope(self, name: str, build: Callable[[Scope], Scope]) -> Callable[[], None]:

@@ -34,6 +34,16 @@ class AgentSource(Protocol):
         """The providers that are its own; the runtime starts and stops them."""
         ...
 
+    @property
+    def tool(self) -> Tool[..., Any]:
+        """The tool `agent__name`, with which others call the agent."""
+        ...
+
+    @property
+    def agents(self) -> Sequence[AgentSource]:
+        """The agents that it calls."""
+        ...
+
     def narrow(self, scope: Any, own_catalogue: Catalogue) -> Any:
         """A scope with the agent's tools alone, for the principal of the given scope."""
         ...

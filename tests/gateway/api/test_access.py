@@ -2,11 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import httpx2
 import pytest
 
-from surehand import DefinitionError
+from surehand import DefinitionError, tool
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.request_limits import GatewayLimits
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token, new_token, operator_token
@@ -250,10 +251,12 @@ async def test_one_stream_too_many_is_429():
     async with serve(build_runtime(), auth=tokens, limits=GatewayLimits(streams_per_identity=1)) as gateway:
         async with gateway.events(token="ada"):
             second = await gateway.client.get("/api/events", headers=bearer("ada"))
-        async with gateway.events(token="ada") as events:
-            again = events.response.status_code
+        assert second.status_code == 429
 
-    assert (second.status_code, again) == (429, 200)
+        while True:  # until the server has noticed that the first client left
+            async with gateway.events(token="ada") as events:
+                if events.response.status_code == 200:
+                    break
 
 
 async def test_a_gateway_whose_lifespan_was_not_entered_says_so():
@@ -288,3 +291,35 @@ def test_a_new_token_is_random_and_only_its_hash_is_kept():
 def test_mistakes_in_a_token_are_definition_errors(arguments, problem):
     with pytest.raises(DefinitionError, match=problem):
         Token(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"),
+    [
+        ("tools:*_read", "bank_delete<|_read"),
+        ("tools:BANK_*", "BANK_delete"),
+        ("tools:functions.*", "functions.bank_delete"),
+        ("tools:secret*", "secret"),
+    ],
+)
+async def test_a_name_that_only_resembles_that_of_a_tool_does_not_pass_the_scope_of_a_token(scope, name):
+    deleted = []
+
+    @tool(name="bank_delete")
+    async def delete() -> str:
+        """Delete."""
+        deleted.append(1)
+        return "gone"
+
+    @tool(name="bank__secret")
+    async def secret() -> str:
+        """Tell."""
+        deleted.append(2)
+        return "told"
+
+    tokens = bearer_tokens(Token(hash_token("t"), "ada", frozenset({scope})))
+    async with serve(build_runtime(delete, secret), auth=tokens) as gateway:
+        answer = await gateway.call(quote(name, safe=""), {}, token="t")
+
+    assert answer.status_code in (403, 404)
+    assert deleted == []

@@ -1,11 +1,16 @@
 """Calls that wait, and answers to them over HTTP."""
 
 import asyncio
+from hashlib import sha256
+
+import pytest
+from mcp_types import ElicitResult
 
 from surehand import Runtime, tool
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from tests.gateway.api.served_gateway import bearer, build_runtime, serve
+from tests.gateway.mcp.sdk_clients import ERAS, http_client
 
 ADA = Token(hash_token("ada"), "ada")
 BOB = Token(hash_token("bob"), "bob")
@@ -138,3 +143,60 @@ async def test_a_rule_leaves_the_answer_to_others_than_the_requester(tmp_path):
     kinds = [(row["kind"], row["by"]) for row in audit if row["call_id"] == call_ids[0]]
     assert ("refused", "ada") in kinds
     assert ("answer", "bob") in kinds
+
+
+async def test_an_answer_counts_only_for_the_question_that_it_was_judged_for(tmp_path):
+    """The requester knows the id beforehand, and sends answers before, while and after the question is opened."""
+    paid = []
+
+    @tool(effects={"write"}, confirm=True)
+    async def buy() -> str:
+        """Buy."""
+        paid.append(1)
+        return "bought"
+
+    runtime = Runtime(buy, store=tmp_path / "calls.db")
+    rules = [AnswerRule(by=("user:bob",))]
+    async with serve(runtime, auth=bearer_tokens(ADA, BOB), answers=rules) as gateway:
+        for number in range(8):
+            key = {"Idempotency-Key": f"k{number}", **bearer("ada")}
+            url = f"/api/pending/k{number}~{sha256(b'ada').hexdigest()[:32]}/approve"
+            call = gateway.client.post("/api/tools/buy/call", json={"arguments": {}}, headers=key)
+            answers = [gateway.client.post(url, headers=bearer("ada")) for _ in range(12)]
+            called, *answered = await asyncio.gather(call, *answers)
+            assert called.status_code == 202
+            assert {answer.status_code for answer in answered} <= {403, 404}
+
+    assert paid == []
+
+
+async def test_a_question_that_is_not_open_yet_cannot_be_answered():
+    async with serve(build_runtime(), auth=bearer_tokens(ADA)) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}/approve"
+        early = await gateway.client.post(url, json={"round": 2}, headers=bearer("ada"))
+        approved = await gateway.client.post(url, json={"round": 1}, headers=bearer("ada"))
+
+    assert early.status_code == 409
+    assert approved.json()["data"] == "ada paid 5"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_mcp_client_is_not_asked_what_a_rule_leaves_to_others(tmp_path, era):
+    asked = []
+
+    async def accept(context, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={})
+
+    runtime = build_runtime(store=tmp_path / "calls.db")
+    rules = [AnswerRule(by=("user:bob",), tools=("pay",)), AnswerRule(by=("requester",))]
+    async with serve(runtime, auth=bearer_tokens(ADA, BOB), answers=rules) as gateway:
+        async with http_client(f"{gateway.url}/mcp", era, token="ada", elicitation_callback=accept) as client:
+            waiting = await client.call_tool("pay", {"amount": 5})
+        [call] = (await gateway.client.get("/api/pending", headers=bearer("bob"))).json()["items"]
+        approved = await gateway.client.post(f"/api/pending/{call['call_id']}/approve", headers=bearer("bob"))
+
+    assert asked == []
+    assert "pending" in waiting.content[0].text
+    assert approved.json()["data"] == "ada paid 5"

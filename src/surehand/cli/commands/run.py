@@ -12,6 +12,7 @@ import click
 
 from surehand.agent.agent import Agent
 from surehand.agent.run import Run
+from surehand.agent.run_family import RunFamily
 from surehand.cli.answers import login_name
 from surehand.cli.chosen_agent import choose_agent
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, EXIT_USAGE, YELLOW, CommandExit, print_problem
@@ -22,6 +23,7 @@ from surehand.cli.outcome_output import unanswerable_wait_message
 from surehand.cli.run_output import run_event_to_json, run_exit_code, run_to_json, waiting_hint
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded
+from surehand.core.ids import new_id
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 from surehand.runtime.runtime import Runtime
@@ -34,7 +36,7 @@ class CommandLineRun:
 
     prompt: str | None
     """None to go on with a run."""
-    run_id: str | None
+    run_id: str
     user: str | None
     session: str | None
 
@@ -75,7 +77,10 @@ def command(
     if (prompt is None) == (resume is None):
         raise click.UsageError("Give a prompt, - for stdin, or --resume RUN.", ctx)
     text = sys.stdin.read() if prompt == "-" else prompt
-    runtime, agents = options.build_runtime_with_agents(_preset_approver(agent, decision))
+    chosen_id = resume or run_id or new_id()
+    family = RunFamily(chosen_id)
+    runtime, agents = options.build_runtime_with_agents(_preset_approver(family, decision))
+    runtime.listen(family.includes)
     chosen = choose_agent(agents, agent)
     if not runtime.is_durable:
         if resume is not None:
@@ -83,20 +88,20 @@ def command(
                 EXIT_USAGE, "A run can be resumed from a store only: add --store, or `store:` to the file."
             )
         runtime.refuse_waits(unanswerable_wait_message)
-    request = CommandLineRun(text, resume or run_id, user, session)
+    request = CommandLineRun(text, chosen_id, user, session)
     if is_terminal(sys.stdout) and not events and not as_json:
         ctx.exit(run_coroutine(_run_for_person(options, runtime, chosen, request)))
     ctx.exit(run_coroutine(_run_for_program(options, runtime, chosen, request, events)))
 
 
-def _preset_approver(agent: str, decision: bool | None) -> Approver | None:
-    """An approver that gives the same decision for every call of the agent, as given with --yes or --no."""
+def _preset_approver(family: RunFamily, decision: bool | None) -> Approver | None:
+    """An approver that gives the same decision for every call of the run, as given with --yes or --no."""
     if decision is None:
         return None
 
     async def decide(pending_call: PendingCall) -> Approval | None:
         # A runtime with a store may resume other calls, about which nothing was said.
-        return Approval(decision, by=login_name()) if pending_call.agent == agent else None
+        return Approval(decision, by=login_name()) if pending_call.turn in family.run_ids else None
 
     return decide
 
@@ -160,9 +165,9 @@ async def _events(runtime: Runtime, agent: Agent, request: CommandLineRun) -> As
             yield event
 
 
-async def _find_run(runtime: Runtime, run_id: str | None) -> RunRow | None:
+async def _find_run(runtime: Runtime, run_id: str) -> RunRow | None:
     """The run of this id, if there is a store that has it."""
     store = runtime.store
-    if run_id is None or store is None or not runtime.is_durable:
+    if store is None or not runtime.is_durable:
         return None
     return await store.runs.find(run_id)

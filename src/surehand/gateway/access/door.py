@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
+from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.problems import Problem, problem_response
 
@@ -73,10 +76,12 @@ class Door:
         authenticate: Authenticate | None,
         limiter: RequestLimiter,
         mcp_app: ASGIApp,
+        answers: AnswerPolicy,
         is_started: Callable[[], bool],
     ) -> None:
         self._app = app
         self._mcp_app = mcp_app
+        self._answers = answers
         self._authenticate = authenticate
         self._limiter = limiter
         self._is_started = is_started
@@ -148,6 +153,7 @@ class Door:
             raise Problem("denied", "MCP serves all tools, and this identity may use only some: it needs tools:*.")
         # The origin was checked, and the response gets its CORS headers, outside: twice, a browser refuses them.
         inner = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"origin"]}
+        inner[MAY_ANSWER_KEY] = partial(self._answers.may_answer, identity)
         if identity.user is not None:
             inner["user"] = _mcp_user(identity.user)
         await self._mcp_app(inner, receive, send)

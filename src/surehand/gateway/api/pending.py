@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
 from surehand.core.outcome import Outcome
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.calls import CallId, find_call
 from surehand.gateway.api.models import CALL_RESPONSES, ApproveBody, PendingInfo, PendingPage, RejectBody, ResultBody
 from surehand.gateway.api.requests import (
     Caller,
@@ -57,9 +57,9 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     ) -> Response:
         """Let a call run, optionally with edited arguments."""
         given = body or ApproveBody(always=False, round=None)
-        scope = await scope_to_answer(gateway, identity, call_id, "approve")
-        outcome = await scope.approve(
-            call_id, always=given.always, arguments=given.arguments, by=identity.user, round=given.round
+        allowed = await require_may_answer(gateway, identity, call_id, "approve", given.round)
+        outcome = await allowed.scope.approve(
+            call_id, always=given.always, arguments=given.arguments, by=identity.user, round=allowed.round
         )
         return answer_response(outcome, call_id)
 
@@ -67,14 +67,16 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     async def reject(identity: Caller, call_id: CallId, body: Annotated[RejectBody | None, Body()] = None) -> Response:
         """End a call without running it."""
         given = body or RejectBody(reason="", round=None)
-        scope = await scope_to_answer(gateway, identity, call_id, "reject")
-        return answer_response(await scope.reject(call_id, given.reason, by=identity.user, round=given.round), call_id)
+        allowed = await require_may_answer(gateway, identity, call_id, "reject", given.round)
+        outcome = await allowed.scope.reject(call_id, given.reason, by=identity.user, round=allowed.round)
+        return answer_response(outcome, call_id)
 
     @router.post("/api/pending/{call_id}/result", responses=CALL_RESPONSES)
     async def settle(identity: Caller, call_id: CallId, body: ResultBody) -> Response:
         """Answer a call with its result."""
-        scope = await scope_to_answer(gateway, identity, call_id, "settle")
-        return answer_response(await scope.settle(call_id, body.result, by=identity.user, round=body.round), call_id)
+        allowed = await require_may_answer(gateway, identity, call_id, "settle", body.round)
+        outcome = await allowed.scope.settle(call_id, body.result, by=identity.user, round=allowed.round)
+        return answer_response(outcome, call_id)
 
     return router
 
@@ -108,21 +110,51 @@ async def find_wait(gateway: Gateway, identity: Identity, call_id: str) -> Pendi
     return question
 
 
-async def scope_to_answer(gateway: Gateway, identity: Identity, call_id: str, action: str) -> Scope:
-    """The scope in which an identity answers a call; raises `Problem`, and audits it, if it may not."""
+class AllowedAnswer(NamedTuple):
+    """Where an answer may be given, and to which question of the call: no other question was judged."""
+
+    scope: Scope
+    round: int
+
+
+async def require_may_answer(
+    gateway: Gateway, identity: Identity, call_id: str, action: str, round: int | None = None
+) -> AllowedAnswer:
+    """What an identity may answer; raises `Problem`, and audits it, if that is nothing.
+
+    The answer counts for the question that was judged here alone. Another one may be opened before it is carried out.
+
+    Args:
+        round: the question that the client names, if it names one.
+    """
     status = await gateway.runtime.status(call_id)
     question = None if status is None else status.question
-    if question is not None and gateway.answers.may_answer(identity, question):
+    if status is not None and question is not None and gateway.answers.may_answer(identity, question):
         # The requester answers within a scope of their own, where a call of another user is not found in the store.
-        return gateway.scope(identity) if question.user == identity.user else gateway.runtime
+        scope = gateway.scope(identity) if question.user == identity.user else gateway.runtime
+        if round not in (None, status.round):
+            raise Problem("conflict", f"Question {round} of call {call_id} is not open.", call_id=call_id)
+        return AllowedAnswer(scope, status.round)
     if question is not None and gateway.answers.may_see(identity, question):
         await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool)
         raise Problem("denied", f"You may not answer call {call_id}: a rule leaves that to others.", call_id=call_id)
     if question is None and await find_call(gateway, identity, call_id) is not None:
-        # It was answered before: the runtime tells a repeated answer from a different one.
-        return gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
+        scope = gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
+        answered = await _last_answered_round(scope, call_id)
+        if answered is not None:  # the runtime tells a repeated answer from a different one, and changes nothing
+            return AllowedAnswer(scope, answered if round is None else min(round, answered))
     await gateway.audit_refusal(identity, action, call_id=call_id, code="not_found")
-    raise unknown_call(call_id)
+    raise Problem("not_found", f"No call {call_id[:80]} is waiting.", call_id=call_id)
+
+
+async def _last_answered_round(scope: Scope, call_id: str) -> int | None:
+    """The number of the last question of a call that was answered; those of an inner call follow its own."""
+    answered = [each for each in await scope.questions(call_id) if not each.is_open]
+    if not answered:
+        return None
+    last = answered[-1]
+    inner = None if last.inner_call_id is None else await _last_answered_round(scope, last.inner_call_id)
+    return last.round if inner is None else last.round - 1 + inner
 
 
 def answer_response(outcome: Outcome, call_id: str) -> Response:

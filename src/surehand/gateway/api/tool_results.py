@@ -11,7 +11,7 @@ from surehand.core.outcome import Failed
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import find_call, unknown_call
 from surehand.gateway.api.models import CALL_RESPONSES, ToolResultBody
-from surehand.gateway.api.pending import answer_response, scope_to_answer
+from surehand.gateway.api.pending import answer_response, require_may_answer
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
@@ -41,8 +41,8 @@ def tool_result_routes(gateway: Gateway) -> APIRouter:
 async def _settle(gateway: Gateway, identity: Identity, body: ToolResultBody) -> Response:
     if not body.callId:
         raise Problem("bad_request", "`callId` is missing: it names the call that the result is of.")
-    scope = await scope_to_answer(gateway, identity, body.callId, "settle")
-    outcome = await scope.settle(body.callId, body.result, by=identity.user)
+    allowed = await require_may_answer(gateway, identity, body.callId, "settle")
+    outcome = await allowed.scope.settle(body.callId, body.result, by=identity.user, round=allowed.round)
     if isinstance(outcome, Failed) and outcome.code == "expired" and not outcome.executed:
         raise Problem("conflict", f"Call {body.callId} has expired.", call_id=body.callId)
     return answer_response(outcome, body.callId)

@@ -86,7 +86,7 @@ def tool_routes(gateway: Gateway) -> APIRouter:
         if body.space is not None:
             await require_space(gateway, identity, body.space)
         scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
-        await _check_tool(gateway, identity, scope, name)
+        name = await _require_tool(gateway, identity, scope, name)
         call_id = None if idempotency_key is None else _call_id(identity, idempotency_key)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
         if wants_events and scope.find(name) is not None:
@@ -105,11 +105,24 @@ def _call_id(identity: Identity, key: str) -> str:
     return f"{key}~{sha256(identity.user.encode()).hexdigest()[:32]}"
 
 
-async def _check_tool(gateway: Gateway, identity: Identity, scope: Scope, name: str) -> None:
+async def _require_tool(gateway: Gateway, identity: Identity, scope: Scope, name: str) -> str:
+    """The name under which to call a tool; raises `Problem` if the identity may not.
+
+    The runtime also finds a tool under a name that is nearly its own. What may be called is judged by the tool's own
+    name, so an identity that may use only some tools has to give the exact name.
+    """
     listing = scope.find(name)
-    if identity.may_use_tool(name if listing is None else listing.name):
-        return
-    await gateway.audit_refusal(identity, "call", tool=name[:200])
+    if listing is None and not identity.has_all_tools:
+        await scope.load_user_tools()
+        listing = scope.find(name)
+    if listing is None:
+        if identity.has_all_tools:
+            return name
+        await gateway.audit_refusal(identity, "call", tool=name[:200], code="not_found")
+        raise Problem("not_found", f"There is no tool {name[:80]!r}.")
+    if identity.may_use_tool(listing.name):
+        return listing.name
+    await gateway.audit_refusal(identity, "call", tool=listing.name)
     raise Problem("denied", f"{name[:80]} is not allowed with this token.")
 
 

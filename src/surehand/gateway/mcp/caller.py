@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from surehand.core.sanitize import clean_line
+from surehand.runtime.pending.pending_call import PendingCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import ClientCapabilities, InitializeRequestParams
 
+MayAnswer: TypeAlias = Callable[[PendingCall], bool]
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+MAY_ANSWER_KEY = "surehand.may_answer"
+"""The key of an ASGI scope under which the app around this one says which calls the user may answer."""
 MAX_CLIENT_NAME_LENGTH = 100
 """Characters of a client's name in the audit."""
 
@@ -35,6 +40,8 @@ class Caller(NamedTuple):
     """Whether the client accepts a task as the result of a call."""
     answered_by: str = "mcp"
     """The client's name for itself, which the audit stores with its answers."""
+    may_answer: MayAnswer | None = None
+    """Whether the user may answer a call that waits; None if the server leaves every answer to the requester."""
 
 
 def caller_from_context(ctx: ServerRequestContext[Any, Any], default_user: str | None) -> Caller:
@@ -46,7 +53,8 @@ def caller_from_context(ctx: ServerRequestContext[Any, Any], default_user: str |
         is_modern=is_modern,
         can_be_asked=is_modern or ctx.session.can_send_request,
     )
-    return caller._replace(answered_by=_answered_by(ctx.session.client_params))
+    may_answer = _asgi_scope(ctx).get(MAY_ANSWER_KEY)
+    return caller._replace(answered_by=_answered_by(ctx.session.client_params), may_answer=may_answer)
 
 
 def caller_from_capabilities(
@@ -60,7 +68,11 @@ def caller_from_capabilities(
 
 def request_user(ctx: ServerRequestContext[Any, Any]) -> str | None:
     """The user of the request's token; None without a token."""
-    return scope_user(getattr(ctx.request, "scope", None) or {})
+    return scope_user(_asgi_scope(ctx))
+
+
+def _asgi_scope(ctx: ServerRequestContext[Any, Any]) -> Mapping[str, Any]:
+    return getattr(ctx.request, "scope", None) or {}
 
 
 def scope_user(scope: Mapping[str, Any]) -> str | None:

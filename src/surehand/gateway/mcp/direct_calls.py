@@ -33,7 +33,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from surehand.core.outcome import Outcome
-from surehand.gateway.mcp.caller import Caller, caller_from_capabilities, caller_from_context
+from surehand.gateway.mcp.caller import Caller, MayAnswer, caller_from_capabilities, caller_from_context
 from surehand.gateway.mcp.tool_result import downgrade_result, render_result
 
 if TYPE_CHECKING:
@@ -108,12 +108,17 @@ class DirectCalls:
         return _to_handshake_wire(downgrade_result(result, protocol_version), protocol_version)
 
     async def pending_result(
-        self, outcome: Outcome, served_tool: ServedTool, params: Mapping[str, Any], user: str | None
+        self,
+        outcome: Outcome,
+        served_tool: ServedTool,
+        params: Mapping[str, Any],
+        user: str | None,
+        may_answer: MayAnswer | None = None,
     ) -> dict[str, Any]:
         """The result of a pending call in the modern protocol: an input request, a task, or a text about the wait."""
         meta = params["_meta"]
         version = meta[PROTOCOL_VERSION_META_KEY]
-        caller = self._build_caller(meta[CLIENT_CAPABILITIES_META_KEY], user)
+        caller = self._build_caller(meta[CLIENT_CAPABILITIES_META_KEY], user)._replace(may_answer=may_answer)
         ctx = DirectRequestContext(version)
         result = await self._tool_call_handler.handle_pending(
             ctx, caller, served_tool, params.get("arguments"), outcome

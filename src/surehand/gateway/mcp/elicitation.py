@@ -102,8 +102,13 @@ class ElicitationQuestion(NamedTuple):
 
 
 def build_question(status: CallStatus | None, caller: Caller) -> ElicitationQuestion | None:
-    """Build the open question of a call. None if the call is not pending, or this client cannot ask it."""
+    """Build the open question of a call.
+
+    None if the call is not pending, this client cannot ask it, or its user may not answer it.
+    """
     if status is None or not isinstance(status.outcome, Pending):
+        return None
+    if caller.may_answer is not None and (status.question is None or not caller.may_answer(status.question)):
         return None
     kind, requests = _build_elicitations(status, status.outcome, caller.user)
     if not requests or not all(_can_be_asked(caller, params) for params in requests.values()):

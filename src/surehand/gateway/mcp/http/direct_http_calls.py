@@ -30,7 +30,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 
 from surehand.core.outcome import Outcome, Pending
-from surehand.gateway.mcp.caller import scope_user
+from surehand.gateway.mcp.caller import MAY_ANSWER_KEY, MayAnswer, scope_user
 from surehand.gateway.mcp.direct_calls import TOOLS_CALL_METHOD, DirectCalls
 from surehand.gateway.mcp.http.reply import EncodedMessage, HttpReply, encode_error_message
 from surehand.gateway.mcp.http.running_requests import SERVER_STOPPED, SESSION_ENDED
@@ -96,7 +96,7 @@ class DirectHttpCalls:
         reply = HttpReply(receive, send, self._deadlines)
         self._calls_without_session[reply] = message["id"]
         try:
-            await reply.send_result_of(_run_call(direct_calls, message, served_tool, user))
+            await reply.send_result_of(_run_call(direct_calls, message, served_tool, user, scope.get(MAY_ANSWER_KEY)))
         finally:
             del self._calls_without_session[reply]
         return True
@@ -175,14 +175,18 @@ class DirectHttpCalls:
 
 
 async def _run_call(
-    direct_calls: DirectCalls, message: dict[str, Any], served_tool: ServedTool, user: str | None
+    direct_calls: DirectCalls,
+    message: dict[str, Any],
+    served_tool: ServedTool,
+    user: str | None,
+    may_answer: MayAnswer | None,
 ) -> EncodedMessage:
     request_id = message["id"]
     params = message["params"]
     try:
         outcome = await direct_calls.call(served_tool, params, user)
         if isinstance(outcome, Pending):
-            result = await direct_calls.pending_result(outcome, served_tool, params, user)
+            result = await direct_calls.pending_result(outcome, served_tool, params, user, may_answer)
         else:
             result = direct_calls.render_result(outcome, served_tool, params["_meta"][PROTOCOL_VERSION_META_KEY])
         return EncodedMessage(encode_result(request_id, result))
