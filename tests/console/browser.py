@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SCREENSHOTS = Path(__file__).parents[2] / ".screenshots"
 TIMEOUT_MS = 30_000
+expect.set_options(timeout=TIMEOUT_MS)
 # Runs before any script of the page: what the browser blocks, and what an attack would do.
 _WATCH = """
 window.__violations = [];
@@ -19,8 +19,6 @@ window.__attacked = [];
 window.alert = window.confirm = window.prompt = (text) => window.__attacked.push(String(text));
 document.addEventListener("securitypolicyviolation", (event) => window.__violations.push(event.violatedDirective));
 """
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: scripts/system installs it.")
 
 
 class Problems:

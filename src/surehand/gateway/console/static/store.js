@@ -1,6 +1,6 @@
 // What several pages share: the waits, the state of the event stream, and who listens to events.
 import { computed, effect, signal } from "./vendor/signals.js";
-import { ApiError, encode, get, getAll, needsToken, token } from "./api.js";
+import { getAll, needsToken, token } from "./api.js";
 import { followStream } from "./stream.js";
 
 export const streamState = signal("connecting");
@@ -12,6 +12,9 @@ export const verdicts = signal({});
 export const waitCount = computed(() => waits.value.length);
 export const now = signal(Date.now() / 1000);
 
+const MANY_WAITS = 200;
+const RELOAD_MS = 50;
+const SLOW_RELOAD_MS = 1000;
 const listeners = new Set();
 let stream = null;
 
@@ -26,7 +29,7 @@ export function start() {
   stream = followStream("/api/events", { onEvent: handleEvent, onState: handleState });
   loadWaits();
   effect(() => {
-    document.title = `${waitCount.value ? `(${waitCount.value}) ` : ""}${pageTitle.value} – surehand`;
+    document.title = `${waitCount.value ? `(${waitCount.value}) ` : ""}${pageTitle.value} · surehand`;
   });
 }
 
@@ -49,7 +52,7 @@ function handleState(state) {
 }
 
 function handleEvent(event) {
-  if (event.type === "CallPending") loadWait(event.call_id);
+  if (event.type === "CallPending") loadWaitsSoon();
   if (event.type === "CallSettled") settleWait(event);
   if (event.type === "CallEnded" && event.outcome.status !== "pending") removeWait(event.call_id);
   if (event.type === "CatalogueChanged") catalogueVersion.value += 1;
@@ -71,14 +74,11 @@ export async function loadWaits() {
   }
 }
 
-async function loadWait(callId) {
-  try {
-    const wait = await get(`/api/pending/${encode(callId)}`);
-    const others = waits.value.filter((each) => each.call_id !== callId);
-    waits.value = [...others, wait].sort((one, other) => one.created_at - other.created_at);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error; // else it was answered meanwhile
-  }
+// The whole list, not the one call: a call that was answered meanwhile is then no error. Many events make one request.
+let reloadTimer = 0;
+function loadWaitsSoon() {
+  clearTimeout(reloadTimer);
+  reloadTimer = setTimeout(loadWaits, waits.value.length > MANY_WAITS ? SLOW_RELOAD_MS : RELOAD_MS);
 }
 
 function settleWait(event) {

@@ -30,7 +30,7 @@ function Failure({ outcome }) {
 }
 
 function Result({ outcome }) {
-  const images = findImages(outcome.data);
+  const images = findImages(outcome);
   const rows = tableRows(outcome.data);
   const views = [
     images.length > 0 && { name: "Image", view: html`<${Images} images=${images} />` },
@@ -58,11 +58,10 @@ function TextView({ text }) {
       Show all ${text.length.toLocaleString("en")} characters</button>`}`;
 }
 
-function findImages(data) {
-  const blocks = Array.isArray(data) ? data : Array.isArray(data?.content) ? data.content : [data];
-  return blocks
-    .filter((each) => each && typeof each === "object" && each.type === "image" && typeof each.data === "string")
-    .map((each) => ({ type: each.mime_type ?? each.mimeType ?? "", data: each.data }))
+function findImages({ content }) {
+  return (content ?? [])
+    .filter((each) => each.type === "image" && typeof each.data === "string")
+    .map((each) => ({ type: each.mime_type, data: each.data }))
     .filter((each) => IMAGE_TYPES.has(each.type) && BASE64.test(each.data));
 }
 

@@ -68,7 +68,7 @@ function useRun(runId, isNew) {
   const [failure, setFailure] = useState("");
   const [liveText, setLiveText] = useState("");
   const [liveCalls, setLiveCalls] = useState(new Map());
-  const stepCount = useRef(0);
+  const stepCount = useRef(isNew ? -1 : 0);
   useEffect(() => {
     let timer = 0;
     const load = async () => {
@@ -80,13 +80,14 @@ function useRun(runId, isNew) {
         stepCount.current = found.steps.length;
         setRun(found);
       } catch (error) {
-        if (!isNew || error.code !== "not_found") setFailure(error.message);
+        setFailure(error.message);
       }
     };
     const loadSoon = () => (timer ||= setTimeout(load, RELOAD_MS));
-    load();
+    // A run that was just sent is known to the gateway once it has told of it.
+    if (!isNew) load();
     const end = onEvent((event) => {
-      if (event.type === "Reconnected") load();
+      if (event.type === "Reconnected" && stepCount.current >= 0) load();
       if (event.run_id !== runId && event.turn !== runId) return;
       if (event.type === "TextDelta") setLiveText((before) => before + event.text);
       else if (event.call_id && event.type.startsWith("Call")) setLiveCalls((before) => applyCallEvent(before, event));

@@ -12,6 +12,8 @@ import { Status } from "../components/status.js";
 
 const RUN_PREFIX = "run:";
 const RUN_EVENTS = new Set(["RunStarted", "RunEnded", "Reconnected", "Missed"]);
+/** Runs that the gateway has told of: one that was just sent may not be known yet. */
+const knownRuns = new Set();
 /** The turns of the chats of this tab, by agent: `{prompt, runId, session}`. */
 const chats = signal({});
 
@@ -73,6 +75,10 @@ function Chat({ agent }) {
   const last = turns.at(-1);
   const lastReport = last && reports[last.runId];
   const isOpen = last !== undefined && !["done", "stopped", "failed"].includes(lastReport?.status);
+  const hearReport = (runId, report) => {
+    knownRuns.add(runId);
+    setReports((before) => ({ ...before, [runId]: report }));
+  };
   const send = async (text) => {
     setProblem("");
     try {
@@ -88,8 +94,8 @@ function Chat({ agent }) {
     ${details && html`<${Facts} items=${[["Model", details.model], ["Tools", details.tools.join(", ")]]} />`}
     ${turns.map((turn) => html`<div class="turn" key=${turn.runId}>
       <p class="bubble own prose">${visible(turn.prompt)}</p>
-      <${RunView} runId=${turn.runId} isNew=${true} isChat=${true} problem=${turn.problem}
-        onReport=${(report) => setReports((before) => ({ ...before, [turn.runId]: report }))} />
+      <${RunView} runId=${turn.runId} isNew=${!knownRuns.has(turn.runId)} isChat=${true}
+        problem=${turn.problem} onReport=${(report) => hearReport(turn.runId, report)} />
     </div>`)}
     ${problem && html`<${Notice} tone="bad">${problem}<//>`}
     <${MessageForm} send=${send} isSteering=${isOpen} />

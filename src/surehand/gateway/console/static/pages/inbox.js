@@ -75,7 +75,7 @@ function MissingWait({ id, onFound }) {
       else setText(sentence);
     });
     return () => (isCurrent = false);
-  }, [id, waitsState.value.isLoaded]);
+  }, [id]);
   return html`<${DetailHeading}>This call is not waiting<//>
     <p>${text}</p>
     <p><a href=${link("calls", id)}>Show the call</a></p>`;
@@ -83,10 +83,12 @@ function MissingWait({ id, onFound }) {
 
 async function look(id) {
   try {
-    return { wait: await get(`/api/pending/${encode(id)}`) };
-  } catch (error) {
+    const call = await get(`/api/calls/${encode(id)}`);
+    if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };
     const verdict = await findVerdict(id);
-    return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : error.message };
+    return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
+  } catch (error) {
+    return { sentence: error.message };
   }
 }
 
