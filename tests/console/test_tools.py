@@ -76,9 +76,11 @@ async def test_a_call_is_copied_for_a_terminal_a_program_and_a_client():
         async with open_console(served.url, "#/tools/fail", **options) as page:
             await page.get_by_label("reason").fill('it\'s "late"')
             copies = {}
-            for name in ("curl", "Python", "MCP"):
-                await page.get_by_role("button", name=name, exact=True).click()
-                await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+            for position, name in enumerate(("curl", "Python", "MCP")):
+                button = page.locator(".copy-as button").nth(position)
+                await expect(button).to_have_text(name)
+                await button.click()
+                await expect(button).to_have_text("Copied")
                 copies[name] = await page.evaluate("navigator.clipboard.readText()")
 
     assert copies["curl"].startswith(f"curl -sS '{served.url}/api/tools/fail/call'")
