@@ -1,6 +1,6 @@
 // The frame of the console: navigation, the state of the stream, the token form, and the current page.
 import { html } from "./html.js";
-import { render } from "./vendor/preact.js";
+import { Component, render } from "./vendor/preact.js";
 import { effect } from "./vendor/signals.js";
 import { useEffect, useId, useState } from "./vendor/preact-hooks.js";
 import { forgetToken, needsToken, saveToken, token, tokenProblem } from "./api.js";
@@ -35,8 +35,20 @@ function App() {
     <main id="main" tabindex="-1">
       <${StreamNotice} />
       <h1>${name}</h1>
-      ${needsToken.value ? html`<${TokenForm} />` : html`<${Page} key=${name} id=${id} />`}
+      ${needsToken.value ? html`<${TokenForm} />` : html`<${PageGuard} key=${name}><${Page} key=${name} id=${id} /><//>`}
     </main>`;
+}
+
+/** Shows what went wrong in a page instead of an empty frame. */
+class PageGuard extends Component {
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  render({ children }, { error }) {
+    if (!error) return children;
+    return html`<div class="notice bad" role="alert">This page cannot be shown: ${String(error.message)}</div>`;
+  }
 }
 
 function focusMain(event) {

@@ -52,10 +52,6 @@ export function describeType(schema) {
 
 /** The values that a form begins with: the defaults of the schema. */
 export function defaultsOf(schema) {
-  const values = {};
-  for (const [name, given] of Object.entries(schema?.properties ?? {})) {
-    const resolved = resolveSchema(given, schema);
-    if (resolved.default !== undefined && resolved.default !== null) values[name] = resolved.default;
-  }
-  return values;
+  const entries = Object.entries(schema?.properties ?? {}).map(([name, given]) => [name, resolveSchema(given, schema).default]);
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));
 }

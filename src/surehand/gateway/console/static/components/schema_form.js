@@ -36,18 +36,22 @@ function ObjectFields({ root, schema, value, onChange, isDisabled, depth }) {
   const [problems, setProblems] = useState({});
   const properties = Object.entries(schema.properties ?? {});
   const change = (name, fieldValue, problem = "") => {
-    const rest = { ...value };
-    if (fieldValue === undefined) delete rest[name];
-    else rest[name] = fieldValue;
+    // By entries: an assignment to a name such as `__proto__` would not be a property.
+    const others = Object.entries(value ?? {}).filter(([each]) => each !== name);
+    const rest = Object.fromEntries(fieldValue === undefined ? others : [...others, [name, fieldValue]]);
     const found = { ...problems, [name]: problem };
     setProblems(found);
     onChange(rest, Object.values(found).find(Boolean) ?? "");
   };
   return html`<div class="fields">
     ${properties.map(([name, given]) => html`<${Field} key=${name} name=${name} root=${root}
-      schema=${resolveSchema(given, root)} isNeeded=${isRequired(schema, name)} value=${value?.[name]}
+      schema=${resolveSchema(given, root)} isNeeded=${isRequired(schema, name)} value=${ownValue(value, name)}
       onChange=${(next, problem) => change(name, next, problem)} isDisabled=${isDisabled} depth=${depth} />`)}
   </div>`;
+}
+
+function ownValue(value, name) {
+  return value !== null && typeof value === "object" && Object.hasOwn(value, name) ? value[name] : undefined;
 }
 
 function Field(props) {
@@ -79,7 +83,7 @@ function controlFor(schema, value, depth) {
 }
 
 function TextField({ id, hintId, schema, value, onChange, isNeeded, isDisabled }) {
-  const text = value ?? "";
+  const text = String(value ?? "");
   const change = (event) => {
     const next = event.target.value;
     onChange(next === "" && !isNeeded ? undefined : next);
