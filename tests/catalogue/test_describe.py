@@ -462,14 +462,46 @@ def test_any_value_is_a_choice_of_all_types_for_gemini(field: Any) -> None:
     ]  # fmt: skip
 
 
-def test_a_recursive_schema_is_left_out_for_gemini() -> None:
+def test_a_recursive_list_is_written_out_once_for_gemini() -> None:
     schema = {
         "type": "object",
         "properties": {"tree": {"$ref": "#/$defs/tree"}},
         "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
     }
 
-    assert why_not("gemini", schema) == "its parameters refer to themselves (#/$defs/tree)"
+    assert schema_of("gemini", schema)["properties"]["tree"] == {
+        "type": "array",
+        "items": {"type": "array", "items": {"type": "object"}},
+    }
+
+
+def test_a_recursive_object_is_described_by_its_type_where_it_comes_again_for_gemini() -> None:
+    node = {
+        "type": "object",
+        "description": "A node.",
+        "properties": {"name": {"type": "string"}, "left": {"$ref": "#/$defs/node"}},
+    }
+    schema = {"type": "object", "properties": {"root": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+
+    assert schema_of("gemini", schema)["properties"]["root"]["properties"] == {
+        "name": {"type": "string"},
+        "left": {"type": "object", "description": "A node."},
+    }
+
+
+def test_a_recursion_through_all_of_and_a_choice_ends_for_gemini() -> None:
+    base = {"type": "object", "properties": {"child": {"oneOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}
+    node = {"allOf": [{"$ref": "#/$defs/base"}, {"properties": {"size": {"type": "integer"}}}]}
+    schema = {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": node, "base": base},
+    }
+
+    assert schema_of("gemini", schema)["properties"]["root"]["properties"] == {
+        "child": {"type": "object", "nullable": True},
+        "size": {"type": "integer"},
+    }
 
 
 def test_the_same_reference_twice_side_by_side_is_no_circle() -> None:
@@ -487,7 +519,7 @@ def test_a_broken_reference_is_left_out_for_gemini(ref: str) -> None:
     assert ref in why_not("gemini", {"type": "object", "properties": {"a": {"$ref": ref}}})
 
 
-def test_a_small_schema_that_expands_to_a_huge_one_is_left_out() -> None:
+def test_a_small_schema_that_expands_to_a_huge_one_is_written_out_in_part_for_gemini() -> None:
     levels = {
         f"l{n}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/l{n + 1}"} for side in "abcd"}}
         for n in range(20)
@@ -498,7 +530,15 @@ def test_a_small_schema_that_expands_to_a_huge_one_is_left_out() -> None:
         "$defs": {**levels, "l20": {"type": "null"}},
     }
 
-    assert "5000 parts" in why_not("gemini", schema)
+    written = schema_of("gemini", schema)["properties"]["x"]
+
+    assert written["properties"]["a"]["properties"]["b"]["properties"]["c"]["properties"]["d"] == {"type": "object"}
+
+
+def test_a_schema_of_too_many_parts_is_left_out_for_gemini() -> None:
+    fields = {f"field_{number}": {"type": "string"} for number in range(5_001)}
+
+    assert "5000 parts" in why_not("gemini", {"type": "object", "properties": fields})
 
 
 KNOWN_TO_GEMINI = {

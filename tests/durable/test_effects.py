@@ -50,6 +50,27 @@ async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_o
     assert bank.ran == []
 
 
+@pytest.mark.parametrize("call_id", [None, "c1"])
+@pytest.mark.parametrize("returned", [0, 1])
+async def test_middleware_that_proceeds_twice_at_once_runs_the_call_once_and_ends_it(
+    any_address: str, call_id: str | None, returned: int
+) -> None:
+    async def twice_at_once(invocation: Any, proceed: Any) -> Any:
+        passes = await asyncio.gather(proceed(invocation), proceed(invocation))
+        return passes[returned]
+
+    bank = Bank()
+    async with Runtime(bank, store=any_address, middleware=[twice_at_once]) as runtime:
+        paid = await runtime.call("pay", {"amount": 5}, call_id=call_id)
+        rows = await read_rows(runtime, "SELECT state FROM ledger")
+        waits = await runtime.pending()
+
+    assert assert_done(paid) == "sent 5 to ann"
+    assert bank.ran == [(5, "ann")]
+    assert [row["state"] for row in rows] == ["ended"]
+    assert waits == []
+
+
 async def test_an_approved_call_of_a_killed_process_is_unknown_and_never_runs_again_by_itself(
     address: str, child: Any
 ) -> None:

@@ -105,10 +105,10 @@ async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has
             await wait_until(lambda: _waits(without_it, call_id))
         assert_pending(await without_it.settle(call_id, "1234"), "result")
         await without_it.add(wire)
-        taken = await without_it._calls.load().resumptions.claim_ready_call(stale)
+        taken = without_it._calls.load().resumptions.start_ready_call(stale)
         await wait_until(lambda: ended(without_it, call_id))
 
-    assert taken is None
+        assert taken is None or await taken is None
     assert wire.log == [("invoked", "ann", None), ("resumed", "ann", None, "1234")]
 
 
@@ -133,6 +133,34 @@ async def test_a_claim_that_may_have_been_committed_is_returned(address: str, mo
         await wait_until(lambda: ended(runtime))
 
     assert lost
+    assert bank.ran == [(5, "ann")]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_an_answer_that_is_repeated_while_its_call_is_taken_up_gets_the_outcome(
+    address: str, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    bank, reached, go_on = Bank(), asyncio.Event(), asyncio.Event()
+    await approved(address, bank)
+    kept = Store.write
+
+    async def holding(self: Store, statements: Any) -> Any:
+        takes = any("state = 'taken'" in step.sql and "state = 'ready'" in step.sql for step in statements)
+        results = await kept(self, statements) if moment == "after" or not takes else None
+        if takes:
+            reached.set()
+            await go_on.wait()
+        return await kept(self, statements) if results is None else results
+
+    monkeypatch.setattr(Store, "write", holding)
+    async with Runtime(bank, store=address) as runtime:
+        await reached.wait()  # the maintenance task takes up the call
+        repeated = asyncio.create_task(runtime.approve("c1"))
+        await asyncio.wait({repeated}, timeout=0.2)
+        go_on.set()
+        outcome = await repeated
+
+    assert assert_done(outcome) == "sent 5 to ann"
     assert bank.ran == [(5, "ann")]
 
 

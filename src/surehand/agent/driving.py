@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from surehand.agent.conversation import Prompt, prompt_messages
@@ -12,7 +12,7 @@ from surehand.agent.loop import LoopSettings, RunLoop
 from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_origin import RunOrigin
 from surehand.agent.run_state import RunState
-from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, StoredRun, UnstoredRun
+from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, SentMessage, StoredRun, UnstoredRun
 from surehand.agent.steps import Step
 from surehand.agent.tool_selection import ToolSelection
 from surehand.core.events import RunEnded, RunStarted
@@ -52,12 +52,18 @@ class UnstoredRuns:
     """The runs of an agent that only this process knows: those that go on or wait, and the last ones that ended."""
 
     records: dict[str, UnstoredRun] = field(default_factory=dict)
-    ended: dict[str, Run] = field(default_factory=dict)
+    ended: dict[str, tuple[RunState, Run]] = field(default_factory=dict)
 
-    def end(self, run: Run) -> None:
+    def find_state(self, run_id: str) -> RunState | None:
+        """The state of a run that goes on, waits or has ended; None for an unknown one."""
+        if run_id in self.records:
+            return self.records[run_id].state
+        return self.ended[run_id][0] if run_id in self.ended else None
+
+    def end(self, state: RunState, run: Run) -> None:
         """Keep the result of a run in place of the run itself."""
         self.records.pop(run.id, None)
-        self.ended[run.id] = run
+        self.ended[run.id] = replace(state, prompt=[], steps=[]), run
         while len(self.ended) > MAX_ENDED_RUNS:
             del self.ended[next(iter(self.ended))]
 
@@ -105,10 +111,10 @@ class RunDriver:
             state.origin = origin
         if (store := self._store) is not None:
             return await self._start_stored(store, state)
-        known = self._unstored.records.get(run_id)
+        known = self._unstored.find_state(run_id)
         if known is not None:
-            self._require_same_owner(state, known.state)
-        elif run_id not in self._unstored.ended:
+            self._require_same_owner(state, known)
+        else:
             self._unstored.records[run_id] = UnstoredRun(state)
         return await self._resume_unstored(run_id)
 
@@ -126,27 +132,31 @@ class RunDriver:
             if not await store.runs.send(run_id, kind, text):
                 raise ended
             return
+        self._find_unstored(run_id)
         if run_id in self._unstored.ended:
             raise ended
-        if run_id not in self._unstored.records:
-            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
-        self._unstored.records[run_id].messages.append((kind, text))
+        self._unstored.records[run_id].messages.append(SentMessage(kind, text))
 
     # Without a store
 
+    def _find_unstored(self, run_id: str) -> RunState:
+        state = self._unstored.find_state(run_id)
+        if state is None or not self._may_see(state.user, state.session):
+            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
+        return state
+
     async def _resume_unstored(self, run_id: str) -> Run:
+        state = self._find_unstored(run_id)
         record = self._unstored.records.get(run_id)
         if record is not None:
             async with record.lock:  # another task of this program may drive it
                 if run_id in self._unstored.records:
                     run = await self._drive(record.state, record)
                     if run.status != "waiting":
-                        self._unstored.end(run)
+                        self._unstored.end(state, run)
                     return run
-        if run_id not in self._unstored.ended:
-            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
-        viewer = self.runtime.principal
-        return self._report(self._unstored.ended[run_id], viewer.user, viewer.session)
+        _, run = self._unstored.ended[run_id]
+        return self._report(run, state.user, state.session)
 
     # With a store
 
@@ -161,7 +171,10 @@ class RunDriver:
             context=state.origin.to_json(),
         )
         if isinstance(begun, RunClaim):
-            return await self._drive_claimed(store, begun, state)
+            try:
+                return await self._drive_claimed(store, begun, state)
+            except RunLost:  # it was too slow to renew its claim, and another process goes on
+                return await self._resume_stored(store, state.run_id)
         self._require_same_owner(state, _state_from_row(begun))
         return await self._resume_stored(store, state.run_id)
 
@@ -190,10 +203,7 @@ class RunDriver:
 
     async def _find_row(self, store: Store, run_id: str) -> RunRow:
         row = await store.runs.find(run_id)
-        viewer = self.runtime.principal
-        if row is None or row.agent != self._agent.name:
-            raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r}.")
-        if viewer.user not in (None, row.user) or viewer.session not in (None, row.session):
+        if row is None or row.agent != self._agent.name or not self._may_see(row.user, row.session):
             raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r}.")
         return row
 
@@ -211,6 +221,11 @@ class RunDriver:
             raise ValueError(f"The run id {new.run_id!r} belongs to another run. Use an id of your own for each run.")
 
     # Both
+
+    def _may_see(self, user: str | None, session: str | None) -> bool:
+        """Whether a run of a user and session may be seen from the scope that this driver has."""
+        viewer = self.runtime.principal
+        return viewer.user in (None, user) and viewer.session in (None, session)
 
     async def _open_scope(self, state: RunState) -> Scope:
         return await self.runtime.enter_agent(self._source, user=state.user, session=state.session, turn=state.run_id)

@@ -79,12 +79,12 @@ class RunHooks:
         self.context = context
         self._table = table
         self._find_tool_hooks = tool_hooks
-        self._tool_hooks: list[Mapping[str, Hook]] = []
-        """Those of the tools that the agent has at this tick."""
+        self._tool_hooks: list[Mapping[str, Hook]] | None = None
+        """Those of the tools that the agent has at this tick; None before the first one."""
 
     async def call(self, name: str, data: Any) -> list[Any]:
         """Call the hooks of a moment one after another; returns what they returned, without None."""
-        if name in ("on_start", "on_tick_start"):
+        if self._tool_hooks is None or name in ("on_start", "on_tick_start"):
             self._tool_hooks = list(self._find_tool_hooks())
         if not self._tool_hooks and not self._table:
             return []

@@ -6,17 +6,21 @@ The loop writes a step before its calls run, and their outcomes before the model
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from surehand.agent.limits import Spent
 from surehand.agent.run import RunStatus
 from surehand.agent.run_state import RunState
 from surehand.agent.steps import Step, dump_outcome
+from surehand.store.database import StoreError
 from surehand.store.store import Store
 from surehand.store.tables.runs import RunClaim
 
+log = logging.getLogger("surehand")
 MessageKind: TypeAlias = Literal["steer", "follow_up"]
 
 
@@ -43,6 +47,16 @@ class RunRecord(Protocol):
         """Remember how the run ended or that it waits; False, and nothing changes, if a new message has arrived."""
 
 
+@dataclass(slots=True)
+class SentMessage:
+    """A message to a run that only this process knows."""
+
+    kind: MessageKind
+    text: Any
+    step: int | None = None
+    """The step that brings it to the model: again, if the request fails and is repeated."""
+
+
 class UnstoredRun:
     """A run that only this process knows."""
 
@@ -50,7 +64,7 @@ class UnstoredRun:
 
     def __init__(self, state: RunState) -> None:
         self.state = state
-        self.messages: list[tuple[MessageKind, Any]] = []
+        self.messages: list[SentMessage] = []
         self.lock = asyncio.Lock()
         """Held by the task that drives the run."""
 
@@ -61,12 +75,14 @@ class UnstoredRun:
         pass
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
-        taken = [text for each, text in self.messages if kind in (None, each)]
-        self.messages = [message for message in self.messages if kind not in (None, message[0])]
-        return taken
+        for message in self.messages:
+            if message.step is None and kind in (None, message.kind):
+                message.step = step
+        return [message.text for message in self.messages if message.step == step]
 
     async def finish(self, status: RunStatus, spent: Spent, *, report: Mapping[str, Any], reason: str) -> bool:
-        return not (self.messages and status in ("done", "waiting"))
+        has_new = any(message.step is None for message in self.messages)
+        return not (has_new and status in ("done", "waiting"))
 
 
 class StoredRun:
@@ -129,7 +145,12 @@ class StoredRun:
             nonlocal lost
             while True:
                 await asyncio.sleep(self._claim.lease_seconds / 3)
-                if not await self._store.runs.renew(self._claim):
+                try:
+                    is_claimed = await self._store.runs.renew(self._claim)
+                except StoreError as error:  # if it lasts, the lease ends, and the next write fails
+                    log.warning("The claim of run %s could not be renewed: %s", self._claim.run_id, error)
+                    continue
+                if not is_claimed:
                     lost = True
                     driver.cancel()
                     return

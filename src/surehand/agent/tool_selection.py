@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -32,8 +33,7 @@ class ToolSelection:
     ) -> None:
         if isinstance(tools, str):
             raise DefinitionError(f"tools={tools!r} is a text.", fix=f"give a list: tools=[{tools!r}].")
-        self.toolset = f"agent {agent}"
-        """The name of the toolset that limits the runtime's tools to those of the agent."""
+        self._agent = agent
         self._approver = approver
         given = list(tools or ())
         self.has_all = tools is None
@@ -69,15 +69,21 @@ class ToolSelection:
                 return scope
         if self.has_all:
             return scope.scope(tools=own_catalogue, approver=self._approver)
-        self._define_toolset(scope.catalogue)
-        return scope.scope(tools=own_catalogue, toolset=self.toolset, approver=self._approver)
+        return scope.scope(tools=own_catalogue, toolset=self._define_toolset(scope.catalogue), approver=self._approver)
 
-    def _define_toolset(self, catalogue: Catalogue) -> None:
+    def _define_toolset(self, catalogue: Catalogue) -> str:
+        """Limit the runtime's tools to those of the agent; returns the name of the toolset.
+
+        The name tells the patterns, so another agent of the same name has a toolset of its own, and so has a run that
+        began with other patterns.
+        """
         patterns = tuple(name for text in self.texts for name in _expand(catalogue, text)) or (_MATCHES_NOTHING,)
+        toolset = f"agent {self._agent} {sha256(repr(patterns).encode()).hexdigest()[:16]}"
         # Defining a toolset rebuilds the pipelines of the runtime: do it only if it changes.
         if self._patterns.get(catalogue) != patterns:
-            catalogue.toolset(self.toolset, *patterns)
+            catalogue.toolset(toolset, *patterns)
             self._patterns[catalogue] = patterns
+        return toolset
 
     def hooks(self, scope: Scope) -> list[Mapping[str, Any]]:
         """The hooks of the tools that the agent has."""

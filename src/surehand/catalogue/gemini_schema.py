@@ -1,6 +1,7 @@
 """Conversion of JSON Schema to the schema of Gemini's API.
 
-That is a part of OpenAPI 3.0, without references, with `nullable` and only some of the limits.
+That is a part of OpenAPI 3.0, without references, with `nullable` and only some of the limits. A schema that refers to
+itself, or that would become huge, is written out to some depth: below it, values are described by their type alone.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from surehand.catalogue.model_schemas import (
+    CircularReference,
     UndescribableTool,
     combine_schemas,
     copy_json,
     dereference,
     flatten_top_level,
+    resolve_ref,
 )
 from surehand.core.schema import JSON
 
 MAX_SCHEMA_PARTS = 5_000
-"""References are replaced by their targets, so a small schema can become a huge one."""
+MAX_EXPANDED_PARTS = 1_000
+"""References are replaced by their targets, so a small schema can become a huge one: they are, up to so many parts."""
+REFERENCE_DEPTHS = (32, 8, 4, 2, 1, 0)
+"""References that are written out one within the other; the next number is tried if that gives too many parts."""
 _ALL_TYPES = ["string", "number", "boolean", "object", "array"]
 _SUPPORTED_FORMATS = {"date-time", "float", "double", "int32", "int64"}
 _LIMIT_KEYWORDS = {
@@ -34,34 +40,69 @@ _JSON_TYPE_BY_PYTHON_TYPE = {str: "string", bool: "boolean", int: "integer", flo
 
 def to_gemini_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     """The `parameters` of a function declaration."""
-    converted = _GeminiConverter(schema).convert(flatten_top_level(schema), ())
-    return {"type": "object", "properties": {}} | converted
+    flat = flatten_top_level(schema)
+    for depth in REFERENCE_DEPTHS:
+        try:
+            max_parts = MAX_EXPANDED_PARTS if depth else MAX_SCHEMA_PARTS
+            converted = _GeminiConverter(schema, depth, max_parts).convert(flat, ())
+        except _TooManyParts:
+            continue
+        return {"type": "object", "properties": {}} | converted
+    raise UndescribableTool(f"its parameters have more than {MAX_SCHEMA_PARTS} parts")
+
+
+class _TooManyParts(Exception):
+    """The schema becomes too large if references are written out to this depth."""
 
 
 class _GeminiConverter:
-    def __init__(self, root: Mapping[str, JSON]) -> None:
+    def __init__(self, root: Mapping[str, JSON], max_references: int, max_parts: int) -> None:
         self._root = root
+        self._max_references = max_references
+        self._max_parts = max_parts
         self._part_count = 0
 
     def convert(self, schema: Any, refs: tuple[str, ...]) -> dict[str, JSON]:
         """Convert a schema at any level; `refs` are the references on the way to it, to find circular ones."""
         self._part_count += 1
-        if self._part_count > MAX_SCHEMA_PARTS:
-            raise UndescribableTool(
-                f"its parameters have more than {MAX_SCHEMA_PARTS} parts once references are written out"
-            )
-        schema, refs = dereference(dict(schema) if isinstance(schema, Mapping) else {}, self._root, refs)
-        # Gemini has neither `allOf` nor `$ref`: both are written out.
+        if self._part_count > self._max_parts:
+            raise _TooManyParts
+        written = dict(schema) if isinstance(schema, Mapping) else {}
+        try:
+            merged, refs = self._without_references(written, refs)
+        except CircularReference:
+            return self._outline(written)
+        if len(refs) > self._max_references:
+            return self._outline(written)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in merged:
+                return self._convert_choice(merged, merged.pop(keyword), refs)
+        json_types = _json_types(merged)
+        if len(json_types) == 1:
+            return self._convert_single_type(merged, json_types[0], refs)
+        return self._convert_choice(merged, [{"type": json_type} for json_type in json_types], refs)
+
+    def _without_references(
+        self, schema: dict[str, JSON], refs: tuple[str, ...]
+    ) -> tuple[dict[str, JSON], tuple[str, ...]]:
+        """The schema with its `$ref` and `allOf` written out, which Gemini does not have."""
+        schema, refs = dereference(schema, self._root, refs)
         for part in schema.pop("allOf", ()):
             inner, refs = dereference(dict(part), self._root, refs)
             schema = combine_schemas(schema, inner)
-        for keyword in ("anyOf", "oneOf"):
-            if keyword in schema:
-                return self._convert_choice(schema, schema.pop(keyword), refs)
-        json_types = _json_types(schema)
-        if len(json_types) == 1:
-            return self._convert_single_type(schema, json_types[0], refs)
-        return self._convert_choice(schema, [{"type": json_type} for json_type in json_types], refs)
+        return schema, refs
+
+    def _outline(self, schema: dict[str, JSON]) -> dict[str, JSON]:
+        """The type and description of a schema whose parts are not written out."""
+        target = resolve_ref(schema["$ref"], self._root) | schema if "$ref" in schema else schema
+        types = _json_types(target)
+        json_type = types[0] if len(types) == 1 else "object"
+        outline: dict[str, JSON] = {"type": json_type}
+        if json_type == "array":
+            outline["items"] = {"type": "object"}
+        if description := target.get("description"):
+            outline["description"] = description
+        return outline
 
     def _convert_choice(self, rest: dict[str, JSON], branches: list[Any], refs: tuple[str, ...]) -> dict[str, JSON]:
         """Convert `anyOf`: null becomes `nullable`. Gemini allows no keywords beside it: they go into the branches."""

@@ -31,8 +31,14 @@ class UndescribableTool(Exception):
     """A tool cannot be described in the format of a model API; the message says why."""
 
 
+class CircularReference(UndescribableTool):
+    """A reference leads back to a schema that contains it."""
+
+
 def copy_json(value: Any) -> Any:
     """A copy with new lists and dictionaries, so that changes to it do not reach the tool."""
+    if value is None or isinstance(value, (str, int, float)):  # most are: asking about an abstract class is slow
+        return value
     if isinstance(value, Mapping):
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -190,7 +196,7 @@ def dereference(
     """The schema with its `$ref` replaced by the target, and all references followed so far."""
     while (ref := schema.get("$ref")) is not None:
         if ref in refs:
-            raise UndescribableTool(f"its parameters refer to themselves ({ref})")
+            raise CircularReference(f"its parameters refer to themselves ({ref})")
         other_keywords = {key: value for key, value in schema.items() if key != "$ref"}
         schema = combine_schemas(resolve_ref(ref, root), other_keywords)
         refs = (*refs, ref)

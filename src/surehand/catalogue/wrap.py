@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,9 @@ from typing import Any, TypeAlias, overload
 
 from surehand.core.call import Call, Principal
 from surehand.core.context import Context
+from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError
-from surehand.core.names import is_legal_name, nearest_names
+from surehand.core.names import is_legal_name, nearest_names, qualified_name
 from surehand.core.provider import Provider
 from surehand.core.provider_abilities import ProviderAbilities, find_abilities
 from surehand.core.tool import Tool
@@ -45,6 +47,8 @@ class WrappedProvider(Provider):
     inner_abilities: ProviderAbilities = field(init=False)
     left_out: frozenset[str] = field(default=frozenset(), init=False)
     """Tools of the inner provider that `reshape` dropped, by their names there."""
+    new_names: Mapping[str, str] = field(default_factory=dict, init=False)
+    """The names of the tools by those that the inner provider knows, once `tools` was called."""
 
     def __post_init__(self) -> None:
         self.inner_abilities = find_abilities(self.inner)
@@ -63,6 +67,8 @@ class WrappedProvider(Provider):
         return replace(
             inner,
             selective=self,
+            searchable=None if inner.searchable is None else self,
+            instructive=None if inner.instructive is None else self,
             per_user=None if inner.per_user is None else self,
             call_checker=self,
             cancellable=self,
@@ -73,9 +79,21 @@ class WrappedProvider(Provider):
         """The tools of the inner provider, reshaped."""
         tools = await self.inner.tools()
         kept = self.reshape(tools)
-        used = {self.original_name(tool.name) for tool in kept}
-        self.left_out = frozenset(tool.name for tool in tools if tool.name not in used)
-        return kept
+        self.new_names = {self.original_name(tool.name): tool.name for tool in kept}
+        self.left_out = frozenset(tool.name for tool in tools if tool.name not in self.new_names)
+        if self.inner_abilities.searchable is None:
+            return kept
+        # The tools that search for others name one another in their descriptions.
+        return [tool.evolve(description_source=_RenamedMentions(tool.description_source, self)) for tool in kept]
+
+    def rename_mentions(self, text: str) -> str:
+        """A text of the inner provider, with the new names of the tools that it mentions by their full names."""
+        start = qualified_name(self.namespace, "")
+
+        def new_name(match: re.Match[str]) -> str:
+            return start + self.new_names.get(match[1], match[1])
+
+        return re.sub(rf"\b{re.escape(start)}([\w-]+)", new_name, text) if start in text else text
 
     async def invoke(self, call: Call, context: Context) -> Any:
         return await self.inner.invoke(self._with_original_name(call), context)
@@ -86,6 +104,15 @@ class WrappedProvider(Provider):
             return FILTERED_OUT_REASON
         selective = self.inner_abilities.selective
         return None if selective is None else selective.refusal_reason(original)
+
+    def looked_up_tools(self, principal: Principal) -> list[str]:
+        searchable = self.inner_abilities.searchable
+        names = () if searchable is None else searchable.looked_up_tools(principal)
+        return [self.new_names[name] for name in names if name in self.new_names]
+
+    def instructions(self, principal: Principal) -> str:
+        instructive = self.inner_abilities.instructive
+        return "" if instructive is None else self.rename_mentions(instructive.instructions(principal))
 
     def has_tools_for(self, principal: Principal) -> bool:
         per_user = self.inner_abilities.per_user
@@ -110,6 +137,18 @@ class WrappedProvider(Provider):
 
     def _with_original_name(self, call: Call) -> Call:
         return replace(call, tool=self.original_name(call.tool))
+
+
+class _RenamedMentions(DescriptionSource):
+    """The description of a tool that may mention others, which the wrapper gave new names."""
+
+    def __init__(self, inner: DescriptionSource, wrapper: WrappedProvider) -> None:
+        super().__init__(None, None, "")
+        self._inner = inner
+        self._wrapper = wrapper
+
+    def render(self, workspace: str | None = None) -> str:
+        return self._wrapper.rename_mentions(self._inner.render(workspace))
 
 
 _COPIED_SETTINGS = ("kind", "namespace", "timeout", "queue", "cache", "required", "on_conflict", "traits")

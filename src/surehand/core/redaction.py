@@ -41,6 +41,9 @@ class Redactor:
         self._forms: tuple[str, ...] = ()
         """In lower case; those of at least `MIN_SPLIT_CHARS` without white space."""
         self._short_forms: tuple[str, ...] = ()
+        self._words: set[str] = set()
+        """In lower case; masked only where they stand alone."""
+        self._word_pattern: re.Pattern[str] | None = None
         self._min_form_chars = 0
         self.add(secrets)
 
@@ -56,10 +59,20 @@ class Redactor:
         short_forms = {form for form, short in squeezed.items() if len(short) < MIN_SPLIT_CHARS}
         self._forms = _longest_first({*self._forms, *long_forms})
         self._short_forms = _longest_first({*self._short_forms, *short_forms})
-        self._min_form_chars = min(map(len, (*self._forms, *self._short_forms)))
+        self._min_form_chars = min(map(len, (*self._forms, *self._short_forms, *self._words)))
+
+    def add_word(self, secret: str) -> None:
+        """Mask a short secret from now on, but only where no letter or digit is next to it: not `prod` in `product`."""
+        if not secret.strip():
+            return
+        spellings = (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), html.escape(secret))
+        self._words |= {each.lower() for each in spellings}
+        choices = "|".join(map(re.escape, _longest_first(self._words)))
+        self._word_pattern = re.compile(rf"(?<![^\W_])(?:{choices})(?![^\W_])")
+        self._min_form_chars = min(map(len, (*self._forms, *self._short_forms, *self._words)))
 
     def __bool__(self) -> bool:
-        return bool(self._secrets)
+        return bool(self._secrets or self._words)
 
     @property
     def max_form_chars(self) -> int:
@@ -68,7 +81,7 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text with all secrets masked; the same object if it has none."""
-        if not self._secrets or len(text) < self._min_form_chars or not self._may_hold_secret(text):
+        if not self or len(text) < self._min_form_chars or not self._may_hold_secret(text):
             return text
         return mask_spans(text, self.find_spans(text))
 
@@ -80,7 +93,7 @@ class Redactor:
         """A JSON value with the secrets in its texts and keys masked; the same object if it has none."""
         if isinstance(value, str):
             return self(value)
-        if not self._secrets:
+        if not self:
             return value
         if isinstance(value, Mapping):
             redacted = {self(str(key)): self.redact_json(item) for key, item in value.items()}
@@ -97,6 +110,8 @@ class Redactor:
         lowered = _lower_same_length(text)
         if any(form in lowered for form in self._short_forms):
             return True
+        if self._word_pattern is not None and self._word_pattern.search(lowered):
+            return True
         squeezed = _strip_ignored(lowered)
         return any(form in squeezed for form in self._forms)
 
@@ -104,6 +119,8 @@ class Redactor:
         """Start and end of each secret in a text, in order and without overlap."""
         lowered = _lower_same_length(text)
         spans = [span for form in self._short_forms for span in _occurrences(form, lowered)]
+        if self._word_pattern is not None:
+            spans += [match.span() for match in self._word_pattern.finditer(lowered)]
         positions = _unstripped_positions(lowered)
         squeezed = "".join(lowered[place] for place in positions)
         for form in self._forms:

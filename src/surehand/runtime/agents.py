@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from surehand.catalogue.catalogue import Catalogue
@@ -22,6 +23,10 @@ class AttachedAgent:
     agent: AgentSource
     own_catalogue: Catalogue
     provider_table: ProviderTable
+    unregister: Callable[[], None]
+    """Undoes the registration of its named scope."""
+    is_started: bool = False
+    start_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_scope: Any = None
     """Keeps the stacks of its tools, which live as long as a scope with them, from one run to the next."""
 
@@ -70,14 +75,27 @@ class AgentTable:
         """The agent with its tools. It takes the place of another one of its name: programs may build it anew."""
         known = self._attached.get(agent.name)
         if known is not None and known.agent is agent:
+            await self._start(known)  # another run may be starting it
             return known
         if known is not None and known.agent.providers:
             self._replaced.append(known)
         for sub_agent in agent.agents:
             await self.enter(sub_agent)
         attached = self._attach(agent)
-        await self._start(attached)
+        try:
+            await self._start(attached)
+        except BaseException:
+            await self._detach(attached)
+            raise
         return attached
+
+    async def _detach(self, attached: AttachedAgent) -> None:
+        """Forget an agent that could not be started, so that its next run starts it anew."""
+        if self._attached.get(attached.agent.name) is attached:
+            del self._attached[attached.agent.name]
+        attached.unregister()
+        attached.provider_table.unsubscribe()
+        await attached.provider_table.stop()
 
     def _require_free_name(self, agent: AgentSource) -> None:
         known = self._attached.get(agent.name)
@@ -93,8 +111,8 @@ class AgentTable:
         own_catalogue.add(*agent.own_tools)
         provider_table = self._build_provider_table(own_catalogue)
         provider_table.add_unstarted(agent.providers)
-        self._attached[agent.name] = attached = AttachedAgent(agent, own_catalogue, provider_table)
-        self._named_scopes.register(agent.name, lambda scope: agent.narrow(scope, own_catalogue))
+        unregister = self._named_scopes.register(agent.name, lambda scope: agent.narrow(scope, own_catalogue))
+        self._attached[agent.name] = attached = AttachedAgent(agent, own_catalogue, provider_table, unregister)
         return attached
 
     async def start(self) -> None:
@@ -103,10 +121,14 @@ class AgentTable:
             await self._start(attached)
 
     async def _start(self, attached: AttachedAgent) -> None:
-        await attached.provider_table.start()
-        await attached.provider_table.apply_early_changes()
-        for listing in attached.own_catalogue:
-            await self._lifespans.enter(listing.tool)
+        async with attached.start_lock:
+            if attached.is_started:
+                return
+            await attached.provider_table.start()
+            await attached.provider_table.apply_early_changes()
+            for listing in attached.own_catalogue:
+                await self._lifespans.enter(listing.tool)
+            attached.is_started = True
 
     async def stop(self) -> None:
         """Stop the providers of all agents."""

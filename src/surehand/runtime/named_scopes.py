@@ -55,10 +55,7 @@ class NamedScopes(Generic[S]):
 
     def build(self, name: str, scope: S) -> S:
         """The scope of this name for the principal of the given scope; raises `KeyError` for an unknown name."""
-        built = self._builders[name](scope)
-        built.scope_name = name
-        built.base_scope = None if built is scope else scope
-        return built
+        return name_scope(self._builders[name](scope), name, scope)
 
     def rebuild(self, call: LedgerRow, scope: S) -> S:
         """The scope that a stored call was made in, if it has a name that is known here; else the given one."""
@@ -70,3 +67,10 @@ class NamedScopes(Generic[S]):
         context = json.loads(call.context)
         name = context.get(SCOPE_KEY)
         return name if context.get(OWN_TOOL_KEY) and name not in self._builders else None
+
+
+def name_scope(built: S, name: str, scope: S) -> S:
+    """Name a scope that was built from another one."""
+    built.scope_name = name
+    built.base_scope = None if built is scope else scope
+    return built

@@ -324,7 +324,7 @@ class Runtime(Scope):
     def last_round(self, call_id: str) -> int:
         """The number of the last question that a pending call of this process asked; 1 for any other call."""
         invocation = self._calls.load().local.invocations.get(call_id)
-        return 1 if invocation is None else invocation.round
+        return 1 if invocation is None else invocation.resumption.round
 
     async def save_partial_answer(self, status: CallStatus, partial_answer: str) -> bool:
         """Store an incomplete answer; False if another one was stored since the status was read."""

@@ -29,6 +29,7 @@ from surehand.runtime.call_options import (
 from surehand.runtime.invocation.invocation import CallEnvironment, CallScope, Invocation, NextStage
 from surehand.runtime.limits.budget import Budget, TurnBudgets
 from surehand.runtime.listeners import EventBuffer, Listeners, stream_events
+from surehand.runtime.named_scopes import name_scope
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, StackTables, limit_to_paths
 from surehand.runtime.scope_tools import ScopeTools, ToolSources
 from surehand.runtime.stats import Stats, StatsTable
@@ -560,7 +561,9 @@ class Scope:
     async def enter_agent(self, agent: AgentSource, **principal_fields: Any) -> Scope:
         """The scope of an agent's run: it has the agent's tools alone. Adds the agent to the runtime, if need be."""
         attached = await self._parts.agents.enter(agent)
-        scope: Scope = self._parts.named_scopes.build(agent.name, self.scope(agent=agent.name, **principal_fields))
+        base = self.scope(agent=agent.name, **principal_fields)
+        # Not by the name: another agent of that name may have taken its place meanwhile.
+        scope: Scope = name_scope(agent.narrow(base, attached.own_catalogue), agent.name, base)
         attached.last_scope = scope
         return scope
 
@@ -632,7 +635,7 @@ class Scope:
 
     def named_scope(self, name: str) -> Scope:
         """This scope narrowed by what was registered under a name; raises `KeyError` for an unknown one."""
-        scope: Scope = self._parts.named_scopes.build(name, self)
+        scope: Scope = self._parts.named_scopes.build(name, self.scope())  # a new one, since it gets the name
         return scope
 
     def _narrowed_paths(self, paths: Iterable[str | PathLike[str]]) -> tuple[str, ...]:

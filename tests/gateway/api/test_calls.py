@@ -3,7 +3,12 @@
 import asyncio
 import json
 
+import pytest
+from fastapi.routing import APIRoute
+
 from surehand import tool
+from surehand.gateway.api.strict_route import StrictRoute
+from surehand.gateway.http_app import app
 from tests.gateway.api.served_gateway import EventReader, Gate, build_runtime, serve
 
 
@@ -60,6 +65,32 @@ async def test_a_body_that_is_no_json_is_400_and_an_unknown_field_422():
 
     assert (malformed.status_code, malformed.json()["code"]) == (400, "bad_request")
     assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_arguments")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"arguments": {"a": 1, "a": 2, "b": 2}}', 422),
+        (b'{"arguments": {"a": NaN, "b": 2}}', 400),
+        (rb'{"arguments": {"a": "\ud800", "b": 2}}', 400),
+        ('{"arguments": {"a": 1, "b": 2}}'.encode("utf-16"), 422),
+        (b'{"arguments": ' + b"[" * 300 + b"]" * 300 + b"}", 422),
+        (b'{"arguments": [' + b"0," * 100_001 + b"0]}", 413),
+    ],
+)
+async def test_a_body_that_is_not_exactly_one_json_value_is_refused(body, status):
+    async with serve(build_runtime()) as gateway:
+        headers = {"content-type": "application/json"}
+        response = await gateway.client.post("/api/tools/add/call", content=body, headers=headers)
+
+    assert response.status_code == status
+
+
+def test_every_route_reads_its_body_strictly():
+    routes = [route for route in app(build_runtime()).routes if isinstance(route, APIRoute)]
+
+    assert routes
+    assert all(isinstance(route, StrictRoute) for route in routes if "POST" in route.methods)
 
 
 async def test_a_call_that_needs_an_approval_is_202():

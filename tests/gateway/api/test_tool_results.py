@@ -91,3 +91,15 @@ async def test_offered_tools_are_answered_after_a_restart(tmp_path):
         answered = await gateway.client.post("/tool-results", json={"callId": call_id, "result": "navy"})
 
     assert answered.json()["data"] == "navy"
+
+
+async def test_client_tools_with_many_patterns_are_refused_before_any_is_compiled():
+    properties = {
+        f"p{number}": {"type": "string", "pattern": rf"(\w{{1,40}}x{number}){{1,30}}"} for number in range(60)
+    }
+    many = {**COLOUR, "name": "many", "parameters": {"type": "object", "properties": properties}}
+    async with serve(build_runtime()) as gateway:
+        refused = await gateway.client.post("/api/sessions/s1/tools", json={"tools": [many]})
+
+    assert refused.status_code == 422
+    assert "patterns" in refused.json()["detail"]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
 
-from surehand import Runtime
+from surehand import Provider, Runtime
 from surehand.core.outcome import Outcome
 from surehand.providers.openapi.factory import openapi
 from surehand.providers.openapi.provider import OpenApiProvider
@@ -55,13 +55,14 @@ async def serving_api(
     answer: Callable[[Asked], Any] = ok,
     *,
     runtime: dict[str, Any] | None = None,
+    wrap: Callable[[Provider], Provider] = lambda provider: provider,
     **options: Any,
 ) -> AsyncIterator[Api]:
     """A runtime with the document, whose server is one on loopback unless it names others."""
     async with serving(answer) as server:
         root = with_server(document, f"http://127.0.0.1:{server.port}")
         provider = openapi(root, namespace="api", **options)
-        async with Runtime(provider, **(runtime or {})) as opened:
+        async with Runtime(wrap(provider), **(runtime or {})) as opened:
             yield Api(server, opened, provider)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Policy, Runtime
+from surehand import Policy, Runtime, filtered, prefixed, renamed
 from surehand.providers.openapi.factory import openapi
 from surehand.providers.trust.lock import DefinitionLock
 from tests.http.server import reply
@@ -166,6 +166,41 @@ async def test_a_call_goes_through_the_policy_and_approval_of_the_operation():
 
         await api.runtime.approve(waiting.call_id)
         assert api.last.path == "/invoices/7"
+
+
+async def test_the_search_tools_of_a_prefixed_document_find_describe_and_call_under_the_new_names():
+    async with serving_api(large_document(), wrap=lambda provider: prefixed(provider, "eu")) as api:
+        assert shown(api.runtime) == ["api__eu_search", "api__eu_describe", "api__eu_call"]
+        texts = [entry["function"]["description"] for entry in api.runtime.describe("openai")]
+        assert "api__eu_describe before you call it with api__eu_call" in texts[0]
+        assert "api__eu_search finds" in api.runtime.instructions()
+
+        [best, *_] = (await api.call("eu_search", {"query": "cancel invoices"})).data
+        assert best["name"] == "api__eu_cancelInvoice"
+        described = (await api.call("eu_describe", {"name": best["name"]})).data
+        assert described["name"] == "api__eu_cancelInvoice"
+        assert shown(api.runtime)[3:] == ["api__eu_cancelInvoice"]
+        outcome = await api.call("eu_call", {"name": best["name"], "arguments": {"invoice": 7}})
+        assert outcome.data == {"ok": True}
+        assert api.last.path == "/invoices/7"
+
+
+async def test_operations_that_are_renamed_to_one_another_are_not_mistaken():
+    names = {"thing1": "thing2", "thing2": "thing1", "search": "find"}
+    async with serving_api(large_document(), wrap=lambda provider: renamed(provider, names)) as api:
+        [best, *_] = (await api.call("find", {"query": "thing 1"})).data
+        assert best == {"name": "api__thing2", "about": "GET /things1: Get thing 1."}
+
+        await api.call("call", {"name": "thing2"})
+        assert api.last.path == "/things1"
+
+
+async def test_operations_that_are_filtered_out_are_not_found():
+    async with serving_api(large_document(), wrap=lambda provider: filtered(provider, deny="cancel*")) as api:
+        found = (await api.call("search", {"query": "cancel invoices"})).data
+        assert "api__cancelInvoice" not in [entry["name"] for entry in found]
+        refused = await api.call("call", {"name": "cancelInvoice", "arguments": {"invoice": 7}})
+        assert "filtered out" in refused.message
 
 
 async def test_a_denied_operation_is_neither_found_nor_called():

@@ -173,3 +173,46 @@ async def test_a_secret_that_comes_back_is_masked_in_every_encoding_and_place(en
 
                 told = repr([seen, outcome, outcome.data, outcome.content]) + outcome.text
                 assert [each for each in spellings(SECRET) if each.lower() in told.lower()] == [], place
+
+
+@pytest.mark.parametrize("secret", ["hunt", "s3cr3t!", "a+b/c"])
+async def test_a_short_secret_is_masked_where_it_stands_alone_and_ordinary_words_are_left(secret):
+    def answer(_):
+        texts = {"said": f"pw={secret};", "quoted": quote(secret, safe=""), "word": f"x{secret}x hunter"}
+        return reply(json.dumps(texts), content_type="application/json")
+
+    async with serving(answer) as server:
+        tool = rest(
+            "GET",
+            f"http://127.0.0.1:{server.port}/",
+            name="read",
+            auth={"username": "ada", "password": "${env.SHORT}"},
+            environment={"SHORT": secret},
+        )
+        async with Runtime(tool) as runtime:
+            outcome = await runtime.call("read", {})
+
+    assert outcome.data == {"said": "pw=[redacted];", "quoted": "[redacted]", "word": f"x{secret}x hunter"}
+
+
+async def test_the_credentials_of_a_short_password_are_masked_as_they_are_sent():
+    async with serving(lambda asked: reply(json.dumps(asked.headers), content_type="application/json")) as server:
+        tool = rest("GET", f"http://127.0.0.1:{server.port}/", name="read", auth=("ada", "hunt"))
+        async with Runtime(tool) as runtime:
+            outcome = await runtime.call("read", {})
+
+    assert base64.b64encode(b"ada:hunt").decode() in str(server.asked[0].headers)
+    assert base64.b64encode(b"ada:hunt").decode() not in repr(outcome)
+    assert "[redacted]" in repr(outcome)
+
+
+async def test_a_secret_that_is_too_short_to_be_masked_is_warned_about_once(caplog):
+    async with serving(lambda _: reply("abc", content_type="text/plain")) as server:
+        tool = rest("GET", f"http://127.0.0.1:{server.port}/", name="read", auth="abc")
+        async with Runtime(tool) as runtime:
+            outcomes = [await runtime.call("read", {}) for _ in range(2)]
+
+    warnings = [record.getMessage() for record in caplog.records if "cannot be masked" in record.getMessage()]
+    assert [outcome.text for outcome in outcomes] == ["abc", "abc"]
+    assert len(warnings) == 1
+    assert "abc" not in warnings[0]

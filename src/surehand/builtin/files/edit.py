@@ -11,19 +11,19 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from surehand.builtin.call_check import CallCheck
+from surehand.builtin.file_description import format_byte_count
 from surehand.builtin.files.diff import LineChange, changes_from_replacements, render_unified_diff
 from surehand.builtin.files.edit_operations import MAX_EDITS, Edit, find_replacements, resolve_edits
-from surehand.builtin.files.file_description import format_byte_count
 from surehand.builtin.files.file_versions import ReadVersions
-from surehand.builtin.files.path_arguments import (
+from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument, TextReplacement
+from surehand.builtin.limited_field import limited_field
+from surehand.builtin.path_arguments import (
     FilePath,
     ToolNaming,
     path_tool_options,
     refuse_if_cancelled,
     tools_by_naming,
 )
-from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument, TextReplacement
-from surehand.builtin.limited_field import limited_field
 from surehand.core.content import Text
 from surehand.core.context import Context
 from surehand.core.define import tool

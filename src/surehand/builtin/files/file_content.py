@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from surehand.builtin.files.file_description import describe_file_type, format_byte_count, is_pdf
+from surehand.builtin.file_description import describe_file_type, format_byte_count, is_pdf
 from surehand.builtin.files.line_reader import LinePage, page_of_lines, read_page
 from surehand.builtin.files.text_encoding import HEAD_BYTES, TextEncoding, detect_encoding, encoding_from_name
 from surehand.builtin.pdf_text import extract_pdf_text_in_thread

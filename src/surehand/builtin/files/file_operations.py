@@ -15,7 +15,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from surehand.builtin.files.file_versions import ReadVersions
-from surehand.builtin.files.path_arguments import (
+from surehand.builtin.path_arguments import (
     FilePath,
     path_tool_options,
     refuse_directory_path,

@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from surehand.builtin.files.file_description import format_byte_count
-from surehand.builtin.files.path_arguments import DirectoryPath, ToolNaming, path_tool_options, tools_by_naming
+from surehand.builtin.file_description import format_byte_count
+from surehand.builtin.path_arguments import DirectoryPath, ToolNaming, path_tool_options, tools_by_naming
 from surehand.builtin.search.gitignore import IgnoreRules
 from surehand.builtin.search.globs import GlobPattern
 from surehand.core.context import Context

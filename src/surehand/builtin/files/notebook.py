@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surehand.builtin.files.file_description import detect_image_type, format_byte_count
+from surehand.builtin.file_description import detect_image_type, format_byte_count
 from surehand.core.content import Image
 from surehand.core.sanitize import escape_line, escape_terminal_output
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
+from surehand.builtin.file_description import detect_image_type, format_byte_count, is_pdf
 from surehand.builtin.files.file_content import (
     DEFAULT_PAGE_LINES,
     MAX_DOCUMENT_BYTES,
@@ -22,12 +23,11 @@ from surehand.builtin.files.file_content import (
     pdf_lines,
     read_document,
 )
-from surehand.builtin.files.file_description import detect_image_type, format_byte_count, is_pdf
 from surehand.builtin.files.file_versions import FileVersion, ReadVersions
 from surehand.builtin.files.line_reader import LinePage, page_of_lines, read_page
 from surehand.builtin.files.notebook import NOTEBOOK_SUFFIX, RenderedNotebook, render_notebook
-from surehand.builtin.files.path_arguments import FilePath, ToolNaming, path_tool_options, tools_by_naming
 from surehand.builtin.files.text_encoding import HEAD_BYTES
+from surehand.builtin.path_arguments import FilePath, ToolNaming, path_tool_options, tools_by_naming
 from surehand.core.content import Image, Text
 from surehand.core.context import Context
 from surehand.core.define import tool

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from surehand.builtin.files.file_description import describe_file_type, detect_image_type, format_byte_count, is_pdf
+from surehand.builtin.file_description import describe_file_type, detect_image_type, format_byte_count, is_pdf
 from surehand.builtin.files.text_encoding import HEAD_BYTES, TextEncoding, detect_encoding
 from surehand.core.errors import InvalidArguments, ToolError
 from surehand.workspace.os_errors import path_for_message

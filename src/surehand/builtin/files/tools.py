@@ -9,9 +9,9 @@ from surehand.builtin.files.edit import edit_tools
 from surehand.builtin.files.file_operations import file_operation_tools
 from surehand.builtin.files.file_versions import ReadVersions
 from surehand.builtin.files.list_directory import list_tools
-from surehand.builtin.files.path_arguments import ToolNaming
 from surehand.builtin.files.read import read_tools
 from surehand.builtin.files.write import write_tools
+from surehand.builtin.path_arguments import ToolNaming
 from surehand.catalogue.wrap import FilteredTools
 from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool

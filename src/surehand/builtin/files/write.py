@@ -10,10 +10,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from surehand.builtin.call_check import CallCheck
+from surehand.builtin.file_description import format_byte_count
 from surehand.builtin.files.diff import TextSection, diff_lines, render_unified_diff, split_lines
-from surehand.builtin.files.file_description import format_byte_count
 from surehand.builtin.files.file_versions import ReadVersions
-from surehand.builtin.files.path_arguments import (
+from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument
+from surehand.builtin.files.text_encoding import encoding_from_name
+from surehand.builtin.path_arguments import (
     FilePath,
     ToolNaming,
     path_tool_options,
@@ -21,8 +23,6 @@ from surehand.builtin.files.path_arguments import (
     refuse_if_cancelled,
     tools_by_naming,
 )
-from surehand.builtin.files.text_document import MAX_EDITABLE_BYTES, TextDocument
-from surehand.builtin.files.text_encoding import encoding_from_name
 from surehand.core.context import Context
 from surehand.core.define import tool
 from surehand.core.errors import InvalidArguments, NotFound, ToolError

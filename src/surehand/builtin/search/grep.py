@@ -10,7 +10,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import Any
 
-from surehand.builtin.files.file_description import format_byte_count
+from surehand.builtin.file_description import format_byte_count
 from surehand.builtin.search import python_search, ripgrep, ripgrep_search
 from surehand.builtin.search.globs import GlobPattern
 from surehand.builtin.search.regex_translation import InvalidRegex

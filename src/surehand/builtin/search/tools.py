@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from surehand.builtin.files.path_arguments import ToolNaming, path_tool_options, tools_by_naming
 from surehand.builtin.limited_field import limited_field
+from surehand.builtin.path_arguments import ToolNaming, path_tool_options, tools_by_naming
 from surehand.builtin.search.grep import ContentQuery, SearchReport, check_search, search_content
 from surehand.builtin.search.newest_files import find_newest_files
 from surehand.builtin.search.results import ResultFormat

@@ -11,6 +11,7 @@ from surehand.gateway.api.call_history import HistoryPosition
 from surehand.gateway.api.calls import ToolFilter, UserFilter
 from surehand.gateway.api.models import AuditPage
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.store.tables.audit import AuditRow
 
@@ -20,7 +21,7 @@ Since = Annotated[float | None, Query(ge=0, lt=1e12, description="Seconds since 
 
 def audit_routes(gateway: Gateway) -> APIRouter:
     """The route `/api/audit`."""
-    router = APIRouter(tags=["audit"])
+    router = APIRouter(tags=["audit"], route_class=StrictRoute)
 
     @router.get("/api/audit", responses={200: {"model": AuditPage}})
     async def list_audit(

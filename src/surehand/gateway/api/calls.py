@@ -13,6 +13,7 @@ from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_calls, list_stored_calls
 from surehand.gateway.api.models import CallDetails, CallPage
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.events.event_json import outcome_to_json
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
@@ -24,7 +25,7 @@ UserFilter = Annotated[str | None, Query(max_length=200, description="Only those
 
 def call_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/calls`."""
-    router = APIRouter(tags=["calls"])
+    router = APIRouter(tags=["calls"], route_class=StrictRoute)
 
     @router.get("/api/calls", responses={200: {"model": CallPage}})
     async def list_calls(

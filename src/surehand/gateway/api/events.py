@@ -13,6 +13,7 @@ from surehand.gateway.api.calls import CallId, find_call, unknown_call
 from surehand.gateway.api.models import EVENT_RESPONSES
 from surehand.gateway.api.requests import Caller, is_number
 from surehand.gateway.api.spaces import SpaceId, require_space
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
 from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames, space_frames
 from surehand.gateway.gateway import Gateway
@@ -29,7 +30,7 @@ Family = Annotated[
 
 def event_routes(gateway: Gateway) -> APIRouter:
     """The routes whose responses are server-sent events."""
-    router = APIRouter(tags=["events"])
+    router = APIRouter(tags=["events"], route_class=StrictRoute)
 
     @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_all(

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from surehand.core.extras import install_command
 from surehand.gateway.api.requests import Caller, json_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
@@ -20,7 +21,7 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 def health_routes(gateway: Gateway, registry: CollectorRegistry | None) -> APIRouter:
     """The routes `/healthz`, `/readyz` and `/metrics`, which shows the metrics of a registry."""
-    router = APIRouter(tags=["operation"])
+    router = APIRouter(tags=["operation"], route_class=StrictRoute)
 
     @router.get("/healthz", responses={200: {"description": "The process answers."}})
     async def healthz() -> Response:

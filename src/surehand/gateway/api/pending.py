@@ -21,6 +21,7 @@ from surehand.gateway.api.requests import (
     page_response,
     raise_if_refused,
 )
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 from surehand.runtime.pending.pending_call import PendingCall
@@ -32,7 +33,7 @@ REFUSALS = ("not_found", "conflict", "expired", "invalid_arguments", "unavailabl
 
 def pending_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/pending`."""
-    router = APIRouter(tags=["pending"])
+    router = APIRouter(tags=["pending"], route_class=StrictRoute)
 
     @router.get("/api/pending", responses={200: {"model": PendingPage}})
     async def list_pending(

@@ -12,17 +12,20 @@ from surehand.core.errors import DefinitionError
 from surehand.core.tool import Tool
 from surehand.gateway.api.models import ClientTool, ClientToolsBody, ToolPage
 from surehand.gateway.api.requests import Caller, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import describe_listing
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
 SessionId = Annotated[str, Path(min_length=1, max_length=200, description="The session, a name of the client's own.")]
 MAX_TOOLS_PER_SESSION = 200
+MAX_PATTERNS = 50
+"""Patterns in the schemas of one request: each may take milliseconds to compile, and all requests wait for it."""
 
 
 def session_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/sessions`."""
-    router = APIRouter(tags=["sessions"])
+    router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
     @router.post("/api/sessions/{session}/tools", responses={200: {"model": ToolPage}})
     async def offer_tools(identity: Caller, session: SessionId, body: ClientToolsBody) -> Response:
@@ -41,6 +44,8 @@ def session_routes(gateway: Gateway) -> APIRouter:
         }
         if len(known | {each.name for each in body.tools}) > MAX_TOOLS_PER_SESSION:
             raise Problem("invalid_arguments", f"A session may bring {MAX_TOOLS_PER_SESSION} tools.")
+        if sum(_count_patterns(each.parameters) for each in body.tools) > MAX_PATTERNS:
+            raise Problem("invalid_arguments", f"The schemas of one request may have {MAX_PATTERNS} patterns.")
         for each in body.tools:
             if gateway.runtime.find(each.name) is not None:
                 raise Problem("conflict", f"The runtime has a tool {each.name}; give yours another name.")
@@ -58,3 +63,14 @@ def _build_tool(given: ClientTool) -> Tool[..., Any]:
     return define.client(
         given.name, given.description, parameters=given.parameters, reply=given.reply, display=given.display
     )
+
+
+def _count_patterns(schema: Any) -> int:
+    """The patterns in a schema, at any depth; parameters that are called like a keyword count too."""
+    if isinstance(schema, list):
+        return sum(map(_count_patterns, schema))
+    if not isinstance(schema, dict):
+        return 0
+    named = schema.get("patternProperties")
+    own = int("pattern" in schema) + (len(named) if isinstance(named, dict) else 0)
+    return own + sum(map(_count_patterns, schema.values()))

@@ -21,6 +21,7 @@ from surehand.gateway.api.models import (
     SpacePage,
 )
 from surehand.gateway.api.requests import Caller, Cursor, Limit, is_number, json_response, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
 from surehand.store.store import Store
@@ -33,7 +34,7 @@ MemberId = Annotated[str, Path(min_length=1, max_length=200, description="The us
 
 def space_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/spaces`."""
-    router = APIRouter(tags=["spaces"])
+    router = APIRouter(tags=["spaces"], route_class=StrictRoute)
 
     @router.get("/api/spaces", responses={200: {"model": SpacePage}})
     async def list_spaces(identity: Caller, limit: Limit = 100, cursor: Cursor = None) -> Response:

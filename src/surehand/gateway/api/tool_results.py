@@ -13,6 +13,7 @@ from surehand.gateway.api.calls import find_call, unknown_call
 from surehand.gateway.api.models import CALL_RESPONSES, ToolResultBody
 from surehand.gateway.api.pending import answer_response, require_may_answer
 from surehand.gateway.api.requests import Caller
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
@@ -21,7 +22,7 @@ RunId = Annotated[str, Path(min_length=1, max_length=200, description="The run, 
 
 def tool_result_routes(gateway: Gateway) -> APIRouter:
     """The routes that browsers and other clients send results to."""
-    router = APIRouter(tags=["pending"])
+    router = APIRouter(tags=["pending"], route_class=StrictRoute)
 
     @router.post("/tool-results", responses=CALL_RESPONSES)
     async def send_result(identity: Caller, body: ToolResultBody) -> Response:

@@ -27,6 +27,7 @@ from surehand.gateway.api.requests import (
     raise_if_refused,
 )
 from surehand.gateway.api.spaces import require_space
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.events.event_json import event_to_json
 from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames
 from surehand.gateway.gateway import Gateway
@@ -48,7 +49,7 @@ IdempotencyKey = Annotated[
 
 def tool_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/tools`."""
-    router = APIRouter(tags=["tools"])
+    router = APIRouter(tags=["tools"], route_class=StrictRoute)
 
     @router.get("/api/tools", responses={200: {"model": ToolPage}})
     async def list_tools(

@@ -52,9 +52,11 @@ def event_to_json(event: CallEvent | CatalogueChanged) -> dict[str, JSON]:
         fields["meta"] = {name: getattr(meta, name) for name in _META_FIELDS}
     try:
         text = dump_json(fields)
-    except UnstorableValue:
-        return _shortened(fields)
-    return _shortened(fields) if len(text) > MAX_EVENT_CHARACTERS else dict(from_json(text))
+        if len(text) <= MAX_EVENT_CHARACTERS:
+            return dict(from_json(text))
+    except (UnstorableValue, ValueError):  # arguments that were refused may hold anything, as a lone surrogate
+        pass
+    return _shortened(fields)
 
 
 def _shortened(fields: Mapping[str, Any]) -> dict[str, JSON]:

@@ -34,10 +34,12 @@ class OperationParameters:
     """The parameters of an operation. Defining and listing its tool compiles nothing.
 
     Args:
+        operation: the tool keeps it under any name that `prefixed`, `renamed` or the catalogue give it.
         load_plan: compiles the operation; raises `UnusableOperation`.
     """
 
-    def __init__(self, load_plan: Callable[[], OperationPlan]) -> None:
+    def __init__(self, operation: Operation, load_plan: Callable[[], OperationPlan]) -> None:
+        self.operation = operation
         self._load_plan = load_plan
         self._parameters: RawParameters | None = None
         self._other_names: Mapping[str, str] = {}

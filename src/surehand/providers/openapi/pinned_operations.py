@@ -1,4 +1,7 @@
-"""Operations and the lock file: one whose definition differs from its pin is held back until a person accepts it."""
+"""Operations and the lock file: one whose definition differs from its pin is held back until a person accepts it.
+
+Nothing is compiled for it: the definition that is pinned is a digest of what the document says.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ from typing import Any
 from surehand.core.errors import Denied
 from surehand.core.tool import Tool
 from surehand.http.errors import mark_unsent
-from surehand.providers.openapi.document import UnusableOperation
+from surehand.providers.openapi.document import Document, UnusableOperation
+from surehand.providers.openapi.operation_digest import OperationDigests
+from surehand.providers.openapi.operations import Operation
+from surehand.providers.openapi.parameters import iter_parameters
 from surehand.providers.trust.change import DefinitionChange
-from surehand.providers.trust.fingerprint import hash_json
+from surehand.providers.trust.comparison import PinLimits
 from surehand.providers.trust.lock import DefinitionLock
 
 MAX_NAMED_HELD_BACK = 10
+LIMITS = PinLimits(max_pins=50_000, max_bytes=24 << 20)
+"""A document is given by the developer, and cannot grow while a program runs, so it may have more than a server."""
 
 
 class PinnedOperations:
@@ -23,7 +31,7 @@ class PinnedOperations:
 
     def __init__(self, namespace: str, lock: Path | None, *, frozen: bool) -> None:
         self._namespace = namespace
-        self._lock = None if lock is None else DefinitionLock(lock, frozen=frozen)
+        self._lock = None if lock is None else DefinitionLock(lock, frozen=frozen, limits=LIMITS)
         self._changes: Mapping[str, DefinitionChange] = {}
         self._identity = ""
         self._definitions: dict[str, dict[str, Any]] = {}
@@ -31,20 +39,19 @@ class PinnedOperations:
 
     @property
     def is_active(self) -> bool:
-        """Whether there is a lock file. Comparing with it compiles every operation."""
+        """Whether there is a lock file."""
         return self._lock is not None
 
-    def check(self, address: str, tools: Iterable[Tool[..., Any]]) -> None:
+    def check(
+        self, address: str, document: Document, operations: Mapping[str, Operation], tools: Iterable[Tool[..., Any]]
+    ) -> None:
         """Pin new operations, and find those that differ from their pins. Reads and writes the file."""
         self._identity = f"openapi {address}".strip()
-        self._definitions = {}
-        self._tools = []
-        for each in tools:
-            try:
-                self._definitions[each.name] = _definition(each)
-            except UnusableOperation:
-                continue  # it cannot be called, and is in `skipped` now
-            self._tools.append(each)
+        self._tools = list(tools)
+        digests = OperationDigests(document)
+        self._definitions = {
+            each.name: _definition(each, document, operations[each.name], digests) for each in self._tools
+        }
         self.compare()
 
     def compare(self) -> bool:
@@ -84,20 +91,27 @@ class PinnedOperations:
         return f"Held back, because their definitions have changed: {', '.join(names[:MAX_NAMED_HELD_BACK])}{more}."
 
 
-def _definition(tool: Tool[..., Any]) -> dict[str, Any]:
+def _definition(
+    tool: Tool[..., Any], document: Document, operation: Operation, digests: OperationDigests
+) -> dict[str, Any]:
     """What a person accepts: what the model reads, and the request that it makes."""
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": _schema_outline(tool.schema),
-        "annotations": {"request": tool.where, "readOnlyHint": tool.repeatable},
+        "inputSchema": {**_outline(document, operation), "sha256": digests.digest(operation)},
+        "annotations": {"request": tool.where, "readOnlyHint": tool.repeatable, "server": tool.presentation.version},
     }
 
 
-def _schema_outline(schema: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with their types, for people, and a digest of the whole schema, which may be very large."""
-    types = {name: str(each.get("type", "any")) for name, each in schema["properties"].items()}
-    return {"properties": types, "required": schema.get("required", []), "sha256": hash_json(schema)}
+def _outline(document: Document, operation: Operation) -> dict[str, Any]:
+    """The parameters and the types of the body, for people who compare two definitions."""
+    try:
+        parameters = [f"{each.value['in']}: {each.value['name']}" for each in iter_parameters(document, operation)]
+        body = document.resolve(operation.definition.get("requestBody"), operation.source).value
+    except UnusableOperation:
+        return {}
+    content = body.get("content") if isinstance(body, dict) else None
+    return {"parameters": parameters, **({"body": sorted(content)} if isinstance(content, dict) else {})}
 
 
 def _unlisted(tool: Tool[..., Any]) -> Tool[..., Any]:

@@ -129,7 +129,7 @@ class OpenApiProvider(ChangeNotifier, Provider):
             self._build_tool(name, operation, is_listed=not has_search) for name, operation in self._operations.items()
         ]
         if self._pins.is_active:
-            await asyncio.to_thread(self._pins.check, self._main_address, tools)
+            await asyncio.to_thread(self._pins.check, self._main_address, document, self._operations, tools)
             tools = self._pins.tools
         self._search_tools = self._build_search_tools()
         self._tools = [*self._search_tools, *tools]
@@ -218,7 +218,7 @@ class OpenApiProvider(ChangeNotifier, Provider):
         return Tool(
             name,
             OperationDescription(operation),
-            OperationParameters(partial(self._plan_of, name)),
+            OperationParameters(operation, partial(self._plan_of, name)),
             None,
             kind="rest",
             safety=safety,

@@ -10,7 +10,7 @@ from typing import Any
 
 from surehand.catalogue.listing import Listing
 from surehand.catalogue.search import ToolIndex
-from surehand.core.context import Context
+from surehand.core.context import Context, ToolListing
 from surehand.core.define import tool
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import NotFound, ToolError
@@ -18,6 +18,7 @@ from surehand.core.names import nearest_names, qualified_name
 from surehand.core.raw_schema import RawParameters
 from surehand.core.tool import Tool
 from surehand.providers.openapi.descriptions import clean_description, first_sentence
+from surehand.providers.openapi.listings import OperationListings
 from surehand.providers.openapi.looked_up import LookedUpOperations
 from surehand.providers.openapi.operations import Operation
 
@@ -35,7 +36,7 @@ def build_search_tools(namespace: str, title: str, count: int) -> list[Tool[...,
     about = f"{title or namespace} ({count:,} operations)"
     describe = qualified_name(namespace, DESCRIBE)
     call = qualified_name(namespace, CALL)
-    name_property = {"type": "string", "description": f"The name of an operation, from {namespace}__{SEARCH}."}
+    name_property = {"type": "string", "description": "The name of an operation, as the search returns it."}
     reading: dict[str, Any] = {"effects": {"read"}, "category": "network", "visible": False}
     return [
         tool.provided(
@@ -89,20 +90,24 @@ class OperationSearch:
         """Run one of the three tools."""
         if name == SEARCH:
             return self._search(arguments["query"], arguments.get("limit", DEFAULT_RESULTS), context)
-        local_name = self._require_operation(arguments["name"], context)
+        listings = OperationListings(self._namespace, self._operations, context)
+        local_name = listings.find_operation(arguments["name"])
+        if local_name is None:
+            raise self._unknown_operation(arguments["name"])
         if name == DESCRIBE:
-            return self._describe(local_name, context)
-        return await context.call(qualified_name(self._namespace, local_name), arguments.get("arguments"))
+            return self._describe(local_name, listings.find_listing(local_name), context)
+        return await context.call(listings.name_of(local_name), arguments.get("arguments"))
 
     def _search(self, query: str, limit: int, context: Context) -> list[dict[str, str]]:
         if self._index is None:
             self._index = ToolIndex(self._index_entries())
+        listings = OperationListings(self._namespace, self._operations, context)
         found: list[dict[str, str]] = []
         # More than are asked for, because some of them this caller may not use.
-        for listing in self._index.search(query, limit * 4):
-            if len(found) < limit and context.find(listing.name) is not None:
-                operation = self._operations[listing.tool.name]
-                found.append({"name": listing.name, "about": one_line(operation)})
+        for entry in self._index.search(query, limit * 4):
+            listing = listings.find_listing(entry.tool.name) if len(found) < limit else None
+            if listing is not None:
+                found.append({"name": listing.name, "about": one_line(self._operations[entry.tool.name])})
         return found
 
     def _index_entries(self) -> Iterable[Listing]:
@@ -113,8 +118,7 @@ class OperationSearch:
             full_name = qualified_name(self._namespace, name)
             yield Listing(full_name, entry, None, self._namespace, full_name)
 
-    def _describe(self, name: str, context: Context) -> dict[str, Any]:
-        listing = context.find(qualified_name(self._namespace, name))
+    def _describe(self, name: str, listing: ToolListing | None, context: Context) -> dict[str, Any]:
         if listing is None:  # forbidden for this caller
             raise NotFound(f"{name} cannot be called here.")
         self._looked_up.add(context.principal, name)
@@ -125,15 +129,12 @@ class OperationSearch:
             "parameters": listing.tool.schema,
         }
 
-    def _require_operation(self, name: str, context: Context) -> str:
-        local_name = name.removeprefix(f"{self._namespace}__")
-        if local_name in self._operations:
-            return local_name
-        near = nearest_names(local_name, self._operations)
+    def _unknown_operation(self, name: str) -> ToolError:
+        near = nearest_names(name.removeprefix(f"{self._namespace}__"), self._operations)
         hint = f" Did you mean {', '.join(near)}?" if near else f" Search with {self._namespace}__{SEARCH}."
-        error: ToolError = NotFound(f"{self._namespace} has no operation {name[:100]!r}.{hint}")
+        error = NotFound(f"{self._namespace} has no operation {name[:100]!r}.{hint}")
         error.executed = False
-        raise error
+        return error
 
 
 def one_line(operation: Operation) -> str:

@@ -6,7 +6,6 @@ shown; tokens of OAuth2 come from `oauth2.py`.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -17,7 +16,7 @@ from surehand.core.redaction import REDACTION_MASK
 from surehand.http.headers import HeaderPairs, validate_headers
 from surehand.http.request import HttpRequest
 from surehand.http.target import HttpTarget, parse_target
-from surehand.providers.rest.secrets import MaskedSecrets, Secret, SecretSource
+from surehand.providers.rest.secrets import Secret, SecretSource
 
 ApiKeyPlace: TypeAlias = Literal["header", "query", "cookie"]
 API_KEY_PLACES: tuple[ApiKeyPlace, ...] = ("header", "query", "cookie")
@@ -119,17 +118,11 @@ def apply_auth(
             case ClientCredentialsAuth():
                 request = _with_header(request, "Authorization", f"Bearer {tokens.get(each, REDACTION_MASK)}")
             case BasicAuth(username, password):
-                credentials = basic_credentials(secrets.read_name(username), secrets.reveal(password))
-                shown = REDACTION_MASK if isinstance(secrets, MaskedSecrets) else credentials
-                request = _with_header(request, "Authorization", f"Basic {shown}")
+                credentials = secrets.basic_credentials(username, password)
+                request = _with_header(request, "Authorization", f"Basic {credentials}")
             case ApiKeyAuth(key, name, place):
                 request = _with_api_key(request, name, secrets.reveal(key), place)
     return request
-
-
-def basic_credentials(username: str, password: str) -> str:
-    """User name and password as basic authentication encodes them."""
-    return b64encode(f"{username}:{password}".encode()).decode()
 
 
 def _with_api_key(request: HttpRequest, name: str, key: str, place: ApiKeyPlace) -> HttpRequest:

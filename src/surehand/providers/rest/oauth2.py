@@ -17,8 +17,8 @@ from surehand.http.client import HttpClient
 from surehand.http.errors import mark_unsent
 from surehand.http.request import build_request
 from surehand.http.response import HttpResponse
-from surehand.providers.rest.auth import ClientCredentialsAuth, basic_credentials
-from surehand.providers.rest.secrets import SentSecrets
+from surehand.providers.rest.auth import ClientCredentialsAuth
+from surehand.providers.rest.secrets import SentSecrets, encode_basic
 
 EXPIRY_MARGIN_SECONDS = 30.0
 """A token is replaced that long before it expires, or after nine tenths of its time if that is later."""
@@ -79,7 +79,8 @@ class AccessTokens:
         headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         if auth.client_auth == "basic":
             # RFC 6749, section 2.3.1: both are form-encoded before they are joined.
-            credentials = basic_credentials(quote_plus(client_id), quote_plus(client_secret))
+            credentials = encode_basic(quote_plus(client_id), quote_plus(client_secret))
+            self._secrets.remember(credentials)
             headers["Authorization"] = f"Basic {credentials}"
         else:
             form |= {"client_id": client_id, "client_secret": client_secret}

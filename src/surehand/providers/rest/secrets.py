@@ -6,8 +6,10 @@ that responses and errors can be redacted; `MaskedSecrets` stands in for it in p
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +20,14 @@ from surehand.core.redaction import REDACTION_MASK, Redactor
 from surehand.http.errors import mark_unsent
 from surehand.providers.rest.template import TextTemplate, VariableReference, parse_template
 
+log = logging.getLogger("surehand")
+
 MAX_REMEMBERED_SECRETS = 128
 """Secrets of one sender that are masked at the same time."""
+MIN_SECRET_CHARS = 8
+"""A secret of at least this length is masked wherever it stands; a shorter one only where it stands alone."""
 MIN_REDACTED_CHARS = 4
-"""A shorter secret is not searched for in responses: it would be found in any text."""
+"""A shorter secret is not masked in responses, and a warning is logged: any text has such words."""
 _SECRET_NAME = re.compile(
     r"authorization|cookie|api[-_]?key|token|secret|passw|signature|(?:^|[-_])(?:key|auth|pat|jwt)\Z", re.IGNORECASE
 )
@@ -35,6 +41,11 @@ def without_auth_scheme(text: str) -> str:
     """The secret in the value of a header such as `Bearer abc`."""
     scheme, _, rest = text.strip().partition(" ")
     return rest.strip() if scheme.lower() in _AUTH_SCHEMES else text.strip()
+
+
+def encode_basic(username: str, password: str) -> str:
+    """User name and password as basic authentication encodes them."""
+    return b64encode(f"{username}:{password}".encode()).decode()
 
 
 def is_secret_name(name: str) -> bool:
@@ -83,6 +94,10 @@ class SecretSource(Protocol):
         """The value of a user name or client id, which is not masked in what comes back."""
         ...
 
+    def basic_credentials(self, username: Secret, password: Secret) -> str:
+        """User name and password as basic authentication encodes them."""
+        ...
+
     def variable(self, name: str) -> str:
         """The value of an environment variable; raises `ToolError` if it is not set."""
         ...
@@ -96,6 +111,7 @@ class SentSecrets:
         self._recent: OrderedDict[str, None] = OrderedDict()
         self.redactor = Redactor()
         """Masks the secrets; another object once old secrets have been forgotten."""
+        self._has_warned = False
         self.remember(*known_secrets)
 
     def reveal(self, secret: Secret) -> str:
@@ -107,6 +123,12 @@ class SentSecrets:
     def read_name(self, name: Secret) -> str:
         """The value of a user name or client id."""
         return name.template.render(_Variables(self._environment), "a secret")
+
+    def basic_credentials(self, username: Secret, password: Secret) -> str:
+        """User name and password as basic authentication encodes them, which may be longer than the password."""
+        credentials = encode_basic(self.read_name(username), self.reveal(password))
+        self.remember(credentials)
+        return credentials
 
     def variable(self, name: str) -> str:
         """The value of an environment variable."""
@@ -121,16 +143,32 @@ class SentSecrets:
                 self._recent.move_to_end(value)
             elif len(value) >= MIN_REDACTED_CHARS:
                 self._add(value)
+            elif not self._has_warned:
+                self._has_warned = True
+                log.warning(
+                    "A secret or environment variable of a request has fewer than %d characters: it is sent, "
+                    "but it cannot be masked in responses.",
+                    MIN_REDACTED_CHARS,
+                )
 
     def _add(self, value: str) -> None:
         self._recent[value] = None
         if len(self._recent) <= MAX_REMEMBERED_SECRETS:
-            self.redactor.add([value])
+            _mask_from_now_on(self.redactor, value)
             return
         # Access tokens come and go: without an end, each would make every response a little slower to read.
         for _ in range(MAX_REMEMBERED_SECRETS // 2):
             self._recent.popitem(last=False)
-        self.redactor = Redactor(self._recent)
+        self.redactor = Redactor()
+        for each in self._recent:
+            _mask_from_now_on(self.redactor, each)
+
+
+def _mask_from_now_on(redactor: Redactor, value: str) -> None:
+    if len(value) >= MIN_SECRET_CHARS:
+        redactor.add([value])
+    else:
+        redactor.add_word(value)
 
 
 class MaskedSecrets:
@@ -148,6 +186,11 @@ class MaskedSecrets:
     def read_name(self, name: Secret) -> str:
         """The mask."""
         return self.reveal(name)
+
+    def basic_credentials(self, username: Secret, password: Secret) -> str:
+        """The mask."""
+        self.reveal(username)
+        return self.reveal(password)
 
     def variable(self, name: str) -> str:
         """The mask."""

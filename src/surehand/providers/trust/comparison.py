@@ -22,6 +22,21 @@ MAX_PINS_PER_PROVIDER = 10_000
 MAX_PIN_BYTES_PER_PROVIDER = 4 << 20
 """Size of a provider's pins in the file. The quarantine has the same limits: a hostile server may add tools forever."""
 
+
+@dataclass(frozen=True, slots=True)
+class PinLimits:
+    """How much is stored of one provider."""
+
+    max_pins: int
+    max_bytes: int
+
+    @property
+    def reason(self) -> str:
+        """Why a definition beyond the limits is not pinned."""
+        size = f"{self.max_bytes >> 20} MiB in all"
+        return f"at most {self.max_pins:,} tools of a server are, with {size}; allow fewer"
+
+
 PinsByName: TypeAlias = Mapping[str, tuple[Pin, ...]]
 """Every definition that was listed under a name: a provider may list two definitions of one tool."""
 
@@ -48,6 +63,13 @@ class ComparisonMode:
     """Whether the provider itself lists the definitions now; new ones from a cache are no change, but not pinned."""
     unconfirmed: Mapping[str, Pin] = field(default_factory=dict)
     """Definitions that models were shown from a cache; the provider must list the same."""
+    limits: PinLimits | None = None
+    """None: those of a server."""
+
+    @property
+    def pin_limits(self) -> PinLimits:
+        """The limits that hold."""
+        return self.limits or PinLimits(MAX_PINS_PER_PROVIDER, MAX_PIN_BYTES_PER_PROVIDER)
 
 
 def compare_with_pins(
@@ -59,13 +81,14 @@ def compare_with_pins(
 ) -> PinComparison:
     """Pin new definitions, unless the mode is frozen, and quarantine those that differ from their pins."""
     listed, unpinnable = _pins_by_name(namespace, identity, definitions)
+    mode = mode or ComparisonMode()
     known = pins.trusted.get(namespace)
     if known is None:
         known = ProviderPins(identity)
     if known.identity != identity:
-        comparison = _compare_other_provider(pins, namespace, identity, listed)
+        comparison = _compare_other_provider(pins, namespace, identity, listed, mode.pin_limits)
     else:
-        comparison = _compare_same_provider(pins, namespace, known, listed, mode or ComparisonMode())
+        comparison = _compare_same_provider(pins, namespace, known, listed, mode)
     return replace(comparison, changes=comparison.changes | unpinnable)
 
 
@@ -132,7 +155,7 @@ def _compare_same_provider(
         new = {
             name: candidates[0] for name, candidates in listed.items() if name not in trusted and name not in collisions
         }
-        new_pins, over_limit = _pins_within_limits(namespace, known, new)
+        new_pins, over_limit = _pins_within_limits(namespace, known, new, mode.pin_limits)
     trusted = new_pins | trusted
 
     differing = _differing_pins(listed, trusted)
@@ -146,7 +169,7 @@ def _compare_same_provider(
         for name, pin in held_back.items()
     }
     changes |= over_limit
-    provider_quarantine = replace(known, tools=_limit_quarantine(before, unlisted | held_back))
+    provider_quarantine = replace(known, tools=_limit_quarantine(before, unlisted | held_back, mode.pin_limits))
     quarantined = _with_provider(pins.quarantined, namespace, provider_quarantine)
     if mode.frozen or not mode.is_live:
         return PinComparison(replace(pins, quarantined=quarantined), changes, new_pins)
@@ -203,7 +226,7 @@ def _keeps_its_name(pinned: str, listed_names: list[str]) -> bool:
 
 
 def _pins_within_limits(
-    namespace: str, known: ProviderPins, new: Mapping[str, Pin]
+    namespace: str, known: ProviderPins, new: Mapping[str, Pin], limits: PinLimits
 ) -> tuple[dict[str, Pin], dict[str, DefinitionChange]]:
     """The new pins within the provider's limits, and changes, which are not stored, for the others."""
     new_pins: dict[str, Pin] = {}
@@ -211,23 +234,17 @@ def _pins_within_limits(
     total_bytes = sum(map(size_in_file, known.tools.values())) if new else 0
     for name, pin in new.items():
         pin_bytes = size_in_file(pin)
-        has_room = len(known.tools) + len(new_pins) < MAX_PINS_PER_PROVIDER
-        if has_room and total_bytes + pin_bytes <= MAX_PIN_BYTES_PER_PROVIDER:
+        has_room = len(known.tools) + len(new_pins) < limits.max_pins
+        if has_room and total_bytes + pin_bytes <= limits.max_bytes:
             new_pins[name] = pin
             total_bytes += pin_bytes
         else:
-            summary = f"{escaped_display_name(namespace, name)}: cannot be pinned, {_LIMITS_REASON}"
+            summary = f"{escaped_display_name(namespace, name)}: cannot be pinned, {limits.reason}"
             over_limit[name] = DefinitionChange(namespace, name, {}, pin.definition, "", summary)
     return new_pins, over_limit
 
 
-_LIMITS_REASON = (
-    f"at most {MAX_PINS_PER_PROVIDER:,} tools of a server are, with {MAX_PIN_BYTES_PER_PROVIDER >> 20} MiB in all; "
-    "allow fewer"
-)
-
-
-def _limit_quarantine(before: Mapping[str, Pin], after: Mapping[str, Pin]) -> dict[str, Pin]:
+def _limit_quarantine(before: Mapping[str, Pin], after: Mapping[str, Pin], limits: PinLimits) -> dict[str, Pin]:
     """The quarantine within the limits, earlier entries first. Definitions beyond them are held back, not stored."""
     if after.keys() <= before.keys() and all(before[name] is pin for name, pin in after.items()):
         return dict(after)
@@ -235,17 +252,19 @@ def _limit_quarantine(before: Mapping[str, Pin], after: Mapping[str, Pin]) -> di
     total_bytes = 0
     for name in sorted(after, key=lambda name: name not in before):
         total_bytes += size_in_file(after[name])
-        if total_bytes > MAX_PIN_BYTES_PER_PROVIDER or len(stored) == MAX_PINS_PER_PROVIDER:
+        if total_bytes > limits.max_bytes or len(stored) == limits.max_pins:
             break
         stored[name] = after[name]
     return stored
 
 
-def _compare_other_provider(pins: Pins, namespace: str, identity: str, listed: PinsByName) -> PinComparison:
+def _compare_other_provider(
+    pins: Pins, namespace: str, identity: str, listed: PinsByName, limits: PinLimits
+) -> PinComparison:
     """Quarantine every tool: another provider uses a namespace whose pins belong to the earlier one."""
     before = _quarantined_pins(pins, namespace, identity)
     seen = {name: _keep_first_seen(before.get(name), candidates[0]) for name, candidates in listed.items()}
-    quarantined = ProviderPins(identity, _limit_quarantine(before, {**before, **seen}))
+    quarantined = ProviderPins(identity, _limit_quarantine(before, {**before, **seen}, limits))
     change = _provider_change(namespace, pins.trusted[namespace], quarantined)
     after = replace(pins, quarantined={**pins.quarantined, namespace: quarantined})
     return PinComparison(after, dict.fromkeys(listed, change))

@@ -16,6 +16,7 @@ from surehand.providers.trust.change import DefinitionChange, escaped_display_na
 from surehand.providers.trust.comparison import (
     ComparisonMode,
     PinComparison,
+    PinLimits,
     accept_change,
     compare_with_pins,
     quarantined_changes,
@@ -33,14 +34,20 @@ class DefinitionLock:
     """Pins the definitions of tools on first sight, and quarantines every one that differs later.
 
     Its methods read and write a file: call them in a thread from an event loop. Without a path, pins are in memory.
+
+    Args:
+        limits: how much is pinned of one provider; those of a server, if left out.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, frozen: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, frozen: bool = False, limits: PinLimits | None = None
+    ) -> None:
         if path is None and frozen:
             fix = 'give its path, for example "surehand.lock".'
             raise DefinitionError("A frozen lock needs a file to compare with.", fix=fix)
         self.path = None if path is None else Path(path)
         self.frozen = frozen
+        self._limits = limits
         self._storage: PinStorage = MemoryPinStorage() if self.path is None else LockFile(self.path)
         self._unconfirmed: dict[tuple[str, str], dict[str, Pin]] = {}
         """Definitions from a cache that the provider has not listed yet, by namespace and identity."""
@@ -65,7 +72,7 @@ class DefinitionLock:
         if is_live and self.path is None and unconfirmed:
             self._log_taken_definitions(namespace, identity, listed, unconfirmed)
             unconfirmed = self._unconfirmed[namespace, identity] = {}
-        mode = ComparisonMode(frozen=self.frozen, is_live=is_live, unconfirmed=unconfirmed)
+        mode = ComparisonMode(frozen=self.frozen, is_live=is_live, unconfirmed=unconfirmed, limits=self._limits)
         comparison = compare_with_pins(pins, namespace, identity, listed, mode)
         if not is_live:
             self._unconfirmed[namespace, identity] = {**comparison.new_pins, **unconfirmed}

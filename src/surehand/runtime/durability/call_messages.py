@@ -83,7 +83,7 @@ class CallMessages:
 
         None for a call that has a message, is not shown here, or is in a space that does not exist.
         """
-        if not invocation.posts_when_stored or invocation.message_id is not None or not self.shows_calls:
+        if not invocation.message.posts_when_stored or invocation.message.id is not None or not self.shows_calls:
             return []
         store = await self._store.open()
         space = invocation.principal.space or ""
@@ -92,11 +92,12 @@ class CallMessages:
         except NotFound as error:
             log.warning("The call of %s could not be posted to space %r: %s", invocation.tool_name, space, error)
             return []
-        invocation.message_id = new_id()
+        message_id = new_id()
+        invocation.message = invocation.message._replace(id=message_id)
         return post_call_statements(
             space,
             self.build_message(invocation, "running"),
-            message_id=invocation.message_id,
+            message_id=message_id,
             call_id=invocation.id,
             agent=invocation.principal.agent,
         )
@@ -123,7 +124,7 @@ class CallMessages:
     def amend_statements(self, invocation: Invocation, outcome: Outcome) -> list[Statement]:
         """Statements that show an outcome, for the transaction that stores it; none for a call without a message."""
         space = invocation.principal.space
-        message_id = invocation.message_id
+        message_id = invocation.message.id
         if message_id is None or space is None or not self.shows_calls:
             return []
         message = self.build_message(invocation, to_message_status(outcome), outcome)
@@ -131,8 +132,8 @@ class CallMessages:
 
     def mark_written(self, invocation: Invocation, outcome: Outcome) -> None:
         """Note that the transaction with the message's update was committed."""
-        if invocation.message_id is not None and self.shows_calls:
-            invocation.message_status = to_message_status(outcome)
+        if invocation.message.id is not None and self.shows_calls:
+            invocation.message = invocation.message._replace(status=to_message_status(outcome))
 
     def build_message(self, invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
         """The content of the message that shows a call, in spaces of the store and of a host application."""

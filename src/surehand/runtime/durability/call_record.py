@@ -152,7 +152,7 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         context=_serialize_context(invocation),
         owner=owner_id,
         fence=fence,
-        posted=invocation.message_id,
+        posted=invocation.message.id,
         repeat_key=invocation.repeat_key,
     )
 

@@ -41,7 +41,7 @@ class CallStatements:
     def start(self, store: Store, invocation: Invocation) -> list[Statement]:
         """Statements for a new call; a plain call uses the template of its tool and scope."""
         template = self._template_for(store, invocation)
-        invocation.record_template = template
+        invocation.end_template = template
         if template is not None:
             arguments = serialize_call_arguments(invocation)
             return template.start_statements(invocation.id, arguments, invocation.repeat_key)
@@ -56,7 +56,7 @@ class CallStatements:
         listing = invocation.listing
         template = templates.get(listing)
         if template is not None and invocation.parent is None and invocation.model_id is None:
-            return template if invocation.message_id is None else None
+            return template if invocation.message.id is None else None
         owner_id = self._store.owner_id
         call = build_ledger_row(invocation, owner_id=owner_id, fence=1)
         if call.context != "{}" or call.posted is not None or not self._store.is_durable:
@@ -76,15 +76,18 @@ class CallStatements:
     def end(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
         """All statements of one transaction that ends a call; `text` is the serialized outcome."""
         call_id = invocation.id
-        if invocation.record_template is not None and invocation.fence == 1 and not invocation.round:
+        if invocation.end_template is not None and invocation.claim.fence == 1 and not invocation.resumption.round:
             invocation.is_journalled = True
             code = outcome.code if isinstance(outcome, Failed) else "ok"
-            return invocation.record_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
-        if invocation.round_answer is not None:
-            statements = [invocation.round_answer.statement(), ledger_table.end_open_statement(call_id, text)]
-        elif invocation.fence is not None:
+            return invocation.end_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
+        if invocation.resumption.round_answer is not None:
+            statements = [
+                invocation.resumption.round_answer.statement(),
+                ledger_table.end_open_statement(call_id, text),
+            ]
+        elif invocation.claim.fence is not None:
             owner_id = self._store.owner_id
-            statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.fence)]
+            statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.claim.fence)]
         else:
             statements = [ledger_table.end_unclaimed_statement(call_id, text)]
         row = invocation.ledger_row
@@ -121,7 +124,7 @@ class CallStatements:
         detail = {"code": code, "outcome": sha256_hex(text)}
         outcome_row = store.audit.row_statement("outcome", call_id, name, identity=whose, detail=detail)
         ended = self._journal.statements(invocation, "ended", code)
-        answer = invocation.round_answer
+        answer = invocation.resumption.round_answer
         if answer is None:
             return [outcome_row, *ended]
         detail = {"answer": answer.answer, "answer_digest": answer.answer_digest}

@@ -107,8 +107,8 @@ class JournalWriter:
         tool = invocation.tool_name
         if principal.turn is not None:
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
-        if principal.space is not None and invocation.message_id is not None:
-            self.add(progress_statements(principal.space, invocation.message_id, call_id, tool, progress))
+        if principal.space is not None and invocation.message.id is not None:
+            self.add(progress_statements(principal.space, invocation.message.id, call_id, tool, progress))
 
     def _bounded_progress(self, progress: Mapping[str, Any]) -> Any:
         """The progress as plain JSON values without known secrets; of a large one only the start of its message."""

@@ -21,6 +21,7 @@ from surehand.runtime.durability.call_statements import CallStatements
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
+from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
@@ -127,7 +128,9 @@ class Ledger:
             unless_repeated: claim a new call only if it repeats none of its session that waits.
         """
         store = self._store.current or await self._store.open()
-        is_new = _is_new_call(invocation)
+        if invocation.claim.is_busy:  # middleware called `proceed` twice at once, and the other pass was first
+            return False
+        is_new = invocation.is_new
         if is_new:
             key = self._repeated_calls.key_of(invocation) if invocation.scope.has_session else None
             statements = self._statements.start(store, invocation)
@@ -138,31 +141,31 @@ class Ledger:
                 ]
         else:
             other = self._claiming_invocations.get(invocation.id, invocation)
-            if other is not invocation and other.is_claiming:
+            if other is not invocation and other.claim.is_busy:
                 return False
             self._claiming_invocations[invocation.id] = invocation
-            invocation.is_claiming = True
             claim = ledger_table.claim_statement(
-                invocation.id, self._store.owner_id, invocation.fence or 0, invocation.message_id
+                invocation.id, self._store.owner_id, invocation.claim.fence or 0, invocation.message.id
             )
             statements = [claim, *self._statements.intent_audit(invocation)]
+        invocation.claim = invocation.claim.to(ClaimState.CLAIMING)
         try:
             await store.write(statements)
             fence = 1 if is_new else await self._find_claimed_fence(store, invocation)
         except UnexpectedRowCount:
-            invocation.is_claiming = False
+            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
             if not is_new and await self._outcomes.find(invocation.id) is None:
                 raise StoreUnavailable(f"The record of call {invocation.id} was deleted while it waited.") from None
             return False
         except StoreUnavailable as error:
             self._queue_claim_return(invocation, error)
-            invocation.is_claiming = False
+            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
             raise
         except asyncio.CancelledError:  # the claim is written or not, and the handler has not run
             await self._undo_claim(invocation)
-            invocation.is_claiming = False
+            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
             raise
-        invocation.fence = fence
+        invocation.claim = Claim(ClaimState.CLAIMED, fence)
         return True
 
     async def _find_claimed_fence(self, store: Store, invocation: Invocation) -> int:
@@ -176,7 +179,7 @@ class Ledger:
         """Undo a claim later that may have been committed: otherwise the call would stay `running` forever."""
         call_id = invocation.id
         owner_id = self._store.owner_id
-        fence = invocation.fence
+        fence = invocation.claim.fence
         if fence is not None:
             give_back = [
                 ledger_table.return_to_ready_statement(call_id, owner_id, fence),
@@ -184,21 +187,22 @@ class Ledger:
             ]
             self._write_retry.retry_later(call_id, give_back)
             return
-        if not _is_new_call(invocation):
+        if not invocation.is_new:
             self._write_retry.retry_later(call_id, [ledger_table.release_unconfirmed_statement(call_id, owner_id)])
             return
         failed = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
-        invocation.fence = 1
+        claim = invocation.claim
+        invocation.claim = claim.with_fence(1)
         self._write_retry.retry_later(call_id, self._statements.end(invocation, failed, serialize_outcome(failed)))
-        invocation.fence = None
+        invocation.claim = claim
         invocation.is_journalled = False
 
     async def _undo_claim(self, invocation: Invocation) -> None:
         """Undo a claim that may have been committed. An approved call stays approved, and can be resumed."""
         call_id = invocation.id
         owner_id = self._store.owner_id
-        fence = invocation.fence
-        if _is_new_call(invocation):
+        fence = invocation.claim.fence
+        if invocation.is_new:
             cancelled = serialize_outcome(Failed("cancelled", f"{invocation.tool_name} was cancelled before it ran."))
             end = ledger_table.end_statement(call_id, cancelled, owner=owner_id, fence=1)
             # Without the expected row count: there is no row if the claim was not committed.
@@ -211,24 +215,23 @@ class Ledger:
             later = ledger_table.return_to_ready_statement(call_id, owner_id, fence + 1, "running")
             taken = await self._write_retry.write_or_retry_later(call_id, revert, later_statement=later)
             if taken:
-                invocation.fence = taken[0]["fence"]
+                invocation.claim = invocation.claim.with_fence(taken[0]["fence"])
 
     def return_to_ready_later(self, invocation: Invocation) -> None:
         """Return the claim of an approved call that could not run, so that a runtime resumes it later."""
-        assert invocation.fence is not None
-        give_back = ledger_table.return_to_ready_statement(invocation.id, self._store.owner_id, invocation.fence)
+        assert invocation.claim.fence is not None
+        give_back = ledger_table.return_to_ready_statement(invocation.id, self._store.owner_id, invocation.claim.fence)
         self._write_retry.retry_later(invocation.id, [give_back])
 
     async def release(self, invocation: Invocation) -> None:
         """Release the claim of a call that had no effect, so that it can be tried again under the same id."""
-        fence = invocation.fence
+        fence = invocation.claim.fence
         if fence is None:
             return
-        invocation.fence = None
-        invocation.is_claimed = False
+        invocation.claim = Claim(ClaimState.CLAIMING)  # until the release is written
         release = ledger_table.release_statement(invocation.id, self._store.owner_id, fence)
         await self._write_retry.write_or_retry_later(invocation.id, release)
-        invocation.is_claiming = False
+        invocation.claim = NO_CLAIM
 
     async def record_outcome(
         self, invocation: Invocation, outcome: Done | Failed, *, is_interrupted: bool = False
@@ -246,10 +249,10 @@ class Ledger:
             log.error("%s", self._crash_report.redact(message))
             outcome = Failed("crashed", message, executed=True, data={"exception": type(error).__name__})
             text = serialize_outcome(outcome)
-        invocation.is_outcome_recorded = True
+        invocation.claim = invocation.claim.to(ClaimState.RECORDING)
         statements = self._statements.end(invocation, outcome, text)
         try:
-            if invocation.may_have_run and invocation.round_answer is None:
+            if invocation.may_have_executed and invocation.resumption.round_answer is None:
                 # The effect may have happened, so its outcome must be stored.
                 await self._write_retry.write_with_retries(
                     store, invocation.id, statements, is_interrupted=is_interrupted
@@ -262,7 +265,8 @@ class Ledger:
             self._on_ended(invocation)
             raise
         finally:
-            invocation.is_claiming = False
+            if not invocation.claim.is_lost:
+                invocation.claim = invocation.claim.to(ClaimState.RECORDED)
         self._on_outcome_recorded(invocation, outcome)
         if not self._store.is_durable:
             on_size = self.retained_calls.get(invocation.id)
@@ -275,8 +279,8 @@ class Ledger:
         """Update the state in this process after the outcome was committed."""
         self._on_ended(invocation)
         self._messages.mark_written(invocation, outcome)
-        if invocation.on_settled is not None:
-            invocation.on_settled(invocation)
+        if invocation.resumption.on_settled is not None:
+            invocation.resumption.on_settled(invocation)
 
     async def _resolve_write_conflict(
         self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str
@@ -284,15 +288,10 @@ class Ledger:
         """The outcome after a failed write: another invocation was first, or an earlier attempt was committed."""
         call = await self._outcomes.find(invocation.id)
         # An answer is never written twice: with one, an equal stored outcome came from another answer.
-        if call is not None and call.outcome == text and invocation.round_answer is None:
+        if call is not None and call.outcome == text and invocation.resumption.round_answer is None:
             self._on_outcome_recorded(invocation, outcome)
             return outcome
-        invocation.has_lost_race = True
+        invocation.claim = invocation.claim.to(ClaimState.LOST)
         if call is not None and call.outcome is None and call.state != "unknown":
             return Pending("result", invocation.id, f"{invocation.tool_name} was answered elsewhere and goes on.")
         return outcome if call is None else self._outcomes.outcome_of(call)
-
-
-def _is_new_call(invocation: Invocation) -> bool:
-    """Whether the ledger cannot have a row of the call yet."""
-    return not (invocation.has_given_id or invocation.is_resumed or invocation.round)

@@ -55,8 +55,7 @@ class RepeatedCalls:
 
     def key_of(self, invocation: Invocation) -> str | None:
         """What the call is recognised by; None if it is never merged: without a session, or with a given id."""
-        is_new = not (invocation.has_given_id or invocation.is_resumed or invocation.round)
-        if invocation.principal.session is None or not is_new:
+        if invocation.principal.session is None or not invocation.is_new:
             return None
         if invocation.repeat_key is None:
             try:

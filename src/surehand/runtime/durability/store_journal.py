@@ -61,7 +61,7 @@ class ProgressReports:
 
     def _has_stream(self, invocation: Invocation) -> bool:
         """Whether the call is in the stream of a run or of a space."""
-        is_streamed = invocation.principal.turn is not None or invocation.message_id is not None
+        is_streamed = invocation.principal.turn is not None or invocation.message.id is not None
         return is_streamed and self._journal.writer is not None
 
     def emit(self, invocation: Invocation, update: dict[str, Any]) -> None:

@@ -9,20 +9,23 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import NO_DISPLAY, Arguments, Call, CallerFields, CallIdentity, Principal, ScopeFolders
-from surehand.core.clock import Timer
 from surehand.core.content import to_text
 from surehand.core.errors import FailureCode
 from surehand.core.events import Listener
 from surehand.core.ids import new_id
-from surehand.core.outcome import CallMeta, Done, Failed, Outcome, WaitingFor
+from surehand.core.outcome import CallMeta, Failed, Outcome
 from surehand.core.threads import HandlerThreads
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.claim import NO_CLAIM, Claim
+from surehand.runtime.invocation.interruption import Interruption
 from surehand.runtime.invocation.object_tokens import ObjectTokens
+from surehand.runtime.invocation.resumption import NO_RESUMPTION, Resumption
+from surehand.runtime.invocation.space_message import NO_MESSAGE, SpaceMessage
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.running_calls import RunningCalls
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from surehand.store.database import Statement
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow
-    from surehand.store.tables.pending import RoundAnswer
 
 T = TypeVar("T")
 _PERF_COUNTER_EPOCH = time.time() - time.perf_counter()
@@ -66,6 +68,10 @@ class CallEnvironment:
     store: RuntimeStore
     progress: ProgressSink
     object_tokens: ObjectTokens
+
+
+SiblingIds: TypeAlias = dict[str, list[str]]
+"""The ids of calls that are made together, by their keys."""
 
 
 class CallScope(Protocol):
@@ -106,110 +112,70 @@ class CallScope(Protocol):
 class Invocation:
     """The state of one call. Defaults live on the class, so that a plain call sets only three attributes."""
 
+    # What was asked for
+
     listing: Listing
     arguments: dict[str, Any]
     """The validated arguments, as the handler receives them."""
+    is_repaired: bool = False
+    """Whether `repair` had to correct the arguments before they could be validated."""
+    assigned_id: str | None = None
+    """The id, once it was given or generated; reading `id` generates one."""
+    has_given_id: bool = False
+    """Whether the caller supplied the id, so that `recall` can look the call up."""
     model_id: str | None = None
     parent: str | None = None
+    nesting_depth: int = 0
+    """Number of calls that this one is nested in."""
     priority: int | None = None
     """The call's own priority in its queue; None takes that of its scope or tool."""
     caller_timeout: float | None = None
     """Seconds for the whole call, queueing and retries included, if the caller set a limit."""
-    answer_future: asyncio.Future[Any] | None = None
-    """Set while the caller itself waits for the answer to its pending call."""
-    is_repaired: bool = False
-    """Whether `repair` had to correct the arguments before they could be validated."""
-    has_given_id: bool = False
-    """Whether the caller supplied the id, so that `recall` can look the call up."""
     is_dispatched: bool = False
     """Whether a person made the call with `dispatch`, not a model."""
+    is_standalone = False
+
+    # What the stages know of it
+
+    claim: Claim = NO_CLAIM
+    """Whether this process owns the call in the ledger, and how far it has come there."""
+    resumption: Resumption = NO_RESUMPTION
+    """What the call continues with, if it was pending."""
     is_resumed: bool = False
-    """Whether the call was pending and now continues after an answer."""
-    has_lost_scope: bool = False
-    """Whether the call was made in a scope with tools or values of its own, which this process does not have."""
-    approval: Approval | None = None
-    """Set only by the runtime: a caller cannot approve its own call."""
-    asks_again_because: str = ""
-    """Why an approval does not hold, so that a person is asked again; empty if it holds, or if none was given."""
-    answer_value: Done | Failed | None = None
-    """The answer to the pending call; it replaces running the handler."""
-    waited_for: WaitingFor | None = None
-    refused_by: str | None = None
-    """Who rejected the call, if the runtime's approver did."""
+    """Whether the call was restored from the store, and now continues after an answer."""
+    message: SpaceMessage = NO_MESSAGE
+    """The message that shows the call in its space."""
+    interruption: Interruption | None = None
+    """Set while the call can be interrupted."""
+    repeat_key: str | None = None
+    """What the call is recognised by if it is repeated, once that was computed."""
+    siblings: SiblingIds | None = None
+    """The calls that are made together with this one: none of them follows another."""
+    nested_siblings: SiblingIds | None = None
+    """The same for the calls that its handler makes."""
+    ledger_row: LedgerRow | None = None
+    """The call's row in the ledger, once there is one."""
+    end_template: EndTemplate | None = None
+    """Prepared rows for the end of a plain durable call."""
     handler_outcome: Outcome | None = None
     """The outcome of the single run of a call that is not repeatable."""
-    provider_state: Any = None
-    """A provider's private state, returned to it together with the answer."""
-    nesting_depth: int = 0
-    """Number of calls that this one is nested in."""
-    round: int = 0
-    """Number of the last question that this call asked; 0 if it never waited."""
+    may_have_executed: bool = False
+    """Whether the handler may have run; becomes `Failed.executed`."""
     attempt: int = 1
+    cancelled: bool = False
     is_cached: bool = False
     is_refused_by_queue: bool = False
     """Whether the call was not let into its queue: `retry` does not try again, which would be waiting too."""
-    may_have_run: bool = False
-    """Whether the handler may have run; becomes `Failed.executed`."""
-    cancelled: bool = False
-    interruption_reason: tuple[FailureCode, str] | None = None
-    """Code and message with which the runtime itself stopped the call."""
-    started_perf_counter: float = 0.0
-    latency_seconds: float = 0.0
-    queued_seconds: float = 0.0
-    on_end: Callable[[Outcome], object] | None = None
-    """Called with the outcome, for the task that answered a waiting caller."""
-    repeat_key: str | None = None
-    """What the call is recognised by if it is repeated, once that was computed."""
-    siblings: dict[str, list[str]] | None = None
-    """The ids of the calls that are made together with this one, by their keys: none of them follows another."""
-    nested_siblings: dict[str, list[str]] | None = None
-    """The same for the calls that its handler makes."""
-    is_following: bool = False
-    """Whether the call ends with the outcome of an equal call, and never ran itself."""
+    refused_by: str | None = None
+    """Who rejected the call, if the runtime's approver did."""
     deferred_start: Callable[[], None] | None = None
     """Emits `CallStarted`, for a call whose wait must be stored first."""
-    posts_when_stored: bool = False
-    """Whether the message of the call is written in the transaction that stores its wait."""
-    on_settled: Callable[[Invocation], None] | None = None
-    """Called once the answer that ends the call is committed."""
-    fence: int | None = None
-    """The fencing token under which this runtime owns the call in the ledger."""
-    is_claimed: bool = False
-    """Whether the ledger records this runtime as the one that runs the call."""
-    is_claiming: bool = False
-    """Whether a claim is being written or is held."""
-    is_handler_running: bool = False
-    """Whether the handler is running now."""
-    record_template: EndTemplate | None = None
-    """Prepared rows for a plain durable call; only its own values are missing."""
-    round_answer: RoundAnswer | None = None
-    """The answer that ends the call; committed in one transaction with the outcome."""
-    ledger_row: LedgerRow | None = None
-    """The call's row in the ledger, once there is one."""
-    message_id: str | None = None
-    """Id of the message that shows the call in its space."""
-    message_status: str | None = None
-    """Status that the message shows."""
-    is_outcome_recorded: bool = False
-    """Whether the outcome is in the ledger."""
-    runs_elsewhere: bool = False
-    """Whether this invocation does not run the handler, because the same call already runs or is resumed later."""
-    has_lost_race: bool = False
-    """Whether another invocation or process wrote the outcome first."""
     is_journalled: bool = False
     has_streamed_progress: bool = False
     """Whether progress was added to the streams, which has to be written before the end of the call."""
-    is_standalone = False
-    assigned_id: str | None = None
-    """The id, once it was given or generated; reading `id` generates one."""
-    task: asyncio.Task[Any] | None = None
-    """The task that runs the call, while it can be interrupted."""
-    _cancelling_before: int = 0
-    _own_cancellations: int = 0
-    _caller_timer: Timer | None = None
-    _caller_deadline: float | None = None
-    """When the caller's time limit is reached, on the runtime's clock."""
-    _event_loop: asyncio.AbstractEventLoop | None = None
+    started_perf_counter: float = 0.0
+    latency_seconds: float = 0.0
+    queued_seconds: float = 0.0
 
     def __init__(self, scope: CallScope, requested_name: str, raw_arguments: Arguments) -> None:
         self.scope = scope
@@ -233,9 +199,14 @@ class Invocation:
         return self.scope.principal
 
     @property
+    def is_new(self) -> bool:
+        """Whether the ledger can have no row of the call: its id was not given, and it never waited."""
+        return not (self.has_given_id or self.resumption.round)
+
+    @property
     def is_waiting_for_answer(self) -> bool:
         """Whether the caller itself waits for the answer to its pending call."""
-        return self.answer_future is not None
+        return self.interruption is not None and self.interruption.answer_future is not None
 
     @property
     def identity(self) -> CallIdentity:
@@ -342,7 +313,7 @@ class Invocation:
         progress = self.scope.environment.progress
         if not progress.is_wanted(self):
             return
-        loop = self._event_loop
+        loop = self.scope.environment.running.event_loop
         if loop is not None and _is_other_thread(loop):
             loop.call_soon_threadsafe(progress.emit, self, dict(update))
         else:
@@ -350,91 +321,61 @@ class Invocation:
 
     def make_interruptible(self) -> None:
         """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""
-        if self.task is not None:
+        if self.interruption is not None:
             return
         task = asyncio.current_task()
         if task is None:
             return
-        loop = task.get_loop()
         running = self.scope.environment.running
-        if loop is not running.event_loop:
+        if task.get_loop() is not running.event_loop:
             raise running.wrong_loop_error()
-        self.task = task
-        self._event_loop = loop
-        self._cancelling_before = task.cancelling()
+        self.interruption = Interruption(task)
         running.calls.add(self)
 
     def start_caller_timeout(self) -> None:
         """Start the timer for the caller's own limit on the whole call."""
         self.make_interruptible()
         message = f"{self.listing.name} timed out after {self.caller_timeout:g} s, waiting included."
-        clock = self.scope.environment.running.clock
-        seconds = self.caller_timeout or 0.0
-        self._caller_deadline = clock.now() + seconds
-        self._caller_timer = clock.call_later(seconds, self.interrupt, "timed_out", message)
+        if self.interruption is not None:
+            clock = self.scope.environment.running.clock
+            on_due = partial(self.interrupt, "timed_out", message)
+            self.interruption.start_timer(clock, self.caller_timeout or 0.0, on_due)
 
     def seconds_left(self) -> float | None:
         """Seconds until the caller's own time limit; None if it set none."""
-        if self._caller_deadline is None:
+        if self.interruption is None or self.interruption.deadline is None:
             return None
-        return self._caller_deadline - self.scope.environment.running.clock.now()
+        return self.interruption.deadline - self.scope.environment.running.clock.now()
 
-    def take_back_cancellation(self) -> bool:
-        """Undo the runtime's own cancellations; true if there was no other reason to cancel the caller's task.
+    @property
+    def interruption_reason(self) -> tuple[FailureCode, str] | None:
+        """Code and message with which the runtime itself stopped the call."""
+        return None if self.interruption is None else self.interruption.reason
 
-        `Task.uncancel` counts requests: what remains above the count at the start came from elsewhere.
-        """
-        if self.interruption_reason is None or self.task is None or not self._own_cancellations:
-            return False
-        while self._own_cancellations:
-            self._own_cancellations -= 1
-            remaining = self.task.uncancel()
-        if remaining <= self._cancelling_before:
-            return True
-        self.interruption_reason = None  # the caller was cancelled from elsewhere too, and that counts
-        return False
-
-    def take_interruption(self) -> Failed:
-        """The outcome of a call that the runtime stopped; clears the reason."""
-        code, message = self.interruption_reason or ("cancelled", "")
-        self.interruption_reason = None
-        return Failed(code, message, executed=self.may_have_run)
+    def take_interruption(self) -> Failed | None:
+        """The outcome of a call that the runtime stopped; None if its caller was cancelled from elsewhere."""
+        interruption = self.interruption
+        if interruption is None or not interruption.take_back_cancellation():
+            return None
+        return Failed(*interruption.take_reason(), executed=self.may_have_executed)
 
     def finish(self, outcome: Outcome) -> None:
-        """Stop the timer and forget the task: the call has its outcome."""
-        if self.interruption_reason is not None:  # the call ended at the same moment, and its outcome counts
-            self.take_back_cancellation()
-        if self._caller_timer is not None:
-            self._caller_timer.cancel()
-        self.task = None
+        """Forget the task: the call has its outcome."""
+        if self.interruption is not None:
+            self.interruption.end()
+            self.interruption = None
         running = self.scope.environment.running
         running.calls.discard(self)
         if running.ends.waiters:
             running.ends.notify(self.assigned_id, outcome)
-        if self.on_end is not None:
-            self.on_end(outcome)
+        if self.resumption.on_end is not None:
+            self.resumption.on_end(outcome)
 
     def interrupt(self, code: FailureCode, message: str) -> None:
         """Stop the call from outside: because of `cancel`, or because the caller's timeout expired."""
-        if code == "timed_out" and self.answer_future is not None:
-            # The caller stops waiting and gets Pending; the question stays open.
-            if not self.answer_future.done():
-                self.answer_future.set_result(None)
-        elif self.task is not None:
-            # Cancel again if the task ignored an earlier cancellation; the first reason is the one that is reported.
-            self.interruption_reason = self.interruption_reason or (code, message)
-            self.cancelled = True
-            if self._event_loop is not None and self.task is _current_task():
-                # The call interrupts itself. Cancelling its task now would only take effect at the next await: if the
-                # call ended without one, the cancellation would hit the caller instead.
-                self._event_loop.call_soon(self._cancel_task)
-            else:
-                self._cancel_task()
-
-    def _cancel_task(self) -> None:
-        if self.task is not None:
-            self._own_cancellations += 1
-            self.task.cancel()
+        if self.interruption is not None:
+            self.interruption.interrupt(code, message)
+            self.cancelled = self.cancelled or self.interruption.reason is not None
 
     def elapsed_seconds(self) -> float:
         """Seconds that the call took, or has taken so far."""
@@ -480,13 +421,6 @@ def _count_characters(raw_arguments: Any) -> int:
         return len(to_text(raw_arguments or {}))
     except ValueError:  # rejected arguments need not be valid JSON
         return 0
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # called from a thread without an event loop
-        return None
 
 
 def _is_other_thread(loop: asyncio.AbstractEventLoop) -> bool:

@@ -36,7 +36,7 @@ class AnsweredCalls:
         self._unreadable_calls: set[str] = set()
 
     async def resume_ready_calls(self) -> None:
-        """Claim and resume answered calls whose tools this process has."""
+        """Start to resume answered calls whose tools this process has."""
         rows = await self._store.database.read(
             _SELECT_READY_CALLS, {"after": self._ready_cursor, "most": READY_CALLS_PER_READ}
         )
@@ -51,7 +51,7 @@ class AnsweredCalls:
         try:
             row = await self._store.pending.find(call_id)
             if row is not None:
-                await self._resumptions.claim_ready_call(row)
+                self._resumptions.start_ready_call(row)
         except StoreError:
             raise
         except Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.running_calls import CallEnds
 from surehand.store.database import Statement, to_storable_name
@@ -37,8 +38,7 @@ class EndedCalls:
             caller = local.waiting_callers.get(call_id)
             if caller is None or caller.done() or (invocation := local.remove(call_id)) is None:
                 continue
-            invocation.has_lost_race = True
-            invocation.is_outcome_recorded = True
+            invocation.claim = invocation.claim.to(ClaimState.LOST)
             caller.set_result(True)
             # The other process could not know that the caller still waits, and put the result into the inbox too.
             params = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}

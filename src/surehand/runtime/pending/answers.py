@@ -201,10 +201,12 @@ class Answers:
         # The answer to the inner call ended both: let the inner call say whether this one repeats it.
         if row.open_round is None and isinstance(objection, Failed) and last.inner_call_id is not None:
             return await self._answer_inner_call(viewer, row, last.inner_call_id, answer.for_inner_call(last))
-        if row.is_ready and isinstance(objection, Pending):
-            resumed = await self._resumptions.resume_ready_call(row)
-            if resumed is not None:
-                return resumed
+        if isinstance(objection, Pending):  # the same answer was given before
+            resumption = self._resumptions.start_ready_call(row) if row.is_ready else None
+            if resumption is not None:
+                return await wait_for_task(resumption)
+            # The maintenance task may have run the call to its end since the row was read.
+            return await self._pending_calls.current_outcome(row.call.call_id, viewer)
         return await self._audit_refusal(viewer, row, answer, objection)
 
     def _find_objection(self, row: PendingRow, answer: Answer) -> Outcome | None:

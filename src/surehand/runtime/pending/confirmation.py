@@ -57,8 +57,8 @@ class Confirmation:
         message = await self._evaluate_message(invocation)
         request = {"schema": tool.schema, "preview": preview}
         question = str(message or f"Allow {name} to execute?")
-        if invocation.asks_again_because:
-            question = f"{invocation.asks_again_because} {question}"
+        if invocation.resumption.note:
+            question = f"{invocation.resumption.note} {question}"
         return Pending("approval", message=question, request=request)
 
     async def _check_with_provider(self, invocation: Invocation) -> None:

@@ -8,6 +8,7 @@ from math import inf
 from surehand.core.clock import Clock, wake
 from surehand.core.quotas import Quota
 from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.resumption import Resumption
 from surehand.runtime.pending.answer import AnswerInProgress
 
 
@@ -31,7 +32,9 @@ class LocalPendingCalls:
         invocation.make_interruptible()
         answered: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self.waiting_callers[invocation.id] = answered
-        invocation.answer_future = answered
+        interruption = invocation.interruption
+        if interruption is not None:
+            interruption.answer_future = answered
         timer = self._clock.call_later(timeout_seconds, wake, answered) if timeout_seconds < inf else None
         try:
             return bool(await answered)
@@ -39,7 +42,8 @@ class LocalPendingCalls:
             if timer is not None:
                 timer.cancel()
             self.waiting_callers.pop(invocation.id, None)
-            invocation.answer_future = None
+            if interruption is not None:
+                interruption.answer_future = None
 
     def drop_arguments(self, invocation: Invocation) -> None:
         """Replace a parked invocation by one without arguments: they are in the store, and need no memory here."""
@@ -47,13 +51,13 @@ class LocalPendingCalls:
             reduced = Invocation(invocation.scope, invocation.requested_name, {})
             reduced.listing = invocation.listing
             reduced.assigned_id = invocation.id
-            reduced.round = invocation.round
+            reduced.resumption = Resumption(invocation.resumption.round)
             self.invocations[invocation.id] = reduced
 
     def on_call_ended(self, invocation: Invocation) -> None:
         """Forget a call that has its outcome."""
         self.remove(invocation.id)
-        if invocation.round:
+        if invocation.resumption.round:
             self.open_count -= 1
 
     def remove(self, call_id: str) -> Invocation | None:

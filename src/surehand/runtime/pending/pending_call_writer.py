@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -75,13 +76,13 @@ class PendingCallWriter:
 
         A call that repeats one of its session which waits is stored as one that follows it.
         """
-        if invocation.runs_elsewhere and pending.call_id == invocation.id:
+        if invocation.claim.is_elsewhere and pending.call_id == invocation.id:
             return pending  # only says that the same call is running; there is nothing to store
         repeated_calls = self._repeated_calls
         for _ in range(MAX_STORE_ATTEMPTS):
             inner_call_id = await self._find_inner_call(pending.call_id, invocation)
             # A call whose handler has run does not follow another one: its effect is its own.
-            can_follow = inner_call_id is None and pending.run_id is None and not invocation.may_have_run
+            can_follow = inner_call_id is None and pending.run_id is None and not invocation.may_have_executed
             key = repeated_calls.key_of(invocation) if can_follow else None
             guard = [] if key is None else repeated_calls.guard_statements(invocation, key, locks=True)
             try:
@@ -136,7 +137,7 @@ class PendingCallWriter:
             results = await store.write(statements)
         except UnexpectedRowCount:
             if post_statements:
-                invocation.message_id = None  # the message was not written either
+                invocation.message = invocation.message._replace(id=None)  # the message was not written either
             raise
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # the handler has run: no other process knows that the call is pending
@@ -159,13 +160,13 @@ class PendingCallWriter:
 
     def _build_ledger_row(self, invocation: Invocation) -> LedgerRow:
         """The ledger row to store; the fingerprint of an id never changes, even if arguments were edited."""
-        fence = invocation.fence
+        fence = invocation.claim.fence
         owner_id = None if fence is None else self._store.owner_id
         call = build_ledger_row(invocation, owner_id=owner_id, fence=fence or 0)
         stored = invocation.ledger_row
         if stored is None:
             return call
-        arguments = stored.arguments if invocation.may_have_run else call.arguments
+        arguments = stored.arguments if invocation.may_have_executed else call.arguments
         return call._replace(fingerprint=stored.fingerprint, arguments=arguments)
 
     def _register_pending(
@@ -180,12 +181,10 @@ class PendingCallWriter:
     ) -> PendingCall:
         """Update the state in this process after a pending call was stored, and emit its event."""
         call_id = invocation.id
-        if not invocation.round:
+        if not invocation.resumption.round:
             self._local.open_count += 1
-        invocation.round = round
-        invocation.fence = None
-        invocation.is_claimed = False
-        invocation.is_claiming = False
+        invocation.resumption = replace(invocation.resumption, round=round)
+        invocation.claim = invocation.claim.given_up()
         self._local.invocations[call_id] = invocation
         self._messages.mark_written(invocation, pending)
         self._local.answers_in_progress.pop(call_id, None)  # the call is pending again, and can be answered again
@@ -206,8 +205,9 @@ class PendingCallWriter:
         )
         invocation.emit_deferred_start()
         self._emit_pending(pending_call, invocation.identity)
-        if invocation.on_end is not None:  # the task that gave the last answer does not wait for the next one
-            on_end, invocation.on_end = invocation.on_end, None
+        on_end = invocation.resumption.on_end
+        if on_end is not None:  # the task that gave the last answer does not wait for the next one
+            invocation.resumption = replace(invocation.resumption, on_end=None)
             on_end(pending_call.to_outcome())
         return pending_call
 
@@ -217,8 +217,8 @@ class PendingCallWriter:
             return []
         name = invocation.listing.name
         detail: dict[str, str] = {"waiting_for": pending.waiting_for}
-        if pending.waiting_for == "approval" and invocation.asks_again_because:
-            detail["asks_again_because"] = invocation.asks_again_because
+        if pending.waiting_for == "approval" and invocation.resumption.note:
+            detail["asks_again_because"] = invocation.resumption.note
         return [
             store.audit.row_statement("wait", invocation.id, name, identity=invocation.identity, detail=detail),
             *self._journal.statements(invocation, "pending", pending.waiting_for),

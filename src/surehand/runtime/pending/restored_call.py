@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from surehand.catalogue.listing import Listing
 from surehand.core.approval_binding import describe_tool_change
 from surehand.core.call import Principal
 from surehand.core.define import tool
-from surehand.core.outcome import Done, WaitingFor
+from surehand.core.outcome import Done, Outcome, WaitingFor
+from surehand.runtime.invocation.claim import Claim
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
+from surehand.runtime.invocation.resumption import Resumption
+from surehand.runtime.invocation.space_message import SpaceMessage
 from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.pending.answer import Answer
@@ -24,13 +27,13 @@ _CONTEXT_FIELDS = ("message", "task", "space", "turn", "memory_dir", "session_di
 
 
 @dataclass(frozen=True, slots=True)
-class Resumption:
-    """How a call continues: the answer, and either the fence to run under or the answer to store with the outcome."""
+class AppliedAnswer:
+    """An answer, and either the fence to run under or the answer to store with the outcome."""
 
     answer: Answer
     round_answer: RoundAnswer | None = None
     fence: int | None = None
-    on_settled: Callable[[Invocation], None] | None = None
+    on_settled: Callable[..., None] | None = None
 
     @property
     def continues(self) -> bool:
@@ -40,20 +43,34 @@ class Resumption:
         return self.fence is not None and lets_continue
 
 
-def apply_resumption(invocation: Invocation, row: PendingRow, resumption: Resumption) -> None:
-    """Set on an invocation the answer that it continues with."""
+def apply_answer_to(
+    invocation: Invocation,
+    row: PendingRow,
+    applied: AppliedAnswer,
+    *,
+    on_end: Callable[[Outcome], object] | None = None,
+) -> None:
+    """Let an invocation continue with an answer."""
     last = row.rounds[-1]
-    answer = resumption.answer
-    invocation.provider_state = row.provider_state
-    invocation.round_answer = resumption.round_answer
-    invocation.fence = resumption.fence
-    invocation.on_settled = resumption.on_settled
+    answer = applied.answer
+    invocation.claim = Claim(fence=applied.fence)
+    resumption = Resumption(
+        invocation.resumption.round,
+        provider_state=row.provider_state,
+        round_answer=applied.round_answer,
+        on_settled=applied.on_settled,
+        on_end=on_end,
+        has_lost_scope=invocation.resumption.has_lost_scope,
+    )
     if answer.approval is not None:
-        invocation.approval = answer.approval
+        invocation.resumption = replace(resumption, approval=answer.approval)
         return
-    invocation.answer_value = answer.value
-    invocation.is_following = last.first_call_id is not None
-    invocation.waited_for = "result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for)
+    invocation.resumption = replace(
+        resumption,
+        answer=answer.value,
+        is_following=last.first_call_id is not None,
+        waited_for="result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for),
+    )
 
 
 class OpenScope(Protocol):
@@ -114,36 +131,36 @@ class RestoredCalls:
         invocation.assigned_id = call.call_id
         invocation.has_given_id = bool(context.get("given"))
         invocation.is_resumed = True
-        invocation.round = row.rounds[-1].round
-        invocation.message_id = call.posted
+        invocation.message = SpaceMessage(call.posted)
         invocation.model_id = context.get("model_id")
         invocation.parent = context.get("parent")
         invocation.nesting_depth = int(context.get("depth", 0))
         is_known_here = call.call_id in self._local.invocations
         is_rebuilt = invocation.scope.scope_name is not None
-        invocation.has_lost_scope = bool(context.get("own_scope")) and not (is_known_here or is_rebuilt)
+        has_lost_scope = bool(context.get("own_scope")) and not (is_known_here or is_rebuilt)
+        invocation.resumption = Resumption(row.rounds[-1].round, has_lost_scope=has_lost_scope)
         invocation.ledger_row = call
         return invocation
 
-    def restore_resumed_call(self, row: PendingRow, resumption: Resumption) -> tuple[Invocation, NextStage]:
+    def restore_resumed_call(self, row: PendingRow, applied: AppliedAnswer) -> tuple[Invocation, NextStage]:
         """A new invocation of the call with the answer, and the stack to run it through.
 
         If the tool has changed since a person approved the call, the approval does not count, and the stack asks again.
         """
         invocation = self.restore_invocation(row)
-        apply_resumption(invocation, row, resumption)
+        apply_answer_to(invocation, row, applied)
         call = row.call
         listing = self.find_listing(row)
         is_unchanged = listing is not None and listing.tool.is_bound_by(call.definition)
-        if listing is None or not (is_unchanged or resumption.continues):
+        if listing is None or not (is_unchanged or applied.continues):
             # A rejection or a result ends the call even if its tool has changed or is missing: use the original one.
             original = self._local.invocations.get(call.call_id)
             made_for = original.listing if original is not None else _absent_tool_listing(call.tool)
             return invocation, invocation.scope.stack_for_listing(made_for, invocation)
-        if not is_unchanged and invocation.approval is not None:
+        if not is_unchanged and invocation.resumption.approval is not None:
             now = listing.tool.approval_binding
-            invocation.asks_again_because = describe_tool_change(call.tool, call.definition, now)
-            invocation.approval = None
+            note = describe_tool_change(call.tool, call.definition, now)
+            invocation.resumption = replace(invocation.resumption, approval=None, note=note)
         return invocation, invocation.scope.stack_for_call(invocation)
 
 

@@ -30,7 +30,7 @@ from surehand.runtime.pending.followed_run import outcome_of_run
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.pending_calls import PendingCalls
-from surehand.runtime.pending.restored_call import RestoredCalls, Resumption, apply_resumption
+from surehand.runtime.pending.restored_call import AppliedAnswer, RestoredCalls, apply_answer_to
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
@@ -86,21 +86,17 @@ class Resumptions:
         return self._local.answers_in_progress.get(call_id)
 
     async def resume_ready_call(self, row: PendingRow, ending_answer: Answer | None = None) -> Outcome | None:
-        """Claim and resume an answered call, and wait for its outcome; None if another runtime was first.
-
-        It is claimed in a task of the runtime, so that a cancelled caller leaves no claim behind.
-        """
-        claim = self._background_tasks.spawn(self.claim_ready_call(row, ending_answer))
-        try:
-            resumption = await asyncio.shield(claim)
-        except StoreError as error:
-            return store_failure(error)
+        """Claim and resume an answered call, and wait for its outcome; None if another runtime was first."""
+        resumption = self.start_ready_call(row, ending_answer)
         return await wait_for_task(resumption) if resumption is not None else None
 
-    async def claim_ready_call(
+    def start_ready_call(
         self, row: PendingRow, ending_answer: Answer | None = None
     ) -> asyncio.Task[Outcome | None] | None:
-        """Claim a call that was answered in another process or before a restart, and resume it if its tool is here.
+        """Start to resume a call that was answered in another process or before a restart, if its tool is here.
+
+        The task claims the call first, and returns None if another runtime has. The same answer, given again
+        meanwhile, finds the task and waits for it.
 
         Args:
             ending_answer: end the call with this answer instead, whether its tool is here or not.
@@ -110,18 +106,20 @@ class Resumptions:
         resumes_here = listing is not None and _can_resume_here(listing, row)
         if ending_answer is None and not row.matches_answer_binding:
             ending_answer = _end_altered_call(row, last, Answer.from_round(last))
-        if not self._running.is_open or not (resumes_here or ending_answer):
+        is_started = row.call.call_id in self._local.answers_in_progress
+        if is_started or not self._running.is_open or not (resumes_here or ending_answer):
             return None
         answer = ending_answer or Answer.from_round(last)
-        fence = await self._claim(row, to_end=ending_answer is not None)
-        if fence is None:
-            return None
-        resumption = Resumption(answer, fence=fence)
         in_progress = AnswerInProgress(last.answer or "", last.answer_digest or "", last.round)
-        return self._start(row, in_progress, partial(self._resume_from_store, row, resumption))
+        work = partial(self._claim_and_resume, row, answer, to_end=ending_answer is not None)
+        return self._start(row, in_progress, work)
 
-    async def _claim(self, row: PendingRow, *, to_end: bool) -> int | None:
-        """Claim an answered call in the ledger; returns the fence, or None if another runtime was first."""
+    async def _claim_and_resume(self, row: PendingRow, answer: Answer, *, to_end: bool) -> Outcome:
+        fence = await self._claim(row, to_end=to_end)
+        return await self._resume_from_store(row, AppliedAnswer(answer, fence=fence))
+
+    async def _claim(self, row: PendingRow, *, to_end: bool) -> int:
+        """Claim an answered call in the ledger; returns the fence."""
         call = row.call
         store = await self._store.open()
         await self._retry_unwritten(call.call_id)
@@ -132,7 +130,10 @@ class Resumptions:
             give_back = ledger_table.return_to_ready_statement(call.call_id, self._store.owner_id, call.fence + 1)
             self._write_retry.retry_later(call.call_id, [give_back])
             raise
-        return claimed[0]["fence"] if claimed else None
+        if not claimed:
+            raise UnexpectedRowCount("another runtime has claimed the call")
+        fence: int = claimed[0]["fence"]
+        return fence
 
     async def _retry_unwritten(self, call_id: str) -> None:
         """Finish the writes of an earlier attempt: later, they would return the new claim too."""
@@ -176,7 +177,7 @@ class Resumptions:
         round_answer = answer.to_round_answer(edited, pending_round, viewer)
         emit_settled = partial(self._emit_settled, row, pending_round, answer)
         if not continues:
-            outcome = await self._deliver_answer(row, Resumption(answer, round_answer, on_settled=emit_settled))
+            outcome = await self._deliver_answer(row, AppliedAnswer(answer, round_answer, on_settled=emit_settled))
             if pending_round.waiting_for == "input" and listing is not None:
                 await _cancel_input_request(listing, row.call.call_id, answer.kind)
             return outcome
@@ -189,7 +190,7 @@ class Resumptions:
             tool = row.call.tool
             absent = f"{tool} is not here now." if agent is None else absent_agent_message(tool, agent)
             return Pending("result", row.call.call_id, f"{done}, but {absent}")
-        return await self._deliver_answer(edited, Resumption(answer, fence=fence))
+        return await self._deliver_answer(edited, AppliedAnswer(answer, fence=fence))
 
     async def _commit(
         self, row: PendingRow, answer: Answer, round_answer: RoundAnswer, *, resumes_here: bool
@@ -227,11 +228,11 @@ class Resumptions:
             raise
         return results[1][0]["fence"] if resumes_here else None
 
-    async def _deliver_answer(self, row: PendingRow, resumption: Resumption) -> Outcome:
+    async def _deliver_answer(self, row: PendingRow, applied: AppliedAnswer) -> Outcome:
         """Give the answer to the caller if it still waits here, else run the call again from the store."""
-        return await self._deliver_to_waiting_caller(row, resumption) or await self._resume_from_store(row, resumption)
+        return await self._deliver_to_waiting_caller(row, applied) or await self._resume_from_store(row, applied)
 
-    async def _deliver_to_waiting_caller(self, row: PendingRow, resumption: Resumption) -> Outcome | None:
+    async def _deliver_to_waiting_caller(self, row: PendingRow, applied: AppliedAnswer) -> Outcome | None:
         """Let the waiting caller continue with the answer; None if there is none, or it was cancelled just now."""
         local = self._local
         call_id = row.call.call_id
@@ -240,11 +241,10 @@ class Resumptions:
         if caller is None or caller.done() or invocation is None:
             return None
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        invocation.on_end = partial(_set_outcome, ended)
-        apply_resumption(invocation, row, resumption)
+        apply_answer_to(invocation, row, applied, on_end=partial(_set_outcome, ended))
         caller.set_result(True)
         outcome = await ended
-        if invocation.has_lost_race:
+        if invocation.claim.is_lost:
             raise UnexpectedRowCount("another answer was stored first")
         if not (isinstance(outcome, Failed) and outcome.code == "cancelled"):
             return outcome
@@ -252,21 +252,21 @@ class Resumptions:
         call = await self._outcomes.find(call_id)
         return self._outcomes.outcome_of(call) if call is not None and call.state == "ended" else None
 
-    async def _resume_from_store(self, row: PendingRow, resumption: Resumption) -> Outcome:
+    async def _resume_from_store(self, row: PendingRow, applied: AppliedAnswer) -> Outcome:
         """Run the call again, with its stored arguments and the answer."""
-        invocation, stack = self._restored_calls.restore_resumed_call(row, resumption)
+        invocation, stack = self._restored_calls.restore_resumed_call(row, applied)
         if self._running.is_closed():  # during the awaits above; leaving the store returns the claim
             raise StoreUnavailable("The runtime is not running.")
         outcome = await stack(invocation)
-        if invocation.has_lost_race and resumption.round_answer is not None:
+        if invocation.claim.is_lost and applied.round_answer is not None:
             raise UnexpectedRowCount("another answer was stored first")
-        if isinstance(outcome, Pending) or invocation.is_outcome_recorded:
+        if isinstance(outcome, Pending) or invocation.claim.is_recorded:
             return outcome
-        if invocation.asks_again_because and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
+        if invocation.resumption.note and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
             # No question: an approval of these arguments could not work either.
-            problem = f"{invocation.asks_again_because} It does not take these arguments any more. Call it again."
+            problem = f"{invocation.resumption.note} It does not take these arguments any more. Call it again."
             outcome = Failed("conflict", problem, data=outcome.data)
-        if resumption.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
+        if applied.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
 

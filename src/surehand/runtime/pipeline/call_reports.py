@@ -81,7 +81,7 @@ class ToolReports:
         """Emit `CallStarted`, or `CallResumed` for a resumed call."""
         call_id = invocation.assigned_id or invocation.id
         if invocation.is_resumed:
-            if invocation.on_settled is None:  # else it is emitted once the answer is stored
+            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
                 self._listeners.emit(CallResumed(call_id, self._name, at, *invocation.identity))
             return
         tool_fields = (
@@ -109,7 +109,7 @@ class ToolReports:
         if self._store_journal.writer is not None and not invocation.is_journalled:
             self._write_store_journal(self._store_journal.writer, invocation, outcome)
         if self._auto_complete and self._listeners.callbacks:
-            if invocation.is_resumed and invocation.has_lost_race:
+            if invocation.is_resumed and invocation.claim.is_lost:
                 return  # of two answers to one call, only the first emits the end
             tool_fields = (
                 call_id,
@@ -125,7 +125,7 @@ class ToolReports:
 
     def _write_store_journal(self, writer: JournalWriter, invocation: Invocation, outcome: Outcome) -> None:
         """Add the end of a call to the store's journal; a call that is still pending has its entry already."""
-        if isinstance(outcome, Pending) or (invocation.round and not invocation.is_outcome_recorded):
+        if isinstance(outcome, Pending) or (invocation.resumption.round and not invocation.claim.is_recorded):
             return
         status = "ok" if outcome.ok else _status_word(outcome)
         writer.add(self._store_journal.statements(invocation, "ended", status))

@@ -57,12 +57,12 @@ class _ApproveStage:
         rule = self._decide(invocation)
         if isinstance(rule, Failed):
             return rule
-        if invocation.approval is not None:
-            return await self._apply_decision(invocation, invocation.approval)
-        if invocation.asks_again_because:
+        if invocation.resumption.approval is not None:
+            return await self._apply_decision(invocation, invocation.resumption.approval)
+        if invocation.resumption.note:
             return await self._ask_person(invocation)
         # A call with an answer was allowed before it became pending.
-        if invocation.answer_value is not None or not await self._must_ask(invocation, rule):
+        if invocation.resumption.answer is not None or not await self._must_ask(invocation, rule):
             return await self.proceed(invocation)
         return await self._ask_person(invocation)
 
@@ -112,7 +112,7 @@ class _ApproveStage:
             invocation.refused_by = approval.by
             return _rejection(approval)
         # With a stored approval, the call was restored with the edited arguments already.
-        if approval.arguments is not None and approval is not invocation.approval:
+        if approval.arguments is not None and approval is not invocation.resumption.approval:
             refusal = self._apply_edited_arguments(invocation, approval)
             if refusal is not None:
                 return refusal
@@ -122,11 +122,11 @@ class _ApproveStage:
 
     async def _save_grant(self, invocation: Invocation, approval: Approval) -> None:
         """Store a standing approval; that of a stored answer only if it has not been revoked since."""
-        if invocation.has_lost_scope:
+        if invocation.resumption.has_lost_scope:
             log.warning("%s is approved for this call alone: its scope is not known here.", invocation.listing.name)
             return
         store = await self.store.open()
-        stored_answer = None if invocation.approval is None else (invocation.id, invocation.round)
+        stored_answer = None if invocation.resumption.approval is None else (invocation.id, invocation.resumption.round)
         principal = invocation.principal
         grant_key = _grant_key(invocation, invocation.listing.tool.approval_binding)
         await store.grants.give(principal.user, grant_key, approval.by, session=principal.session, answer=stored_answer)
@@ -161,7 +161,7 @@ def _grant_key(invocation: Invocation, binding: str) -> str:
 
 def _has_handler_run(invocation: Invocation) -> bool:
     """Whether the handler ran before the call became pending, and the answer is its result."""
-    has_result = invocation.answer_value is not None and invocation.waited_for == "result"
+    has_result = invocation.resumption.answer is not None and invocation.resumption.waited_for == "result"
     return has_result and invocation.listing.kind not in ("client", "external")
 
 

@@ -29,7 +29,7 @@ def breaker(plan: StackPlan, proceed: NextStage, *, breakers: ProviderBreakers) 
         has_reached_provider = False
         try:
             outcome = await proceed(invocation)
-            has_reached_provider = invocation.may_have_run or outcome.ok
+            has_reached_provider = invocation.may_have_executed or outcome.ok
         finally:
             if not has_reached_provider:
                 state.release_probe()

@@ -25,7 +25,7 @@ def cache(plan: StackPlan, proceed: NextStage, *, results: ResultCache) -> NextS
     name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer_value is not None:
+        if invocation.resumption.answer is not None:
             return await proceed(invocation)
         whose = None if settings.shared else [invocation.principal.user, invocation.principal.session]
         key = json_digest(name, tool.definition_digest, invocation.arguments, whose, scope_key(invocation))

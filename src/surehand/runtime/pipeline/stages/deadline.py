@@ -54,7 +54,7 @@ def deadline(
         except (ForeignCodeError, ValueError, TypeError) as error:
             original = error.original if isinstance(error, ForeignCodeError) else error
             return crash_report.failure(listing.name, original).evolve(executed=False)
-        invocation.may_have_run = True
+        invocation.may_have_executed = True
         outcome = await attempt(invocation, seconds)
         if outcome is None:
             return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)

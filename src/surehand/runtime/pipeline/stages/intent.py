@@ -5,6 +5,7 @@ from __future__ import annotations
 from surehand.core.outcome import Failed, Outcome, Pending, may_have_executed
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.store.errors import StoreError, UnstorableValue
@@ -31,17 +32,17 @@ def intent(
     plan.may_suspend = plan.may_suspend or is_durable
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer_value is not None and invocation.fence is None:
+        if invocation.resumption.answer is not None and invocation.claim.fence is None:
             return await proceed(invocation)  # the answer replaces running the handler
         if invocation.handler_outcome is not None:  # middleware that calls `proceed` twice gets the same outcome twice
             return invocation.handler_outcome
+        if invocation.claim.state in (ClaimState.CLAIMING, ClaimState.RUNNING):  # middleware calls it twice at once
+            return _running_already(invocation)
         if is_durable:
             invocation.make_interruptible()
         try:
-            has_claim = not invocation.is_handler_running and (
-                invocation.is_claimed or await ledger.claim(invocation, unless_repeated=True)
-            )
-            if not has_claim and invocation.repeat_key is not None and not invocation.is_handler_running:
+            has_claim = invocation.claim.is_held or await ledger.claim(invocation, unless_repeated=True)
+            if not has_claim and invocation.repeat_key is not None and not invocation.claim.is_busy:
                 first = await repeated_calls.find_first(invocation)
                 if first is not None:
                     return first.to_pending(name)
@@ -49,20 +50,25 @@ def intent(
         except StoreError as error:
             return _claim_failure(invocation, name, error)
         if not has_claim:
-            invocation.runs_elsewhere = True
-            return Pending("result", invocation.id, f"{name} is running already under this id.")
-        invocation.is_claimed = True
-        invocation.is_handler_running = True
-        invocation.may_have_run = True  # `deadline` is left out for handlers that never await
+            if not invocation.claim.is_busy:
+                invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
+            return _running_already(invocation)
+        invocation.claim = invocation.claim.to(ClaimState.RUNNING)
+        invocation.may_have_executed = True  # `deadline` is left out for handlers that never await
         try:
             outcome = await proceed(invocation)
         finally:
-            invocation.is_handler_running = False
+            if invocation.claim.is_running:
+                invocation.claim = invocation.claim.to(ClaimState.CLAIMED)
         if not isinstance(outcome, Pending) and may_have_executed(outcome):
             invocation.handler_outcome = outcome
         return outcome
 
     return stage
+
+
+def _running_already(invocation: Invocation) -> Pending:
+    return Pending("result", invocation.id, f"{invocation.tool_name} is running already under this id.")
 
 
 def _claim_failure(invocation: Invocation, name: str, error: StoreError) -> Outcome:
@@ -71,6 +77,6 @@ def _claim_failure(invocation: Invocation, name: str, error: StoreError) -> Outc
     if isinstance(error, UnstorableValue):
         return Failed("invalid_arguments", problem)
     if invocation.is_resumed:  # the call was approved, and stays so
-        invocation.runs_elsewhere = True
+        invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
         return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
     return Failed("unavailable", problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, cast
 
 from surehand.core.context import CURRENT_CALL, Context, RunningCall
@@ -50,17 +51,17 @@ def invoke(plan: StackPlan, proceed: NextStage, *, crash_report: CrashReport, ma
     has_no_handler = listing.kind in ("client", "external")
 
     async def stage(invocation: Invocation) -> Outcome:
-        answer = invocation.answer_value
+        answer = invocation.resumption.answer
         if answer is None:
             return await run(invocation)
-        if isinstance(answer, Done) and invocation.waited_for == "input" and listing.provider is not None:
+        if isinstance(answer, Done) and invocation.resumption.waited_for == "input" and listing.provider is not None:
             return await resume(invocation)
         outcome: Outcome
         if isinstance(answer, Done):
             outcome = outcome_from_value(listing.name, with_block_content(answer))
         else:
             # A handler has run before it asked for the answer.
-            has_not_run = has_no_handler or invocation.is_following
+            has_not_run = has_no_handler or invocation.resumption.is_following
             outcome = answer if has_not_run else answer.evolve(executed=True)
         for outcome_filter in outcome_filters:
             outcome = await outcome_filter(invocation, outcome)
@@ -109,13 +110,13 @@ async def _refuse_hosted(running_call: RunningCall) -> Any:
 def _resume_provider(running_call: RunningCall) -> Awaitable[Any]:
     invocation = cast(Invocation, running_call)
     resumable = invocation.listing.abilities.resumable
-    answer = invocation.answer_value
+    answer = invocation.resumption.answer
     assert isinstance(answer, Done)
-    invocation.answer_value = None
+    invocation.resumption = replace(invocation.resumption, answer=None)
     if resumable is None:
         return _return_answer(answer)
     call = invocation.call_as(invocation.listing.tool.provider_name)
-    return resumable.resume(call, invocation.provider_state, answer.data, Context(running_call))
+    return resumable.resume(call, invocation.resumption.provider_state, answer.data, Context(running_call))
 
 
 async def _return_answer(answer: Done) -> Any:

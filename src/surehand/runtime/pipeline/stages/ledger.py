@@ -35,29 +35,30 @@ def ledger(
             if invocation.has_streamed_progress:
                 await journal.write_progress(invocation)
         except asyncio.CancelledError:
-            if invocation.may_have_run and invocation.answer_value is None:
+            if invocation.may_have_executed and invocation.resumption.answer is None:
                 await end(invocation, _interruption_failure(invocation), is_interrupted=True)
-            elif invocation.has_given_id and not invocation.round:
+            elif invocation.has_given_id and not invocation.resumption.round:
                 await ledger.release(invocation)
             raise
         except Exception as bug:
-            if not invocation.may_have_run:
+            if not invocation.may_have_executed:
                 raise
             outcome = crash_report.failure(name, bug)
         if isinstance(outcome, Pending):
-            return outcome
+            if outcome.call_id != invocation.id or invocation.handler_outcome is None:
+                return outcome
+            outcome = invocation.handler_outcome  # middleware ran the call twice at once, and dropped its outcome
         if invocation.handler_outcome is not None:
             # The outcome references its invocation: drop the reference back, which would make a cycle for the GC.
             invocation.handler_outcome = CALL_ENDED_FAILURE
-        can_be_tried_again = invocation.has_given_id or invocation.round
-        if may_have_executed(outcome) or not can_be_tried_again or invocation.round_answer is not None:
+        if may_have_executed(outcome) or invocation.is_new or invocation.resumption.round_answer is not None:
             return await end(invocation, outcome)
-        if not invocation.round:
+        if not invocation.resumption.round:
             await ledger.release(invocation)
         return outcome
 
     async def end(invocation: Invocation, outcome: Outcome, *, is_interrupted: bool = False) -> Outcome:
-        if isinstance(outcome, Pending) or (invocation.fence is None and not _is_remembered(invocation)):
+        if isinstance(outcome, Pending) or (invocation.claim.fence is None and invocation.is_new):
             return outcome  # the call was not claimed, so the ledger has no row of it
         try:
             return await ledger.record_outcome(invocation, outcome, is_interrupted=is_interrupted)
@@ -75,15 +76,11 @@ def _interruption_failure(invocation: Invocation) -> Failed:
     return Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
 
 
-def _is_remembered(invocation: Invocation) -> bool:
-    return invocation.has_given_id or invocation.is_resumed or bool(invocation.round)
-
-
 def _write_failure(name: str, error: Exception, invocation: Invocation) -> Failed:
     """The outcome of a call that ran, but whose outcome could not be stored."""
-    if invocation.round_answer is not None:
+    if invocation.resumption.round_answer is not None:
         return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
-    if invocation.fence is None:  # a repeatable call, which needs no claim
+    if invocation.claim.fence is None:  # a repeatable call, which needs no claim
         problem = f"{name} ran, but its outcome could not be written down: {error} It may be called again."
         return Failed("unavailable", problem, executed=True)
     return Failed(

@@ -82,7 +82,7 @@ def _track_execution(proceed: NextStage) -> NextStage:
 
     async def stage(invocation: Invocation) -> Outcome:
         outcome = await proceed(invocation)
-        invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
+        invocation.may_have_executed = invocation.may_have_executed or may_have_executed(outcome)
         return outcome
 
     return stage
@@ -142,7 +142,7 @@ def _wrap(wrapper: Middleware, proceed: NextStage, crash_report: CrashReport) ->
         try:
             outcome = await wrapper(invocation, proceed)
         except ToolError as error:
-            return failed_from_error(error).evolve(executed=invocation.may_have_run)
+            return failed_from_error(error).evolve(executed=invocation.may_have_executed)
         except BaseException as error:  # foreign code: every exception becomes an outcome
             if is_interruption(error, task):
                 raise

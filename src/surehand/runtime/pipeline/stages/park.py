@@ -69,7 +69,7 @@ def park(
         """Store a Pending; any other outcome passes."""
         if not isinstance(outcome, Pending):
             # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
-            is_unrecorded = invocation.round and not invocation.is_outcome_recorded
+            is_unrecorded = invocation.resumption.round and not invocation.claim.is_recorded
             return await ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
         if not plan.may_suspend:  # else `validate` has copied them: they are stored after the first await below
             invocation.raw_arguments = copy_if_possible(invocation.raw_arguments)
@@ -78,7 +78,7 @@ def park(
         outcome = sanitize_pending(outcome)
         if wait_refusal.describe is not None:
             problem = f"{invocation.tool_name} {wait_refusal.describe(outcome)}"
-            return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_run))
+            return await end(invocation, Failed("unavailable", problem, executed=invocation.may_have_executed))
         ended = await pending_calls.ended_outcome(outcome.call_id, invocation.principal)
         if ended is None and outcome.run_id is not None:
             ended = await pending_calls.outcome_of_followed_run(outcome.run_id, invocation.principal)
@@ -89,10 +89,10 @@ def park(
             pending_call = await writer.park(invocation, outcome)
         except UnstorableValue as error:
             problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
-            return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.may_have_run))
+            return await end(invocation, Failed("invalid_arguments", problem, executed=invocation.may_have_executed))
         except TooManyPendingCalls:
             problem = f"{invocation.tool_name} was not let wait: {_TOO_MANY_PENDING_MESSAGE}"
-            return await end(invocation, Failed("limit_exceeded", problem, executed=invocation.may_have_run))
+            return await end(invocation, Failed("limit_exceeded", problem, executed=invocation.may_have_executed))
         if not isinstance(pending_call, PendingCall):  # another invocation was first, and has its journal entry
             invocation.is_journalled = True
             return pending_call
@@ -107,7 +107,7 @@ def park(
             return await pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
         if may_wait and outcome.reply_timeout:
             is_answered = await local.wait_for_answer(invocation, outcome.reply_timeout)
-            if is_answered and invocation.has_lost_race:  # answered and ended by another process
+            if is_answered and invocation.claim.is_lost:  # answered and ended by another process
                 invocation.is_journalled = True
                 stored = await pending_calls.current_outcome(invocation.id, Principal())
                 return stored or pending_call.to_outcome()
@@ -118,7 +118,7 @@ def park(
 
     async def end(invocation: Invocation, outcome: Outcome) -> Outcome:
         """Record the outcome of a call that cannot become pending; `ledger` let it pass as Pending."""
-        has_row = invocation.fence is not None or invocation.has_given_id
+        has_row = invocation.claim.fence is not None or invocation.has_given_id
         if not has_row or isinstance(outcome, Pending):
             return outcome
         return await ledger.record_outcome(invocation, outcome)
@@ -128,7 +128,11 @@ def park(
             return await stage(invocation)
         except asyncio.CancelledError:
             # The caller was cancelled after the answer was used. It cannot be used again, so the call ends here.
-            if invocation.may_have_run and invocation.answer_value is None and not invocation.is_outcome_recorded:
+            if (
+                invocation.may_have_executed
+                and invocation.resumption.answer is None
+                and not invocation.claim.is_recorded
+            ):
                 cancelled = Failed("cancelled", f"{invocation.tool_name} was cancelled while it ran.", executed=True)
                 await ledger.record_outcome(invocation, cancelled, is_interrupted=True)
             raise

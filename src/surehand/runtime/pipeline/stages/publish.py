@@ -50,45 +50,49 @@ def publish(
         space = invocation.principal.space or ""
         invocation.make_interruptible()
         # A client may answer what the space shows: its call is shown once the wait is stored.
-        invocation.posts_when_stored = posts_when_stored and not invocation.is_resumed
-        if invocation.message_id is None and not invocation.posts_when_stored:
-            invocation.message_id = await post(invocation, space)
+        posts_later = posts_when_stored and not invocation.is_resumed
+        invocation.message = invocation.message._replace(posts_when_stored=posts_later)
+        if invocation.message.id is None and not posts_later:
+            await post(invocation, space)
         elif (
-            invocation.message_id is not None and invocation.round_answer is None
+            invocation.message.id is not None and invocation.resumption.round_answer is None
         ):  # an answer that ends the call amends the message itself
             await show(invocation, space, "running")
         try:
             outcome = await proceed(invocation)
         except BaseException:
             if (
-                not invocation.round or invocation.is_outcome_recorded
+                not invocation.resumption.round or invocation.claim.is_recorded
             ):  # else only the caller was cancelled: the call stays pending
                 await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
             raise
-        if invocation.posts_when_stored and invocation.message_id is None and not isinstance(outcome, Pending):
-            invocation.message_id = await post(invocation, space)  # it ended without a wait
-        if not (invocation.has_lost_race or invocation.runs_elsewhere):  # else the other invocation amends the message
+        if posts_later and invocation.message.id is None and not isinstance(outcome, Pending):
+            await post(invocation, space)  # it ended without a wait
+        if not (
+            invocation.claim.is_lost or invocation.claim.is_elsewhere
+        ):  # else the other invocation amends the message
             await show(invocation, space, to_message_status(outcome), outcome)
         return outcome
 
-    async def post(invocation: Invocation, space: str) -> str | None:
+    async def post(invocation: Invocation, space: str) -> None:
         """Post the message; the call runs even if that fails."""
         try:
-            return await spaces.post(space, messages.build_message(invocation, "running"))
+            message_id = await spaces.post(space, messages.build_message(invocation, "running"))
+            invocation.message = invocation.message._replace(id=message_id)
         except BaseException as error:  # the spaces of a host application may raise anything
             if is_interruption(error, asyncio.current_task()):
                 raise
             log.warning("The call of %s could not be posted to space %r: %s", name, space, error)
-            return None
 
     async def show(invocation: Invocation, space: str, status: str, outcome: Outcome | None = None) -> None:
         """Amend the message; a failure does not change the outcome."""
-        if invocation.message_id is None or invocation.message_status == status:
+        message_id = invocation.message.id
+        if message_id is None or invocation.message.status == status:
             return
-        invocation.message_status = status
+        invocation.message = invocation.message._replace(status=status)
         await journal.write_progress(invocation)
         try:
-            await spaces.amend(space, invocation.message_id, messages.build_message(invocation, status, outcome))
+            await spaces.amend(space, message_id, messages.build_message(invocation, status, outcome))
         except BaseException as error:
             if is_interruption(error, asyncio.current_task()):
                 raise

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.limits.admission import QueueRefusal
 from surehand.runtime.limits.deadlocks import waiting_for
@@ -35,7 +36,7 @@ def queue(
     may_nest = plan.listing.tool.handler is None or plan.listing.tool.handler.can_suspend
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.answer_value is not None:
+        if invocation.resumption.answer is not None:
             return await proceed(invocation)
         outer_slot = find_held_slot(active_queue)
         if outer_slot is not None:
@@ -137,11 +138,11 @@ def _priority_of(invocation: Invocation) -> int:
 def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error: StoreError, ledger: Ledger) -> Outcome:
     """The outcome of a call that was not run because its shared queue is unavailable."""
     name = invocation.listing.name
-    if not invocation.is_resumed or invocation.is_claimed or invocation.fence is None:
+    if not invocation.is_resumed or invocation.claim.is_held or invocation.claim.fence is None:
         return Failed(
             "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
         )
     # The call was approved, and stays so: return the claim, so that a runtime resumes it later.
-    invocation.runs_elsewhere = True
+    invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
     ledger.return_to_ready_later(invocation)
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -13,6 +13,7 @@ from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pipeline.pipeline import StackPlan
 from surehand.runtime.runtime_store import RuntimeStore
+from surehand.store.database import to_storable_name
 from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
@@ -40,8 +41,15 @@ def recall(
             invocation.assigned_id = None  # type: ignore[unreachable]
         if invocation.assigned_id is None or not 0 < len(invocation.assigned_id) <= MAX_CALL_ID_LENGTH:
             return Failed("invalid_arguments", f"A call id is a text of 1 to {MAX_CALL_ID_LENGTH} characters.")
+        if to_storable_name(invocation.assigned_id) != invocation.assigned_id:
+            return Failed("invalid_arguments", "A call id holds no NUL character and no lone surrogates.")
         if store.is_durable:
             invocation.make_interruptible()
+        # Before the row is there: else the maintenance task could let go of it as one that no call has.
+        with ledger.keep_open(invocation.assigned_id):
+            return await recall_or_run(invocation)
+
+    async def recall_or_run(invocation: Invocation) -> Outcome:
         try:
             call = await ledger.open_call(invocation)
         except UnstorableValue as error:
@@ -53,8 +61,7 @@ def recall(
             call = await outcomes.find(call.call_id) or call  # the runtime that owned it was dead
         outcome = await known_outcome(call)
         if outcome is None:
-            with ledger.keep_open(call.call_id):
-                return await proceed(invocation)
+            return await proceed(invocation)
         invocation.is_journalled = True  # the first call with this id has its entry
         return outcome
 

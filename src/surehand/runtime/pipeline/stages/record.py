@@ -51,19 +51,17 @@ def record(
                 invocation.start_caller_timeout()
             outcome = await proceed(invocation)
         except asyncio.CancelledError as cancellation:
-            if may_suspend and invocation.take_back_cancellation():
-                outcome = invocation.take_interruption()
-            elif is_interruption(cancellation, asyncio.current_task()):
-                outcome = Failed(
-                    "cancelled", f"{name} was cancelled with its caller.", executed=invocation.may_have_run
-                )
+            outcome = invocation.take_interruption()
+            executed = invocation.may_have_executed
+            if outcome is None and is_interruption(cancellation, asyncio.current_task()):
+                outcome = Failed("cancelled", f"{name} was cancelled with its caller.", executed=executed)
                 raise
-            else:
-                outcome = Failed("cancelled", f"{name} cancelled itself.", executed=invocation.may_have_run)
+            if outcome is None:
+                outcome = Failed("cancelled", f"{name} cancelled itself.", executed=executed)
         except NotStarted as refusal:
             outcome = failed_from_error(refusal)
         except StoreError as problem:
-            outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_run)
+            outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_executed)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as bug:  # noqa: BLE001 - a bug of this package: the caller still gets an outcome
@@ -80,7 +78,7 @@ def record(
                 if type(outcome) is not Done and not isinstance(outcome, Pending):
                     counter.failures += 1
                 set_attribute(outcome, "origin", invocation)
-                if may_suspend and invocation.task is not None:
+                if may_suspend and invocation.interruption is not None:
                     invocation.finish(outcome)
                 if has_journal or listeners.callbacks:
                     tool_reports.end(invocation, outcome)

@@ -29,7 +29,7 @@ def retry(plan: StackPlan, proceed: NextStage, *, clock: Clock, first_delay: flo
         while True:
             invocation.arguments = copy_if_possible(arguments)  # a handler may change its own
             outcome = await proceed(invocation)
-            invocation.may_have_run = invocation.may_have_run or may_have_executed(outcome)
+            invocation.may_have_executed = invocation.may_have_executed or may_have_executed(outcome)
             delay = _delay_seconds(outcome, first_delay * 2 ** (invocation.attempt - 1))
             is_last_attempt = invocation.attempt > tool.limits.retries
             may_retry = _is_retryable(outcome) and not invocation.is_refused_by_queue
