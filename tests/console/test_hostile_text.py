@@ -92,6 +92,7 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             await expect(page.get_by_role("cell", name=PAYLOADS[0], exact=True)).to_be_visible()
             await page.goto(f"{served.url}/#/inbox/{waits[0]}")
             await expect(page.locator(".message")).to_contain_text("\\u{202e}evil\\u{202c}\\u{200b}")
+            await expect(page.get_by_text("Some characters cannot be seen")).to_contain_text("\\u{202e}evil")
             await take_screenshot(page, f"hostile-{width}")
             await page.get_by_role("button", name="Approve").click()
             await expect(page.get_by_role("alert")).to_contain_text(PAYLOADS[0])

@@ -1,7 +1,7 @@
 // A form from a JSON Schema, with the same value as JSON beside it.
 import { html } from "../html.js";
 import { useEffect, useId, useState } from "../vendor/preact-hooks.js";
-import { isEqual, toJson } from "../format.js";
+import { isEqual, toJson, visible } from "../format.js";
 import { resolveSchema, describeType, isRequired } from "./schema.js";
 
 const MAX_DEPTH = 4;
@@ -91,9 +91,18 @@ function TextField({ id, hintId, schema, value, onChange, isNeeded, isDisabled }
   const isLong = text.length > LONG_TEXT || text.includes("\n") || (schema.maxLength ?? 0) > 500;
   const shared = { id, disabled: isDisabled, "aria-describedby": hintId, onInput: change, value: text };
   const placeholder = schema.default === undefined ? "" : String(schema.default);
-  if (isLong) return html`<textarea ...${shared} rows=${Math.min(12, text.split("\n").length + 2)} spellcheck="false"></textarea>`;
   const kind = schema.format === "password" ? "password" : "text";
-  return html`<input type=${kind} ...${shared} placeholder=${placeholder} autocomplete="off" spellcheck="false" />`;
+  const rows = Math.min(12, text.split("\n").length + 2);
+  return html`${isLong
+      ? html`<textarea ...${shared} rows=${rows} spellcheck="false"></textarea>`
+      : html`<input type=${kind} ...${shared} placeholder=${placeholder} autocomplete="off" spellcheck="false" />`}
+    <${HiddenCharacters} text=${text} />`;
+}
+
+/** A browser draws a text in a field as it is: characters that hide or reverse others are told below it. */
+function HiddenCharacters({ text }) {
+  const shown = visible(text);
+  return shown === text ? null : html`<p class="problem prose">Some characters cannot be seen: ${shown}</p>`;
 }
 
 function NumberField({ id, hintId, schema, value, onChange, isDisabled }) {
@@ -179,6 +188,7 @@ export function JsonField({ id, label, hintId, value, onChange, isDisabled, rows
     ${!isBare && html`<label for=${id ?? ownId}>${label}</label>`}
     <textarea id=${id ?? ownId} class="code" rows=${rows} value=${text} disabled=${isDisabled} spellcheck="false"
       aria-describedby=${hintId} aria-invalid=${parsed.problem !== ""} onInput=${change}></textarea>
+    <${HiddenCharacters} text=${text} />
     ${parsed.problem && html`<p class="problem">${parsed.problem}</p>`}`;
 }
 

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get } from "../api.js";
 import { describeVerdict, findVerdict } from "../answers.js";
-import { firstLine, formatAge, formatRest } from "../format.js";
+import { firstLine, formatAge, formatRest, shorten, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { loadWaits, now, waits, waitsState } from "../store.js";
 import { BulkAnswer } from "../components/bulk_answer.js";
@@ -45,7 +45,8 @@ function WaitRow({ wait, isCurrent, isChosen, toggle }) {
       aria-label=${`Select ${wait.tool}`} />
     <a href=${link("inbox", wait.call_id)}>
       <span class="row-title"><strong>${wait.tool}</strong><${Status} status=${wait.waiting_for} kind="pending" /></span>
-      <span class="row-text">${firstLine(wait.message)}</span>
+      <span class="row-text">${firstLine(visible(wait.message))}</span>
+      <span class="row-text code">${shorten(visible(JSON.stringify(wait.arguments ?? {}).slice(1, -1)))}</span>
       <span class="meta">${wait.user ?? "no user"} · ${formatAge(wait.created_at, now.value)}${rest}</span>
     </a>
   </li>`;

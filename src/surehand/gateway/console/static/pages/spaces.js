@@ -30,7 +30,7 @@ export function Spaces({ id }) {
     <ul class="list">${state.items.map((each) => html`<li class="row-item" key=${each.id} aria-current=${each.id === id}>
       <a href=${link("spaces", each.id)}><span class="row-title"><strong>${visible(each.name || each.id)}</strong></span>
         <span class="meta">${formatNumber(each.messages)} messages · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
-  const detail = id ? html`<${SpaceDetail} key=${id} id=${id} />` : html`<${Empty}>Select a space to see its messages.<//>`;
+  const detail = id ? html`<${SpaceDetail} key=${id} id=${id} onChange=${load} />` : html`<${Empty}>Select a space to see its messages.<//>`;
   return html`<${Panes} page="spaces" id=${id} list=${list} detail=${detail} />`;
 }
 
@@ -52,7 +52,7 @@ function NewSpace({ onCreated }) {
     <button type="submit" disabled=${!name.trim()}>Create</button>${problem && html`<p class="problem">${problem}</p>`}</form>`;
 }
 
-function SpaceDetail({ id }) {
+function SpaceDetail({ id, onChange }) {
   const [space, setSpace] = useState(null);
   const [members, setMembers] = useState([]);
   const [problem, setProblem] = useState("");
@@ -62,7 +62,10 @@ function SpaceDetail({ id }) {
     get(`/api/spaces/${encode(id)}`).then(setSpace, (error) => setProblem(error.message));
     get(`/api/spaces/${encode(id)}/members`).then((page) => setMembers(page.items), () => {});
   }, [id]);
-  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [messages.items.length]);
+  useEffect(() => {
+    end.current?.scrollIntoView({ block: "nearest" });
+    if (messages.isLoaded) onChange();
+  }, [messages.items.length]);
   return html`<article class="chat">
     <${DetailHeading}>${visible(space?.name || id)}<//>
     <${Facts} items=${[["Id", id], ["Members", members.map((each) => each.name || each.id).join(", ")]]} />
