@@ -13,7 +13,7 @@ from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
 from bench.openapi_import import measure_openapi_import
-from bench.peers.environments import measure_peers
+from bench.peers.environments import measure_peer_imports, measure_peers
 from bench.queued_calls import measure_queue
 from bench.rest_calls import measure_rest_calls
 from bench.sandbox import measure_sandbox
@@ -74,7 +74,9 @@ def main() -> None:
     options = parse_options()
     rows = asyncio.run(measure_everything(quick=options.quick))
     print(f"{describe_versions()}\n\n{format_table(rows)}")
-    peer_rows = [*measure_peers(), *asyncio.run(measure_other_proxies())] if options.peers else []
+    peer_rows = (
+        [*measure_peers(), *measure_peer_imports(), *asyncio.run(measure_other_proxies())] if options.peers else []
+    )
     if peer_rows:
         print(format_table(peer_rows))
     if not options.quick:

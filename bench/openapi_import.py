@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from bench.measure import measure_ratio, time_function
+from bench.openapi_document import DOCUMENT, LABEL
 from bench.table import Row
 from surehand import Runtime, openapi
 
 GOAL = 2.0
-DOCUMENT = Path(__file__).parents[1] / ".openapi/node_modules/@octokit/openapi/generated/api.github.com.json"
-LABEL = "import GitHub's OpenAPI document, until its tools are listed / json.loads of its text"
 
 
 async def measure_openapi_import(*, rounds: int = 7) -> list[Row]:

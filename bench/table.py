@@ -19,7 +19,8 @@ _PEERS_METHOD = """\
 The same `add`, called through each library's own managed path, as a ratio to the same limit measured in the same
 process. Each library has a virtual environment of its own. The script of each library in `bench/peers/` says which
 path it takes and why. A proxy between an MCP client and a server is a ratio to the same client's direct call of the
-same server, over the transport that is in front. `scripts/bench --peers` writes this part.
+same server, over the transport that is in front. An import of an OpenAPI document is a ratio to parsing
+its text as JSON, as in the table above. `scripts/bench --peers` writes this part.
 """
 
 

@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from bench.openapi_document import LABEL
 from bench.table import Row
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".bench"
+PEER_TIMEOUT_SECONDS = 600.0
 PEERS = (
     "pydantic-ai-slim",
     "openai-agents",
@@ -23,17 +27,34 @@ PEERS = (
     "strands-agents",
 )
 """Names of the distributions; the script that measures one has the same name with underscores."""
+OPENAPI_PEERS = ("fastmcp", "google-adk")
+"""Distributions that import OpenAPI documents; the script that measures one ends in `_openapi`."""
 
 
 def measure_peers(names: tuple[str, ...] = PEERS) -> list[Row]:
     """One row per peer, slowest last; the note of a peer that cannot be measured says why."""
-    return sorted(map(_measure_peer, names), key=lambda row: (row.measured is None, row.measured or 0.0))
+    return _slowest_last(_measure_peer(name, script_name(name)) for name in names)
 
 
-def _measure_peer(name: str) -> Row:
-    print(f"Measuring {name} ...", file=sys.stderr)
+def measure_peer_imports(names: tuple[str, ...] = OPENAPI_PEERS) -> list[Row]:
+    """One row per peer that imports GitHub's OpenAPI document, slowest last."""
+    rows = (_measure_peer(name, f"{script_name(name)}_openapi") for name in names)
+    return _slowest_last(replace(row, what=f"{row.what}: {LABEL}") for row in rows)
+
+
+def script_name(name: str) -> str:
+    """The name of the script that measures a distribution."""
+    return name.replace("-", "_")
+
+
+def _slowest_last(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.measured is None, row.measured or 0.0))
+
+
+def _measure_peer(name: str, script: str) -> Row:
+    print(f"Measuring {script} ...", file=sys.stderr)
     try:
-        report = json.loads(_run_peer_script(environment(name), name).splitlines()[-1])
+        report = json.loads(_run_peer_script(environment(name), script).splitlines()[-1])
     except subprocess.CalledProcessError as error:
         return Row(name, None, note=_last_line(error.stderr))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
@@ -52,8 +73,8 @@ def environment(name: str) -> Path:
     return python
 
 
-def _run_peer_script(python: Path, name: str) -> str:
-    return _run(python, "-W", "ignore", "-m", f"bench.peers.{name.replace('-', '_')}", seconds=120)
+def _run_peer_script(python: Path, script: str) -> str:
+    return _run(python, "-W", "ignore", "-m", f"bench.peers.{script}", seconds=PEER_TIMEOUT_SECONDS)
 
 
 def _run(python: Path, *arguments: str, seconds: float) -> str:

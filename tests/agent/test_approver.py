@@ -30,6 +30,7 @@ async def test_what_the_model_approves_runs_and_is_in_the_audit_with_its_reason(
     [
         '{"decision": "unsure", "reason": "A large sum."}',
         '{"decision": "deny", "reason": "No."}',
+        '{"decision": "unsure", "decision": "approve"}',
         "approve",
         "[1]",
         [("pay", {"amount": 1})],
@@ -72,3 +73,21 @@ async def test_it_never_approves_what_the_policy_denies(store):
 def test_an_approver_that_cannot_be_asked_is_refused():
     with pytest.raises(DefinitionError, match="cannot be asked"):
         Agent("clerk", model=ScriptedModel(), approver=42)
+
+
+async def test_a_model_can_be_the_approver_of_a_runtime(tmp_path):
+    bank = Bank()
+    judge = ScriptedModel(APPROVE, '{"decision": "unsure", "reason": "A large sum."}', name="judge")
+    async with Runtime(bank.tool, approver=judge, store=str(tmp_path / "agent.db")) as runtime:
+        approved = await runtime.call("pay", {"amount": 5}, call_id="c1")
+        unsure = await runtime.call("pay", {"amount": 5_000}, call_id="c2")
+        [answer] = [row for row in await runtime.store.audit.list() if row.kind == "answer"]
+
+    assert (approved.ok, unsure.waiting_for, bank.transfers) == (True, "approval", [(5, "Ada")])
+    assert (answer.by, answer.detail["reason"]) == ("model:judge", "A small sum.")
+
+
+def test_the_approver_of_a_runtime_may_be_named():
+    assert isinstance(Runtime(approver="openai:gpt-5-mini"), Runtime)
+    with pytest.raises(DefinitionError, match="cannot be asked"):
+        Runtime(approver=7)

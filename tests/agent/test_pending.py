@@ -196,3 +196,66 @@ async def test_an_unknown_run_is_an_error(store, verb):
     async with Runtime(store=store) as runtime:
         with pytest.raises(LookupError, match="has no run 'r1'"):
             await getattr(agent, verb)("r1", *arguments, runtime=runtime)
+
+
+async def test_a_call_that_a_later_run_of_the_session_repeats_follows_the_first(store):
+    booked = []
+
+    @tool(confirm=True, effects={"write"})
+    async def book(flight: str) -> str:
+        """Book a flight."""
+        booked.append(flight)
+        return f"Booked {flight}."
+
+    model = ScriptedModel([("book", {"flight": "TW7"})], [("book", {"flight": "TW7"})], "Booked.", "Booked as well.")
+    agent = Agent("travel", model=model, tools=[book])
+    async with Runtime(agent, store=store) as runtime:
+        first = await agent.run("Fly", runtime=runtime, user="ada", session="s1")
+        second = await agent.run("Well?", runtime=runtime, user="ada", session="s1")
+        [wait] = await runtime.pending()
+        await runtime.approve(wait.call_id)
+        first_end = await agent.resume(first.id, runtime=runtime)
+        second_end = await agent.resume(second.id, runtime=runtime)
+
+    assert first.waiting[0].call_id == second.waiting[0].call_id == wait.call_id
+    assert (first_end.text, second_end.text) == ("Booked.", "Booked as well.")
+    assert [run.messages[2]["content"] for run in (first_end, second_end)] == ["Booked TW7."] * 2
+    assert booked == ["TW7"]
+
+
+@pytest.mark.parametrize("other", [{"user": "bob"}, {"session": "s2"}])
+async def test_a_call_of_another_user_or_session_asks_by_itself(store, other):
+    @tool(confirm=True, effects={"write"})
+    async def book(flight: str) -> str:
+        """Book a flight."""
+        return f"Booked {flight}."
+
+    agent = Agent("travel", model=ScriptedModel(*[[("book", {"flight": "TW7"})]] * 2), tools=[book])
+    async with Runtime(agent, store=store) as runtime:
+        await agent.run("Fly", runtime=runtime, user="ada", session="s1")
+        await agent.run("Fly", runtime=runtime, **({"user": "ada", "session": "s1"} | other))
+
+        assert len(await runtime.pending()) == 2
+
+
+async def test_a_repetition_in_a_later_run_stays_one_after_a_crash(tmp_path):
+    booked = []
+
+    @tool(confirm=True, effects={"write"})
+    async def book(flight: str) -> str:
+        """Book a flight."""
+        booked.append(flight)
+        return f"Booked {flight}."
+
+    store = str(tmp_path / "agent.db")
+    agent = Agent("travel", model=ScriptedModel(*[[("book", {"flight": "TW7"})]] * 2, "Done."), tools=[book])
+    async with Runtime(agent, store=store) as runtime:
+        await agent.run("Fly", runtime=runtime, user="ada", session="s1")
+        second = await agent.run("Well?", runtime=runtime, user="ada", session="s1")
+    async with Runtime(agent, store=store) as runtime:
+        [wait] = await runtime.pending()
+        await runtime.approve(wait.call_id)
+    async with Runtime(agent, store=store) as runtime:
+        run = await agent.resume(second.id, runtime=runtime)
+
+    assert (run.text, booked) == ("Done.", ["TW7"])

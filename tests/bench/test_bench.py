@@ -9,7 +9,7 @@ from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
 from bench.imports import measure_imports, required_distributions
 from bench.measure import measure_ratio
-from bench.peers.environments import PEERS, ROOT
+from bench.peers.environments import OPENAPI_PEERS, PEERS, ROOT, script_name
 from bench.queued_calls import measure_queue
 from bench.sandbox import measure_sandbox
 from bench.search_tools import measure_search
@@ -98,6 +98,7 @@ def test_distributions_are_counted_without_extras():
 
 
 def test_every_peer_has_a_script_and_every_script_says_which_path_it_takes():
-    for name in PEERS:
-        script = ROOT / "bench" / "peers" / f"{name.replace('-', '_')}.py"
+    scripts = [*map(script_name, PEERS), *(f"{script_name(name)}_openapi" for name in OPENAPI_PEERS)]
+    for name in scripts:
+        script = ROOT / "bench" / "peers" / f"{name}.py"
         assert script.read_text().startswith('"""')

@@ -79,7 +79,7 @@ async def main():
     own_tools, names = (tools, []) if WHOSE_TOOLS == "agent" else ([], ["look_up", "book", "pay"])
     agent = Agent("travel", model=ScriptedModel(*[model] * 9), tools=[*own_tools, *names])
     async with Runtime(*([] if own_tools else tools), store=str(FOLDER / "app.db")) as runtime:
-        run = await agent.run("Go.", user="ada", session="s1", run_id="r1", runtime=runtime)
+        run = await agent.run("Go.", user="ada", session="s1", run_id=sys.argv[5], runtime=runtime)
         waiting = [[wait.call_id, wait.waiting_for] for wait in run.waiting]
         print(json.dumps({"status": run.status, "text": run.text, "waiting": waiting}), flush=True)
         if PART == "kill":
@@ -99,9 +99,9 @@ class Trip:
         self._whose_tools = whose_tools
         self._story = story
 
-    def run_agent(self, part: str = "go on") -> dict[str, Any]:
+    def run_agent(self, part: str = "go on", run_id: str = "r1") -> dict[str, Any]:
         """Run the program with the agent; `kill` ends it at once when the run waits, `die` in the middle of a call."""
-        command = [sys.executable, "-c", PROGRAM, str(self._folder), self._whose_tools, part, self._story]
+        command = [sys.executable, "-c", PROGRAM, str(self._folder), self._whose_tools, part, self._story, run_id]
         ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == (0 if part == "go on" else -signal.SIGKILL), ended.stderr
         return json.loads(ended.stdout) if ended.stdout else {}
@@ -143,6 +143,23 @@ def test_a_model_that_calls_again_while_the_effect_is_unknown_has_one_effect(tmp
     run = trip.run_agent()
 
     assert waiting["status"] == "waiting"
+    assert run["status"] == "done"
+    assert "It was paid." in run["text"]
+    assert trip.notes()["paid ann"] == 1
+
+
+@pytest.mark.timeout(120)
+def test_a_later_run_of_the_session_that_calls_again_while_the_effect_is_unknown_has_one_effect(tmp_path, fast_command):
+    trip = Trip(tmp_path, fast_command, "runtime", "pay")
+
+    trip.run_agent("die")
+    waiting = trip.run_agent(run_id="r2")
+    [[call_id, _]] = waiting["waiting"]
+    trip.answer("settle", call_id, '"It was paid."')
+    run = trip.run_agent(run_id="r2")
+
+    assert waiting["status"] == "waiting"
+    assert call_id.startswith("r1.")
     assert run["status"] == "done"
     assert "It was paid." in run["text"]
     assert trip.notes()["paid ann"] == 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from surehand.agent.approver import ModelApprover
+from surehand.agent.approver import build_approver
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
 from surehand.agent.driving import AgentDefinition, RunDriver, UnstoredRuns
+from surehand.agent.given_model import to_model
 from surehand.agent.hooks import Hook, HookTable
 from surehand.agent.limits import Limits
 from surehand.agent.loop import LoopSettings
@@ -77,10 +78,10 @@ class Agent:
         if not is_legal_name(str(name)):
             raise DefinitionError(f"{name!r} cannot be the name of an agent.", fix="use letters, digits, `_` and `-`.")
         self.name = name
-        self.model = _choose_model(model)
+        self.model = to_model(model)
         self.limits = limits or Limits()
         self._hooks = HookTable(hooks)
-        self._selection = ToolSelection(name, tools, _build_approver(approver), _require_agents(agents))
+        self._selection = ToolSelection(name, tools, build_approver(approver), _require_agents(agents))
         output_type = OutputType(output)
         prompt_builder = PromptBuilder(
             instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
@@ -206,31 +207,11 @@ def _require_agents(agents: Any) -> tuple[Agent, ...]:
     return tuple(agents)
 
 
-def _build_approver(approver: Any) -> Approver | None:
-    if isinstance(approver, (str, Model)):
-        return ModelApprover(_choose_model(approver))
-    if approver is not None and not callable(approver):
-        raise DefinitionError(f"approver={approver!r} cannot be asked.", fix="give a model, or an async function.")
-    return cast("Approver | None", approver)
-
-
 def _refuse_wait(pending: Pending) -> str:
     return (
         f"would have to wait for {pending.waiting_for}, and this agent runs without a runtime that remembers it. "
         "Pass one to run it: run(..., runtime=Runtime(..., store='app.db'))."
     )
-
-
-def _choose_model(model: Any) -> Model:
-    if isinstance(model, str):
-        from surehand.agent.models.choose import choose_model  # loads the models of the official SDKs
-
-        return choose_model(model)
-    if not isinstance(model, Model):
-        raise DefinitionError(
-            f"model={model!r} is not a model.", fix='give "provider:name", or an object with `stream`.'
-        )
-    return model
 
 
 async def _stream_events(runtime: Scope, run_id: str, run: Coroutine[Any, Any, Run]) -> AsyncGenerator[Event]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+MAX_SECONDS = 86_400.0
+"""No server is waited for longer than a day, whatever it says."""
+
 
 def parse_retry_after(value: str) -> float | None:
     """The seconds to wait from now on; None if the value cannot be read."""
@@ -13,7 +16,7 @@ def parse_retry_after(value: str) -> float | None:
         seconds = float(value)
     except ValueError:
         return _seconds_until(value)
-    return seconds if 0 <= seconds < 1_000_000 else None
+    return min(seconds, MAX_SECONDS) if seconds >= 0 else None
 
 
 def _seconds_until(text: str) -> float | None:
@@ -23,4 +26,4 @@ def _seconds_until(text: str) -> float | None:
         return None
     if date.tzinfo is None:  # the zone `-0000` is UTC of an unknown place
         date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, (date - datetime.now(UTC)).total_seconds()), MAX_SECONDS)

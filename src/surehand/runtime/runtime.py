@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from surehand.core.call import Principal
 from surehand.core.clock import Clock, Deadline
@@ -48,6 +48,9 @@ log = logging.getLogger("surehand")
 class Runtime(Scope):
     """Tools and the pipeline that every call passes. Use it with `async with`."""
 
+    build_approver: ClassVar[Callable[[Any], Approver | None] | None] = None
+    """Makes an approver of a model. `surehand` sets it: the runtime knows no models."""
+
     def __init__(
         self,
         *sources: Any,
@@ -56,7 +59,7 @@ class Runtime(Scope):
         queues: Mapping[str, Queue] | None = None,
         middleware: Sequence[Middleware] = (),
         workspace: str | None = None,
-        approver: Approver | None = None,
+        approver: Approver | Any = None,
         spaces: SpaceWriter | None = None,
         on_no_space: OnNoSpace = "warn",
         defaults: Defaults | Mapping[str, Any] | None = None,
@@ -75,7 +78,7 @@ class Runtime(Scope):
             queues=queues or {},
             middleware=middleware,
             workspace=workspace,
-            approver=approver,
+            approver=approver if approver is None or callable(approver) else self._approver_of_model(approver),
             spaces=spaces,
             on_no_space=_validate_on_no_space(on_no_space),
             defaults=Defaults.from_mapping(defaults),
@@ -98,6 +101,12 @@ class Runtime(Scope):
         self._lazy_tools: list[LazyTool] = []
         self._add_sources(flatten_sources(sources))
         self._refuse_left_out(sources)
+
+    def _approver_of_model(self, model: Any) -> Approver | None:
+        build = type(self).build_approver
+        if build is None:
+            raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
+        return build(model)
 
     def _add_sources(self, sources: list[Source]) -> None:
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))

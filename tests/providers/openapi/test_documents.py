@@ -53,7 +53,16 @@ async def test_a_json_file_may_refer_to_files_beside_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "ref", ["../outside.json#/X", "/etc/passwd", "https://127.0.0.1:9/x.json#/X", "missing.json#/X"]
+    "ref",
+    [
+        "../outside.json#/X",
+        "/etc/passwd",
+        "https://127.0.0.1:9/x.json#/X",
+        "missing.json#/X",
+        "a%00b.json#/X",
+        "#/servers/" + "9" * 5_000,
+        "#/servers/\u0661",
+    ],
 )
 async def test_a_reference_out_of_the_folder_or_to_a_host_costs_its_operation(tmp_path, ref):
     (tmp_path / "outside.json").write_text('{"X": {"type": "string"}}')
@@ -76,7 +85,7 @@ async def test_a_reference_out_of_the_folder_or_to_a_host_costs_its_operation(tm
         assert [listing.name for listing in runtime.catalogue] == ["api__good"]
         [(label, reason)] = provider.skipped
         assert label == "POST /bad"
-        assert ref in reason
+        assert ref[:40] in reason
 
 
 async def test_a_document_is_fetched_from_a_url_and_nothing_else_is():

@@ -94,7 +94,11 @@ async def test_parts_of_all_of_are_merged_into_flat_fields():
             {"anyOf": [{"allOf": [{"type": "integer"}]}, {"type": "null"}]},
         ),
         ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 0}),
-        ({"type": "string", "pattern": "(?=x)y"}, {"type": "string"}),
+        (
+            {"type": "string", "pattern": "(?=x)y", "description": "A code."},
+            {"type": "string", "description": "A code. It must match the pattern (?=x)y"},
+        ),
+        ({"type": "string", "pattern": "(?=x)" + "y" * 300}, {"type": "string"}),
         ({"type": "string", "pattern": "/^a+$/"}, {"type": "string", "pattern": "^a+$"}),
         ({"type": "strng"}, {}),
         ({"type": "int"}, {"type": "integer"}),

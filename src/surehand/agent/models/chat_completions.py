@@ -174,6 +174,8 @@ class _CollectedCall:
         self.arguments = ""
 
     def is_complete(self) -> bool:
+        if not self.arguments.endswith(("}", "}\n", "} ")):  # asked for each fragment: parse only what may be complete
+            return False
         try:
             json.loads(self.arguments)
         except ValueError:

@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from surehand.agent.models.base import ModelChunk, ModelError, ModelRequest
+from surehand.agent.models.base import ModelChunk, ModelError, ModelRequest, TextChunk, ToolInputChunk
 from surehand.agent.models.errors import (
     StreamBroken,
     connection_error,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 IDLE_TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_CHARACTERS = 8 * 1024 * 1024
+"""Characters of the text and the arguments of one answer."""
 _NESTED_ITERATORS = 16
 _PLACEHOLDER_KEY = "no-key"
 """Sent to servers that need no key, because the SDKs insist on one."""
@@ -126,9 +128,15 @@ class SdkModel(ABC):
         self, stream: Any, request: ModelRequest, redact: Redactor
     ) -> AsyncGenerator[ModelChunk, None]:
         """The chunks of the response; one that cannot be read fails it."""
+        characters = 0
         try:
             async with aclosing(self._read_answer(stream, request, redact)) as chunks:
                 async for chunk in chunks:
+                    if isinstance(chunk, (TextChunk, ToolInputChunk)):
+                        characters += len(chunk.text)
+                    if characters > MAX_ANSWER_CHARACTERS:
+                        limit = f"{MAX_ANSWER_CHARACTERS:,} characters"
+                        raise ModelError(f"The answer of {self.name} is longer than {limit}.")
                     yield chunk
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             # The SDKs build their objects without checking them, and let errors of the JSON parser through.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from surehand.agent.models.base import ModelRequest, Usage
@@ -39,13 +40,19 @@ class TokenCount:
 
 
 def build_usage(count: TokenCount | None, price: Price | None, request: ModelRequest, answer: str) -> Usage:
-    """The usage of a request; tokens that the server did not report are estimated, so that limits still hold."""
-    if count is None:
-        count = TokenCount(_estimate_tokens(_request_text(request)), _estimate_tokens(answer))
-    cost = count.cost
+    """The usage of a request.
+
+    What the server did not report, or cannot be true, is estimated: limits have to hold whatever a server says.
+    """
+    reported = count or TokenCount(0, 0)
+    tokens_in = reported.tokens_in or _estimate_tokens(_request_text(request))
+    tokens_out = reported.tokens_out or _estimate_tokens(answer)
+    cost = reported.cost
+    if cost is not None and not (isfinite(cost) and cost >= 0):
+        cost = None
     if cost is None and price is not None:
-        cost = price.cost(count.tokens_in, count.tokens_out, count.cached_tokens)
-    return Usage(count.tokens_in, count.tokens_out, cost)
+        cost = price.cost(tokens_in, tokens_out, min(reported.cached_tokens, tokens_in))
+    return Usage(tokens_in, tokens_out, cost)
 
 
 def _request_text(request: ModelRequest) -> str:

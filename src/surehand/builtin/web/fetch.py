@@ -25,7 +25,6 @@ EXCERPT_LENGTH = 300
 """Characters of an error response that the error quotes."""
 EXCERPT_SOURCE_BYTES = 16_384
 """Bytes of an error response that are read."""
-_MAX_RETRY_AFTER_SECONDS = 86_400.0
 _MAX_URL_LENGTH = 300
 _ACCEPT_HEADERS: dict[PageFormat, str] = {
     "text": "text/plain, text/html;q=0.9, text/markdown;q=0.8, */*;q=0.1",
@@ -196,7 +195,9 @@ async def error_from_response(response: HttpResponse) -> ToolError:
     if excerpt := await _body_excerpt(response):
         message += f" The answer begins: {excerpt}"
     error_class = _error_class(status)
-    return error_class(message, data={"url": url, "status": status}, retry_after=_retry_after_seconds(response))
+    return error_class(
+        message, data={"url": url, "status": status}, retry_after=parse_retry_after(response.header("retry-after"))
+    )
 
 
 async def _body_excerpt(response: HttpResponse) -> str:
@@ -217,9 +218,3 @@ def _error_class(status: int) -> type[ToolError]:
         case 502 | 503 | 504:
             return Unavailable
     return ToolError
-
-
-def _retry_after_seconds(head: ResponseHead) -> float | None:
-    """The seconds that the server asks to wait, up to a limit."""
-    seconds = parse_retry_after(head.header("retry-after"))
-    return None if seconds is None else min(seconds, _MAX_RETRY_AFTER_SECONDS)

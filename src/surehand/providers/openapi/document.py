@@ -16,6 +16,7 @@ from surehand.core.errors import DefinitionError
 
 MAX_REF_CHAIN = 32
 """References that may lead from one to the next before a value is reached."""
+_INDEX = re.compile(r"[0-9]{1,9}")
 _VERSION = re.compile(r"(2\.0|3\.[0-2])(?:\.\d+)?(?:-\w+)?\Z")
 
 
@@ -98,7 +99,7 @@ class Document:
             name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
             if isinstance(value, dict) and name in value:
                 value = value[name]
-            elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
                 value = value[int(name)]
             else:
                 raise UnusableOperation(f"The reference {ref} leads nowhere.")
@@ -111,7 +112,10 @@ class Document:
         if self.read_file is None or self.main.path is None or source.path is None:
             raise UnusableOperation(f"The reference {ref} leads to another file, and the document has no folder.")
         folder = self.main.path.parent
-        path = (source.path.parent / unquote(location)).resolve()
+        try:
+            path = (source.path.parent / unquote(location)).resolve()
+        except (OSError, ValueError):  # a NUL character, or a loop of links
+            raise UnusableOperation(f"The reference {ref!r} is not a path.") from None
         if path == self.main.path:
             return self.main
         if not path.is_relative_to(folder):

@@ -92,24 +92,26 @@ class OpenApiProvider(ChangeNotifier, Provider):
         self._presentations: dict[tuple[HttpTarget, bool], Presentation] = {}
         self._runtime_count = 0
         """How many runtimes have started it and not stopped it."""
+        self._start_lock = asyncio.Lock()
 
     # Start and stop
 
     async def start(self) -> None:
         """Read the document and open the connections' pool."""
-        self._runtime_count += 1
-        if self._runtime_count == 1:
-            await self._import(await self._load())
+        async with self._start_lock:  # a runtime that starts at the same time waits for the document
+            if self._runtime_count == 0:
+                await self._import(await self._load())
+            self._runtime_count += 1
 
     async def stop(self) -> None:
         """Close every connection when the last runtime stops the provider."""
-        self._runtime_count -= 1
-        if self._runtime_count > 0:
-            return
-        self._runtime_count = 0
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            await sender.aclose()
+        async with self._start_lock:
+            self._runtime_count = max(self._runtime_count - 1, 0)
+            if self._runtime_count > 0:
+                return
+            sender, self._sender = self._sender, None
+            if sender is not None:
+                await sender.aclose()
 
     async def _import(self, document: Document) -> None:
         self._document = document
@@ -124,7 +126,9 @@ class OpenApiProvider(ChangeNotifier, Provider):
         self._sender = RestSender([*targets, *tokens], http=self._http, environment=self._environment)
         self._log_skipped()
         has_search = self._has_search
-        self._search = OperationSearch(self.namespace, self._operations, self._looked_up) if has_search else None
+        self._search = None
+        if has_search:
+            self._search = OperationSearch(self.namespace, self._operations, self._looked_up, self._pins.is_held_back)
         tools = [
             self._build_tool(name, operation, is_listed=not has_search) for name, operation in self._operations.items()
         ]

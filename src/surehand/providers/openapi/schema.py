@@ -22,6 +22,8 @@ MAX_DEPTH = 20
 MAX_NODES = 3_000
 """Schemas in one definition that are written out."""
 MAX_EXAMPLE_CHARS = 200
+MAX_TOLD_PATTERN_CHARS = 200
+"""A longer pattern that cannot be checked is left out."""
 _SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_KEYWORDS = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties")
 _SCHEMA_MAP_KEYWORDS = ("patternProperties", "dependentSchemas")
@@ -148,8 +150,7 @@ class _Conversion:
             if keyword in schema and (value := validate(schema[keyword])) is not None:
                 converted[keyword] = value
         _add_exclusive_limits(schema, converted)
-        if "pattern" in schema and (pattern := usable_pattern(schema["pattern"])) is not None:
-            converted["pattern"] = pattern
+        _add_pattern(schema, converted)
         self._add_schemas(schema, source, depth + 1, converted)
         _add_examples(schema, converted)
         return converted
@@ -257,6 +258,17 @@ def _add_exclusive_limits(schema: dict[str, Any], converted: dict[str, Any]) -> 
     for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if schema.get(exclusive) is True and limit in converted:
             converted[exclusive] = converted.pop(limit)
+
+
+def _add_pattern(schema: dict[str, Any], converted: dict[str, Any]) -> None:
+    """A pattern that the validator cannot compile, such as one that looks ahead, is told to the model instead."""
+    written = schema.get("pattern")
+    pattern = usable_pattern(written)
+    if pattern is not None:
+        converted["pattern"] = pattern
+    elif isinstance(written, str) and 0 < len(written) <= MAX_TOLD_PATTERN_CHARS:
+        note = f"It must match the pattern {clean_description(written)}"
+        converted["description"] = " ".join(filter(None, (converted.get("description"), note)))
 
 
 def _add_examples(schema: dict[str, Any], converted: dict[str, Any]) -> None:

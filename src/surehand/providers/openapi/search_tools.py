@@ -5,7 +5,7 @@ A call goes through the named operation's own stack, so that its policy, approva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from surehand.catalogue.listing import Listing
@@ -13,7 +13,7 @@ from surehand.catalogue.search import ToolIndex
 from surehand.core.context import Context, ToolListing
 from surehand.core.define import tool
 from surehand.core.description import DescriptionSource
-from surehand.core.errors import NotFound, ToolError
+from surehand.core.errors import Denied, NotFound, ToolError
 from surehand.core.names import nearest_names, qualified_name
 from surehand.core.raw_schema import RawParameters
 from surehand.core.tool import Tool
@@ -80,8 +80,19 @@ def _object_schema(properties: dict[str, Any], required: list[str]) -> dict[str,
 class OperationSearch:
     """Answers calls of the three tools for the operations of one provider."""
 
-    def __init__(self, namespace: str, operations: Mapping[str, Operation], looked_up: LookedUpOperations) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        operations: Mapping[str, Operation],
+        looked_up: LookedUpOperations,
+        is_held_back: Callable[[str], bool],
+    ) -> None:
+        """
+        Args:
+            is_held_back: whether the definition of an operation waits for a person: models do not see it.
+        """
         self._namespace = namespace
+        self._is_held_back = is_held_back
         self._operations = operations
         self._looked_up = looked_up
         self._index: ToolIndex | None = None
@@ -106,7 +117,7 @@ class OperationSearch:
         # More than are asked for, because some of them this caller may not use.
         for entry in self._index.search(query, limit * 4):
             listing = listings.find_listing(entry.tool.name) if len(found) < limit else None
-            if listing is not None:
+            if listing is not None and not self._is_held_back(entry.tool.name):
                 found.append({"name": listing.name, "about": one_line(self._operations[entry.tool.name])})
         return found
 
@@ -119,6 +130,8 @@ class OperationSearch:
             yield Listing(full_name, entry, None, self._namespace, full_name)
 
     def _describe(self, name: str, listing: ToolListing | None, context: Context) -> dict[str, Any]:
+        if self._is_held_back(name):
+            raise Denied(f"{name} is held back, because its definition has changed since it was accepted.")
         if listing is None:  # forbidden for this caller
             raise NotFound(f"{name} cannot be called here.")
         self._looked_up.add(context.principal, name)

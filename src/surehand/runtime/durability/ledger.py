@@ -74,6 +74,8 @@ class Ledger:
     async def open_call(self, invocation: Invocation) -> LedgerRow:
         """Find the call with this id, or add this one; returns the stored row."""
         store = await self._store.open()
+        if invocation.scope.has_session:
+            self._repeated_calls.key_of(invocation)  # is stored with the call: a later one may repeat it
         call = build_ledger_row(invocation)
         invocation.ledger_row = call
         if call.call_id in self._write_retry:

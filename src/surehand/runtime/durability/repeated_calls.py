@@ -54,12 +54,19 @@ class RepeatedCalls:
         self._store = store
 
     def key_of(self, invocation: Invocation) -> str | None:
-        """What the call is recognised by; None if it is never merged: without a session, or with a given id."""
-        if invocation.principal.session is None or not invocation.is_new:
+        """What the call is recognised by; None if it is never merged: without a session, or with an id of a program's.
+
+        The calls of an agent's runs have ids too, which the agent derives. They are compared with each other.
+        """
+        is_of_agent = invocation.scope.scope_name is not None
+        is_first_attempt = not (invocation.is_resumed or invocation.resumption.round)
+        is_compared = is_first_attempt and (is_of_agent or not invocation.has_given_id)
+        if invocation.principal.session is None or not is_compared:
             return None
         if invocation.repeat_key is None:
             try:
-                invocation.repeat_key = call_fingerprint(invocation)
+                fingerprint = call_fingerprint(invocation)
+                invocation.repeat_key = f"{fingerprint} {invocation.scope.scope_name}" if is_of_agent else fingerprint
             except UnstorableValue:  # a call that cannot be compared cannot be stored either
                 return None
             if invocation.siblings is not None:
@@ -83,8 +90,9 @@ class RepeatedCalls:
             return None
         found = await self._find(invocation, key)
         # An equal call of another process that died a moment ago still counts as running.
-        if found is not None and found.state == "running" and await self._store.recover_dead_runtimes():
-            found = await self._find(invocation, key)
+        if found is not None and found.state == "running":
+            await self._store.recover_dead_runtimes()
+            found = await self._find(invocation, key)  # in any case: the maintenance may have been faster
         while found is not None and invocation.siblings is not None and found.call_id in invocation.siblings[key]:
             found = await self._find(invocation, key)  # a call that is made together with this one follows it already
         if found is None or found.state == "running":

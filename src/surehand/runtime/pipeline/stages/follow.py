@@ -12,17 +12,13 @@ from surehand.runtime.runtime_store import RuntimeStore
 
 
 def follow(plan: StackPlan, proceed: NextStage, *, repeated_calls: RepeatedCalls, store: RuntimeStore) -> NextStage:
-    """Outside `approve`: no one is asked twice. Left out without a session, with a given id, and if nothing can wait.
+    """Outside `approve`: no one is asked twice. Left out without a session, and if nothing can wait.
 
-    A call that never asks and that `intent` claims in a configured store is recognised there, with the claim.
+    A call that never asks and that `intent` claims in a configured store is recognised there, with the claim, unless
+    its id was given.
     """
     has_open_store = store.is_durable or store.current is not None
-    if (
-        plan.is_recallable
-        or not plan.has_session
-        or not has_open_store
-        or not _may_be_repetition(plan, is_durable=store.is_durable)
-    ):
+    if not plan.has_session or not has_open_store or not _may_be_repetition(plan, is_durable=store.is_durable):
         return proceed
     plan.may_suspend = True
     plan.can_fold_into_invoke = False
@@ -47,4 +43,5 @@ def _may_be_repetition(plan: StackPlan, *, is_durable: bool) -> bool:
     may_ask = tool.safety.confirm is not False or any(rule.decision == "ask" for rule in plan.rules)
     if may_ask or (plan.listing.provider is not None and tool.repeatable):
         return True
-    return not tool.repeatable and not needs_claim(plan, is_durable=is_durable)
+    # The claim of a call with a given id does not compare it.
+    return not tool.repeatable and (plan.is_recallable or not needs_claim(plan, is_durable=is_durable))

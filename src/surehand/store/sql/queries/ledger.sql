@@ -22,7 +22,7 @@ UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
 -- the calls that these follow.
 FROM ledger WHERE ledger.repeat_key = :repeat_key AND ledger.state <> 'ended'
     AND (ledger.state IN ('waiting', 'ready', 'unknown') OR (ledger.state = 'running' AND ledger.owner <> :owner))
-    AND CAST(:siblings AS TEXT) NOT LIKE '%' || ledger.call_id || '%'
+    AND ' ' || CAST(:siblings AS TEXT) || ' ' NOT LIKE '% ' || ledger.call_id || ' %'
 
 -- name: open_call
 -- Record what an id stands for, unless it is known, and that this owner has a call with it: such a row is not pruned.
@@ -39,7 +39,8 @@ FROM ledger WHERE ledger.repeat_key = :repeat_key AND ledger.state <> 'ended'
 -- Let a call wait: a new one, an idle one, or one that this owner has claimed.
 {{insert_call}} 'waiting',
     :owner, :fence, :posted, {now}) ON CONFLICT (call_id) DO UPDATE SET state = 'waiting', owner = NULL,
-        posted = excluded.posted, arguments = excluded.arguments, definition = excluded.definition
+        posted = excluded.posted, arguments = excluded.arguments, definition = excluded.definition,
+        repeat_key = CASE WHEN ledger.state = 'idle' THEN excluded.repeat_key ELSE ledger.repeat_key END
     WHERE ledger.fingerprint IN (excluded.fingerprint, '') AND (ledger.state = 'idle'
         OR (ledger.state IN ('taken', 'running') AND ledger.owner = excluded.owner AND ledger.fence = excluded.fence))
     RETURNING fence
