@@ -68,7 +68,7 @@ def checkout(tmp_path):
 
 
 def test_the_tests_install_what_they_need_of_the_machine_for_root(tmp_path, checkout):
-    machine = Machine(tmp_path / "machine", 0, "git")
+    machine = Machine(tmp_path / "machine", 0, "chromium", "git")
 
     ran = machine.run(checkout / "scripts/test", "-n", "4")
 
@@ -77,7 +77,7 @@ def test_the_tests_install_what_they_need_of_the_machine_for_root(tmp_path, chec
 
 
 def test_the_tests_tell_anybody_else_that_command_and_run(tmp_path, checkout):
-    machine = Machine(tmp_path / "machine", 1000, "git")
+    machine = Machine(tmp_path / "machine", 1000, "chromium", "git")
 
     ran = machine.run(checkout / "scripts/test", "-n", "4")
 
