@@ -69,7 +69,7 @@ def test_it_serves_on_the_port_that_is_given_and_prints_its_url_on_one_line(tmp_
         lines = [line for line in told.splitlines() if "http://" in line]
 
     assert len(lines) == 1
-    assert f" http://127.0.0.1:{port}/mcp " in lines[0]
+    assert f" http://127.0.0.1:{port} " in lines[0]
 
 
 @starts_a_server
@@ -93,8 +93,8 @@ def test_what_it_runs_on_has_none_of_the_developers_tools():
 @starts_a_server
 def test_clients_of_both_protocols_list_and_call_its_tools(tmp_path):
     with serving(tmp_path) as told:
-        [url] = re.findall(r"at (http://\S+/mcp)", told)
-        seen = [asyncio.run(visited(url, era)) for era in ERAS]
+        [url] = re.findall(r"at (http://\S+)", told)
+        seen = [asyncio.run(visited(f"{url}/mcp", era)) for era in ERAS]
 
     for names, time, page in seen:
         assert {"read", "edit", "current_time", "todowrite", "webfetch"} <= names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from surehand.agent.approver import build_approver
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
-from surehand.agent.driving import AgentDefinition, RunDriver, UnstoredRuns
+from surehand.agent.driving import AgentDefinition, LocalRuns, RunDriver
 from surehand.agent.given_model import to_model
 from surehand.agent.hooks import Hook, HookTable
 from surehand.agent.limits import Limits
@@ -88,7 +88,7 @@ class Agent:
         )
         settings = LoopSettings(self.model, self.limits, output_type, prompt_builder)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)
-        self._unstored_runs = UnstoredRuns()
+        self._local_runs = LocalRuns()
         self._tool = build_agent_tool(
             CallableAgent(name, self.run, self._open_sub_run_driver),
             description or f"Give a task to the agent {name}, and get its report.",
@@ -164,6 +164,16 @@ class Agent:
         async with self._open_driver(runtime) as driver:
             return await driver.resume(run_id)
 
+    async def resume_if_free(self, run_id: str, *, runtime: Scope) -> Run | None:
+        """Go on with a run; None if another process drives it, or if it has ended. Workers use it."""
+        async with self._open_driver(runtime) as driver:
+            return await driver.resume_if_free(run_id)
+
+    async def cancel(self, run_id: str, *, reason: str = "Cancelled.", runtime: Scope | None = None) -> bool:
+        """Stop a run for good, from any process, and cancel its calls; False if it has ended."""
+        async with self._open_driver(runtime) as driver:
+            return await driver.cancel(run_id, reason)
+
     async def steer(self, run_id: str, text: str, *, runtime: Scope | None = None) -> None:
         """Send a message to a run; the model reads it before its next answer."""
         async with self._open_driver(runtime) as driver:
@@ -179,12 +189,12 @@ class Agent:
         return self._hooks.add(name, hook)
 
     def _open_sub_run_driver(self, runtime: Scope, store: Store) -> RunDriver:
-        return RunDriver(self._definition, self, runtime, self._unstored_runs, store)
+        return RunDriver(self._definition, self, runtime, self._local_runs, store)
 
     @asynccontextmanager
     async def _open_driver(self, runtime: Scope | None) -> AsyncIterator[RunDriver]:
         if runtime is not None:
-            yield RunDriver(self._definition, self, runtime, self._unstored_runs)
+            yield RunDriver(self._definition, self, runtime, self._local_runs)
             return
         if self._selection.texts:
             names = ", ".join(map(repr, self._selection.texts))
@@ -195,7 +205,7 @@ class Agent:
         own_runtime = Runtime()
         own_runtime.refuse_waits(_refuse_wait)
         async with own_runtime:
-            yield RunDriver(self._definition, self, own_runtime, self._unstored_runs)
+            yield RunDriver(self._definition, self, own_runtime, self._local_runs)
 
 
 def _require_agents(agents: Any) -> tuple[Agent, ...]:

@@ -48,10 +48,12 @@ class AgentDefinition:
 
 
 @dataclass(slots=True)
-class UnstoredRuns:
-    """The runs of an agent that only this process knows: those that go on or wait, and the last ones that ended."""
+class LocalRuns:
+    """The runs of an agent in this process: stored ones while it drives them, and those that only it knows."""
 
+    driven: dict[str, StoredRun] = field(default_factory=dict)
     records: dict[str, UnstoredRun] = field(default_factory=dict)
+    """Runs without a store that go on or wait; `ended` has the last ones that ended."""
     ended: dict[str, tuple[RunState, Run]] = field(default_factory=dict)
 
     def find_state(self, run_id: str) -> RunState | None:
@@ -76,7 +78,7 @@ class RunDriver:
         agent: AgentDefinition,
         source: AgentSource,
         runtime: Scope,
-        unstored: UnstoredRuns,
+        local: LocalRuns,
         store: Store | None = None,
     ) -> None:
         """
@@ -86,7 +88,7 @@ class RunDriver:
         self._agent = agent
         self._source = source
         self.runtime = runtime
-        self._unstored = unstored
+        self._local = local
         self._given_store = store
 
     @property
@@ -111,11 +113,11 @@ class RunDriver:
             state.origin = origin
         if (store := self._store) is not None:
             return await self._start_stored(store, state)
-        known = self._unstored.find_state(run_id)
+        known = self._local.find_state(run_id)
         if known is not None:
             self._require_same_owner(state, known)
         else:
-            self._unstored.records[run_id] = UnstoredRun(state)
+            self._local.records[run_id] = UnstoredRun(state)
         return await self._resume_unstored(run_id)
 
     async def resume(self, run_id: str) -> Run:
@@ -123,6 +125,44 @@ class RunDriver:
         if (store := self._store) is not None:
             return await self._resume_stored(store, run_id)
         return await self._resume_unstored(run_id)
+
+    async def resume_if_free(self, run_id: str) -> Run | None:
+        """Go on with a run; None if another process or task drives it, or if it has ended."""
+        if (store := self._store) is None:
+            record = self._local.records.get(run_id)
+            return None if record is None or record.lock.locked() else await self._resume_unstored(run_id)
+        await self._find_row(store, run_id)
+        claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
+        try:
+            return None if claim is None else await self._drive_reclaimed(store, claim)
+        except RunLost:  # another process goes on with it, or it was cancelled
+            return None
+
+    async def cancel(self, run_id: str, reason: str) -> bool:
+        """Stop a run, whoever drives it, and cancel its calls; False if it has ended."""
+        if (store := self._store) is None:
+            return await self._cancel_unstored(run_id, reason)
+        row = await self._find_row(store, run_id)
+        if not await store.runs.cancel(run_id, reason):
+            return False
+        if (record := self._local.driven.get(run_id)) is not None:
+            record.abandon()  # another process notices at its next write, or when it renews its claim
+        await self._cancel_calls(run_id)
+        if row.owner is None:  # nothing drives it that could tell
+            await self._report_ended(store, await self._find_row(store, run_id))
+        await self.runtime.end_calls_that_follow_run(run_id)
+        return True
+
+    async def _cancel_calls(self, run_id: str) -> None:
+        """Cancel the calls of a run that run in this process or wait."""
+        waits = [each.call_id for each in await self.runtime.pending() if each.turn == run_id]
+        running = [
+            each.assigned_id
+            for each in self.runtime.running_calls()
+            if each.principal.turn == run_id and each.assigned_id is not None
+        ]
+        for call_id in dict.fromkeys([*running, *waits]):
+            await self.runtime.cancel(call_id)
 
     async def send(self, run_id: str, kind: MessageKind, text: Any) -> None:
         """Send a message to a run."""
@@ -133,30 +173,49 @@ class RunDriver:
                 raise ended
             return
         self._find_unstored(run_id)
-        if run_id in self._unstored.ended:
+        if run_id in self._local.ended:
             raise ended
-        self._unstored.records[run_id].messages.append(SentMessage(kind, text))
+        self._local.records[run_id].messages.append(SentMessage(kind, text))
 
     # Without a store
 
     def _find_unstored(self, run_id: str) -> RunState:
-        state = self._unstored.find_state(run_id)
+        state = self._local.find_state(run_id)
         if state is None or not self._may_see(state.user, state.session):
             raise UnknownRun(f"The agent {self._agent.name} has no run {run_id!r} here.")
         return state
 
     async def _resume_unstored(self, run_id: str) -> Run:
         state = self._find_unstored(run_id)
-        record = self._unstored.records.get(run_id)
+        record = self._local.records.get(run_id)
         if record is not None:
             async with record.lock:  # another task of this program may drive it
-                if run_id in self._unstored.records:
-                    run = await self._drive(record.state, record)
+                if run_id in self._local.records:
+                    try:
+                        with record.stop_on_cancel():
+                            run = await self._drive(record.state, record)
+                    except RunLost:  # it was cancelled
+                        return self._report_unstored(run_id)
                     if run.status != "waiting":
-                        self._unstored.end(state, run)
+                        self._local.end(state, run)
                     return run
-        _, run = self._unstored.ended[run_id]
+        return self._report_unstored(run_id)
+
+    def _report_unstored(self, run_id: str) -> Run:
+        state, run = self._local.ended[run_id]
         return self._report(run, state.user, state.session)
+
+    async def _cancel_unstored(self, run_id: str, reason: str) -> bool:
+        state = self._find_unstored(run_id)
+        record = self._local.records.get(run_id)
+        if record is None:
+            return False
+        run = await build_run(await self._open_scope(state), state, "stopped", reason=reason)
+        self._local.end(state, run)
+        if not record.cancel():
+            self._report(run, state.user, state.session)
+        await self._cancel_calls(run_id)
+        return True
 
     # With a store
 
@@ -185,18 +244,26 @@ class RunDriver:
                 return await self._report_ended(store, row)
             claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
             if claim is not None:
-                state = _state_from_row(claim.run)
-                state.steps = await _load_steps(store, run_id)
                 try:
-                    return await self._drive_claimed(store, claim, state)
+                    return await self._drive_reclaimed(store, claim)
                 except RunLost:  # it was too slow to renew its claim, and another process goes on
                     continue
             await self.runtime.clock.sleep(POLL_SECONDS)
 
+    async def _drive_reclaimed(self, store: Store, claim: RunClaim) -> Run:
+        state = _state_from_row(claim.run)
+        state.steps = await _load_steps(store, claim.run_id)
+        return await self._drive_claimed(store, claim, state)
+
     async def _drive_claimed(self, store: Store, claim: RunClaim, state: RunState) -> Run:
         record = StoredRun(store, claim)
-        async with record.keep_claimed():
-            run = await self._drive(state, record)
+        self._local.driven[claim.run_id] = record
+        try:
+            async with record.keep_claimed():
+                run = await self._drive(state, record)
+        finally:
+            if self._local.driven.get(claim.run_id) is record:
+                del self._local.driven[claim.run_id]
         if run.status != "waiting":
             await self.runtime.end_calls_that_follow_run(run.id)
         return run

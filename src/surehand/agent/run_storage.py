@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -67,6 +67,30 @@ class UnstoredRun:
         self.messages: list[SentMessage] = []
         self.lock = asyncio.Lock()
         """Held by the task that drives the run."""
+        self._driver: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    @contextmanager
+    def stop_on_cancel(self) -> Iterator[None]:
+        """Let `cancel` end the block, which then raises `RunLost`."""
+        self._driver = asyncio.current_task()
+        assert self._driver is not None
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._is_cancelled and self._driver.uncancel() == 0:
+                raise RunLost from None
+            raise
+        finally:
+            self._driver = None
+
+    def cancel(self) -> bool:
+        """Stop driving the run; False if no task drives it."""
+        self._is_cancelled = True
+        if self._driver is None:
+            return False
+        self._driver.cancel()
+        return True
 
     async def add_step(self, step: Step, spent: Spent) -> None:
         pass
@@ -95,6 +119,8 @@ class StoredRun:
         self._claim = claim
         self._is_finished = False
         """Whether the claim was given up together with the last write."""
+        self._is_lost = False
+        self._driver: asyncio.Task[Any] | None = None
 
     async def add_step(self, step: Step, spent: Spent) -> None:
         call_ids = [call.call_id or "" for call in step.calls] if step.runs_calls else []
@@ -130,6 +156,12 @@ class StoredRun:
         self._is_finished = saved
         return saved
 
+    def abandon(self) -> None:
+        """Stop driving the run: the claim is lost."""
+        if self._driver is not None and not self._is_lost:
+            self._is_lost = True
+            self._driver.cancel()
+
     def _require(self, written: bool) -> None:
         if not written:
             raise RunLost
@@ -137,12 +169,10 @@ class StoredRun:
     @asynccontextmanager
     async def keep_claimed(self) -> AsyncIterator[None]:
         """Renew the claim while the block runs, cancel the block if the claim is lost, and release it in the end."""
-        driver = asyncio.current_task()
+        driver = self._driver = asyncio.current_task()
         assert driver is not None
-        lost = False
 
         async def renew() -> None:
-            nonlocal lost
             while True:
                 await asyncio.sleep(self._claim.lease_seconds / 3)
                 try:
@@ -151,18 +181,18 @@ class StoredRun:
                     log.warning("The claim of run %s could not be renewed: %s", self._claim.run_id, error)
                     continue
                 if not is_claimed:
-                    lost = True
-                    driver.cancel()
+                    self.abandon()
                     return
 
         renewal = asyncio.create_task(renew())
         try:
             yield
         except asyncio.CancelledError:
-            if lost and driver.uncancel() == 0:
+            if self._is_lost and driver.uncancel() == 0:
                 raise RunLost from None
             raise
         finally:
+            self._driver = None
             renewal.cancel()
             await asyncio.wait({renewal})
             if not self._is_finished:

@@ -10,6 +10,7 @@ from surehand.core.errors import DefinitionError
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.request_limits import GatewayLimits
 from surehand.gateway.access.tokens import Token, bearer_tokens, operator_token
+from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.http_app import GatewayApp, app
 from surehand.observe.metrics import metrics
 
@@ -23,6 +24,7 @@ def build_gateway(
     runtime: Runtime,
     settings: GatewaySettings,
     *,
+    agents: Iterable[ServedAgent] = (),
     token: str | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
@@ -38,6 +40,7 @@ def build_gateway(
         tokens.append(operator_token(token))
     return app(
         runtime,
+        agents=agents,
         auth=bearer_tokens(*tokens) if tokens else None,
         answers=rules,
         hosts=[*hosts, *settings.allow_hosts],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.request_limits import RequestLimiter
+from surehand.gateway.agent_runs import AgentRuns, ServedAgent
 from surehand.gateway.events.feed import EventFeed
 from surehand.gateway.events.journal_catch_up import JournalCatchUp
 from surehand.gateway.mcp.runtime_lifespan import ensure_running
 from surehand.gateway.problems import Problem
+from surehand.runtime.run_worker import RunWorker
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -32,8 +34,11 @@ MAX_CACHED_SCOPES = 1_000
 class Gateway:
     """A runtime that is served over HTTP."""
 
-    def __init__(self, runtime: Runtime, *, answers: AnswerPolicy, limiter: RequestLimiter) -> None:
+    def __init__(
+        self, runtime: Runtime, *, answers: AnswerPolicy, limiter: RequestLimiter, agents: Iterable[ServedAgent] = ()
+    ) -> None:
         self.runtime = runtime
+        self.runs = AgentRuns(runtime, agents, self.spawn)
         self.answers = answers
         self.limiter = limiter
         self.feed = EventFeed()
@@ -49,16 +54,19 @@ class Gateway:
             await stack.enter_async_context(ensure_running(self.runtime))
             self.feed = EventFeed()
             await stack.enter_async_context(self.feed.run(self.runtime))
+            await self.runs.attach()
             store = self.runtime.store
             if store is not None and self.runtime.is_durable and not store.database.is_read_only:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
+            stack.push_async_callback(self._end_calls)
+            if self.runs.agents:
+                await stack.enter_async_context(RunWorker(self.runtime, self.runs.agents.values()).run())
             self.is_started = True
             try:
                 yield
             finally:
                 self.begin_shutdown()
                 self.is_started = False
-                await self._end_calls()
 
     def begin_shutdown(self) -> None:
         """End all event streams, and be not ready any more; running calls go on."""
@@ -90,21 +98,30 @@ class Gateway:
         given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         return scope.scope(**given) if given else scope
 
-    def may_see_call(self, identity: Identity, *, user: str | None, tool: str) -> bool:
-        """Whether an identity may see a call of a user."""
-        return identity.may_use_tool(tool) and (identity.sees_all_calls or identity.user == user)
+    def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
+        """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
+        may_use = identity.may_use_tool(tool) or (agent is not None and identity.may_use_agent(agent))
+        return may_use and (identity.sees_all_calls or identity.user == user)
+
+    def may_see_run(self, identity: Identity, *, user: str | None, agent: str) -> bool:
+        """Whether an identity may see a run of an agent for a user."""
+        return identity.may_use_agent(agent) and (identity.sees_all_calls or identity.user == user)
 
     def may_see_event(self, identity: Identity, fields: dict[str, Any]) -> bool:
         """Whether an identity may see an event: one of its own calls, or of a wait that it may answer."""
         if identity.is_operator:
             return True
+        if "run_id" in fields:
+            return self.may_see_run(identity, user=fields.get("user"), agent=fields["agent"])
         if "call_id" not in fields:
             return identity.has_all_tools and fields["type"] == "CatalogueChanged"
         user = fields.get("user")
-        if self.may_see_call(identity, user=user, tool=fields["tool"]):
+        if self.may_see_call(identity, user=user, tool=fields["tool"], agent=fields.get("agent")):
             return True
         waiting_for = fields.get("waiting_for")
-        return waiting_for is not None and self.answers.may_see(identity, _Wait(fields["tool"], user, waiting_for))
+        return waiting_for is not None and self.answers.may_see(
+            identity, _Wait(fields["tool"], user, fields.get("agent"), waiting_for)
+        )
 
     async def require_store(self) -> Store:
         """The store of the runtime; raises `Problem` if it has none."""
@@ -143,4 +160,5 @@ class _Wait:
 
     tool: str
     user: str | None
+    agent: str | None
     waiting_for: str

@@ -12,6 +12,9 @@ from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
 from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
+from surehand.gateway.agent_runs import ServedAgent
+from surehand.gateway.agui.routes import agui_routes
+from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
 from surehand.gateway.api.call_tree import call_tree_routes
@@ -21,6 +24,7 @@ from surehand.gateway.api.events import event_routes
 from surehand.gateway.api.health import health_routes
 from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
 from surehand.gateway.api.pending import pending_routes
+from surehand.gateway.api.runs import run_routes
 from surehand.gateway.api.servers import server_routes
 from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
@@ -42,12 +46,13 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 HTTP_METHODS = ("GET", "POST", "DELETE")
-_DESCRIPTION = "Call tools, answer calls that wait, and follow what happens."
+_DESCRIPTION = "Call tools, run agents, answer calls that wait, and follow what happens."
 
 
 def app(
     runtime: Runtime,
     *,
+    agents: Iterable[ServedAgent] = (),
     auth: Authenticate | None = None,
     answers: Iterable[AnswerRule] = (),
     hosts: Iterable[str] = (),
@@ -60,6 +65,8 @@ def app(
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:
+        agents: agents that clients may run. With a store, their runs go on by themselves: when what they wait for is
+            answered, and when the process that drove them has died.
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
@@ -70,7 +77,7 @@ def app(
         console: whether the console is served at `/`. Its files are public; what it shows needs the token.
     """
     limiter = RequestLimiter(limits or GatewayLimits())
-    gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter)
+    gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter, agents=agents)
     mcp = mcp_app(runtime, hosts=["*"])  # hosts are checked outside
 
     @asynccontextmanager
@@ -97,6 +104,9 @@ def app(
         pending_routes(gateway),
         tool_result_routes(gateway),
         session_routes(gateway),
+        agent_routes(gateway),
+        agui_routes(gateway),
+        run_routes(gateway),
         space_routes(gateway),
         audit_routes(gateway),
         audit_verification_routes(gateway),

@@ -323,3 +323,29 @@ async def test_a_name_that_only_resembles_that_of_a_tool_does_not_pass_the_scope
 
     assert answer.status_code in (403, 404)
     assert deleted == []
+
+
+async def test_every_request_counts_against_the_rate_of_its_token():
+    tokens = bearer_tokens(Token(hash_token("t"), "ada", rate="2/hour"))
+    async with serve(build_runtime(), auth=tokens) as gateway:
+        statuses = [
+            (await gateway.client.get(path, headers=bearer("t"))).status_code
+            for path in ("/api/tools/events", "/api/calls/events", "/api/spaces/events", "/api/events")
+        ]
+
+    assert statuses == [404, 404, 429, 429]
+
+
+async def test_a_token_without_the_tool_answers_no_call_of_it():
+    narrow = Token(hash_token("narrow"), "ada", frozenset({"tools:add", "spaces:*"}))
+    async with serve(build_runtime(), auth=bearer_tokens(Token(hash_token("ada"), "ada"), narrow)) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}"
+        seen = await gateway.client.get(url, headers=bearer("narrow"))
+        answered = await gateway.client.post(
+            f"{url}/approve", json={"arguments": {"amount": 9}}, headers=bearer("narrow")
+        )
+        approved = await gateway.client.post(f"{url}/approve", headers=bearer("ada"))
+
+    assert (seen.status_code, answered.status_code) == (404, 404)
+    assert approved.json()["data"] == "ada paid 5"

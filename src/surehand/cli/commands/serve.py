@@ -53,7 +53,9 @@ def command(
     names: tuple[str, ...],
     origins: tuple[str, ...],
 ) -> None:
-    """Serve the tools over HTTP until Ctrl-C: the API at /api, its description at /docs, MCP at /mcp.
+    """Serve the tools and agents over HTTP until Ctrl-C: the API at /api, its description at /docs, MCP at /mcp.
+
+    With a store, runs of the agents go on by themselves when what they wait for is answered.
 
     Options replace what the section `gateway` of the configuration says. A change of the file takes effect at once.
     """
@@ -112,11 +114,12 @@ class _Server:
     def _build(self, config: Config, port: int) -> GatewayApp:
         from surehand.assemble.http_gateway import build_gateway  # brings FastAPI and the MCP SDK
 
-        runtime = self.options.build_runtime_with_store()
+        runtime, agents = self.options.build_runtime_with_agents()
         try:
             return build_gateway(
                 runtime,
                 config.gateway,
+                agents=agents.values(),
                 token=self.token,
                 hosts=self.address.allowed_hosts_with_port(port),
                 origins=self.address.allowed_origins,

@@ -25,6 +25,9 @@ class WaitingCall(Protocol):
     def user(self) -> str | None: ...
 
     @property
+    def agent(self) -> str | None: ...
+
+    @property
     def waiting_for(self) -> str: ...
 
 
@@ -58,11 +61,17 @@ class AnswerRule:
         """Whether an identity may answer."""
         for each in self.by:
             kind, _, name = each.partition(":")
-            is_requester = kind == REQUESTER and identity.user == call.user
+            is_requester = kind == REQUESTER and identity.user == call.user and _may_use(identity, call)
             is_named = kind == "user" and identity.user == name
             if is_requester or is_named or (kind == "scope" and name in identity.scopes):
                 return True
         return False
+
+
+def _may_use(identity: Identity, call: WaitingCall) -> bool:
+    """Whether an identity might have made a call itself: a user may have a token for some tools only."""
+    runs_agent = call.agent is not None and identity.may_use_agent(call.agent)
+    return runs_agent or identity.may_use_tool(call.tool)
 
 
 _REQUESTER_RULE = AnswerRule((REQUESTER,))

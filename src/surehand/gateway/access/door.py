@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
+_EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
 _METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -98,10 +100,11 @@ class Door:
             self._check_framing(scope)
             identity = await self._identify(scope)
             scope[IDENTITY_KEY] = identity
+            self._limiter.check_rate(identity)
             receive = _limit_body(receive, self._limiter.limits.body_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
-            elif scope["method"] == "GET" and path.endswith("/events"):  # its route counts it as a stream
+            elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):

@@ -10,14 +10,14 @@ from typing import Any
 ALL_SCOPES = "*"
 SEE_ALL_CALLS = "calls:all"
 """The scope that shows the calls, waits, events and audit rows of all users."""
-DEFAULT_SCOPES = ("tools:*", "spaces:*")
+DEFAULT_SCOPES = ("tools:*", "spaces:*", "agents:*")
 MAX_USER_NAME_LENGTH = 200
-_SCOPE_KINDS = ("tools", "spaces", "calls")
+_SCOPE_KINDS = ("tools", "spaces", "agents", "calls")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user with scopes: `tools:GLOB` and `spaces:GLOB` of names, `calls:all`, and any name for answer rules.
+    """A user with scopes: `tools:`, `spaces:` and `agents:` with a glob, `calls:all`, and any name for answer rules.
 
     The scope `*` allows everything, and is the only one that an identity without a user may have: it is the operator.
     """
@@ -59,6 +59,10 @@ class Identity:
     def may_use_space(self, space_id: str) -> bool:
         """Whether it may see a space, if it is a member."""
         return self._has_glob("spaces", space_id)
+
+    def may_use_agent(self, name: str) -> bool:
+        """Whether it may run an agent. The agent's calls may use tools that it may not call itself."""
+        return self._has_glob("agents", name)
 
     @property
     def has_all_tools(self) -> bool:

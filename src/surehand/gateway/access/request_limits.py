@@ -67,6 +67,11 @@ class RequestLimiter:
         """Requests in flight, without event streams."""
         return len(self._in_flight)
 
+    def check_rate(self, identity: Identity) -> None:
+        """Count a request of whatever kind; raises `Problem` if its token has made too many."""
+        if identity.rate is not None and (seconds := self._bucket(identity, identity.rate).take()):
+            raise Problem("rate_limited", f"This token may make {identity.rate} requests.", retry_after=seconds)
+
     @contextmanager
     def count_request(self, identity: Identity) -> Iterator[None]:
         """Count a request while the context is entered; raises `Problem` if it is one too many."""
@@ -74,8 +79,6 @@ class RequestLimiter:
         if identity.is_operator and identity.concurrent is None:
             limit = self.limits.requests
         self._check_room(self._in_flight, identity, self.limits.requests, limit, "requests in flight")
-        if identity.rate is not None and (seconds := self._bucket(identity, identity.rate).take()):
-            raise Problem("rate_limited", f"This token may make {identity.rate} requests.", retry_after=seconds)
         key = object()
         self._in_flight.acquire(key, identity.limit_key)
         try:

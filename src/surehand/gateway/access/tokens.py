@@ -56,7 +56,9 @@ class Token:
             raise DefinitionError("hash must be 'sha256:' and 64 hexadecimal digits.", fix="use hash_token(token).")
         if (scope := unknown_scope(self.scopes)) is not None:
             problem = f"{scope!r} is not a scope."
-            raise DefinitionError(problem, fix="use tools:GLOB, spaces:GLOB, calls:all, * or a name without a colon.")
+            raise DefinitionError(
+                problem, fix="use tools:GLOB, spaces:GLOB, agents:GLOB, calls:all, * or a name without a colon."
+            )
         if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise DefinitionError("expires_at has no time zone.", fix="write it as 2030-01-31T00:00:00Z.")
         if self.rate is not None:

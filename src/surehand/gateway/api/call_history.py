@@ -33,13 +33,14 @@ class CallHistoryEntry:
     parent: str | None = None
     latency_ms: float = 0.0
     turn: str | None = None
+    agent: str | None = None
 
     @classmethod
     def from_entry(cls, entry: JournalRow) -> CallHistoryEntry:
         """A call by its newest journal entry."""
         return cls(
             entry.call_id, entry.tool, entry.status, entry.kind, entry.at, entry.user, entry.session, entry.parent,
-            entry.latency_ms, entry.turn,
+            entry.latency_ms, entry.turn, entry.agent,
         )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def list_memory_calls(
     for event in feed.newest_events():
         fields = event.fields
         call_id = fields.get("call_id")
-        if call_id is None or call_id in seen:
+        if call_id is None or call_id in seen or "run_id" in fields:  # the events of runs are not of calls
             continue
         seen.add(call_id)
         is_later = cursor is None or event.number < int(cursor)
@@ -146,5 +147,5 @@ def _summary_of_event(fields: Mapping[str, Any]) -> CallHistoryEntry:
         status = fields["waiting_for"]
     return CallHistoryEntry(
         fields["call_id"], fields["tool"], status, kind, fields["at"], fields["user"], fields["session"],
-        fields["parent"], latency_ms, fields["turn"],
+        fields["parent"], latency_ms, fields["turn"], fields["agent"],
     )  # fmt: skip

@@ -42,7 +42,9 @@ def call_routes(gateway: Gateway) -> APIRouter:
             page, next_cursor = await list_stored_calls(await gateway.require_store(), filters, limit, cursor)
         else:
             page, next_cursor = list_memory_calls(gateway.feed, filters, limit, cursor)
-        visible = [each for each in page if gateway.may_see_call(identity, user=each.user, tool=each.tool)]
+        visible = [
+            each for each in page if gateway.may_see_call(identity, user=each.user, tool=each.tool, agent=each.agent)
+        ]
         return page_response([asdict(each) for each in visible], next_cursor)
 
     @router.get("/api/calls/{call_id}", responses={200: {"model": CallDetails}})
@@ -74,7 +76,9 @@ def unknown_call(call_id: str) -> Problem:
 async def find_call(gateway: Gateway, identity: Identity, call_id: str) -> dict[str, Any] | None:
     """What is remembered of a call that the identity may see; None for any other."""
     details = await _find_any_call(gateway, call_id)
-    if details is None or not gateway.may_see_call(identity, user=details["user"], tool=details["tool"]):
+    if details is None or not gateway.may_see_call(
+        identity, user=details["user"], tool=details["tool"], agent=details["agent"]
+    ):
         return None
     return details
 
@@ -88,7 +92,15 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
         shown = None if outcome is None else outcome_to_json(outcome, status.call_id)
         word = status.state if shown is None else shown.get("code") or shown.get("waiting_for") or "ok"
         summary = CallHistoryEntry(
-            status.call_id, status.tool, word, kind, status.changed_at, status.user, status.session, turn=status.turn
+            status.call_id,
+            status.tool,
+            word,
+            kind,
+            status.changed_at,
+            status.user,
+            status.session,
+            turn=status.turn,
+            agent=status.agent,
         )
         return {**asdict(summary), "arguments": status.arguments, "outcome": shown}
     for running in runtime.running_calls():
@@ -103,6 +115,7 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
                 principal.user,
                 principal.session,
                 turn=principal.turn,
+                agent=principal.agent,
             )
             return {**asdict(summary), "arguments": None, "outcome": None}
     if runtime.is_durable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -12,6 +12,8 @@ from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import CallId, find_call, unknown_call
 from surehand.gateway.api.models import EVENT_RESPONSES
 from surehand.gateway.api.requests import Caller, is_number
+from surehand.gateway.api.run_details import find_any_run, unknown_run
+from surehand.gateway.api.run_stream import is_run_end, run_ended_event
 from surehand.gateway.api.spaces import SpaceId, require_space
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
@@ -37,7 +39,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
         identity: Caller, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
         """Follow the events of all calls that the caller may see."""
-        return _open_stream(gateway, identity, {}, last_event_id, family)
+        return _open_stream(gateway, identity, lambda fields: True, last_event_id, family)
 
     @router.get("/api/calls/{call_id}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_call(
@@ -47,23 +49,43 @@ def event_routes(gateway: Gateway) -> APIRouter:
         details = await find_call(gateway, identity, call_id)
         if details is None:
             raise unknown_call(call_id)
-        final_event = _ended_event(details) if details["kind"] == "ended" else None
+        ended_event = _ended_event(details) if details["kind"] == "ended" else None
+
+        async def final_event() -> dict[str, Any] | None:
+            return ended_event
+
         return _open_stream(
             gateway,
             identity,
-            {"call_id": call_id},
+            lambda fields: fields.get("call_id") == call_id,
             last_event_id,
             family,
             is_last=_is_outcome,
-            final_event=None if final_event is None else lambda: final_event,
+            final_event=None if ended_event is None else final_event,
         )
 
     @router.get("/api/runs/{run}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_run(
         identity: Caller, run: RunId, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
-        """Follow the events of the calls of one run."""
-        return _open_stream(gateway, identity, {"turn": run}, last_event_id, family)
+        """Follow the events of one run and of its calls; the stream of an agent's run ends when the run has ended."""
+        known = await find_any_run(gateway, run)
+        if known is not None and not gateway.may_see_run(identity, user=known.user, agent=known.agent):
+            raise unknown_run(run)
+
+        async def final_event() -> dict[str, Any] | None:
+            ended = await find_any_run(gateway, run)
+            return None if ended is None or not ended.has_ended else run_ended_event(ended)
+
+        return _open_stream(
+            gateway,
+            identity,
+            lambda fields: run in (fields.get("turn"), fields.get("run_id")),
+            last_event_id,
+            family,
+            is_last=is_run_end,
+            final_event=None if known is None else final_event,
+        )
 
     @router.get("/api/spaces/{space}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_space(identity: Caller, space: SpaceId, last_event_id: LastEventId = None) -> EventStreamResponse:
@@ -81,7 +103,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
 def _open_stream(
     gateway: Gateway,
     identity: Identity,
-    filters: Mapping[str, str],
+    is_wanted: Callable[[Mapping[str, Any]], bool],
     last_event_id: str | None,
     family: str | None,
     **options: Any,
@@ -90,9 +112,7 @@ def _open_stream(
         raise Problem("invalid_arguments", f"There is no family {family[:20]!r}. Known are {', '.join(FAMILIES)}.")
 
     def is_visible(fields: dict[str, Any]) -> bool:
-        if any(fields.get(name) != value for name, value in filters.items()):
-            return False
-        return gateway.may_see_event(identity, fields)
+        return is_wanted(fields) and gateway.may_see_event(identity, fields)
 
     after: int | None = None
     has_unknown_start = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from surehand.gateway.problems import PROBLEM_MEDIA_TYPE
 
 MAX_ID_LENGTH = 200
+RunStatus: TypeAlias = Literal["running", "waiting", "done", "stopped", "failed"]
 
 
 class Body(BaseModel):
@@ -88,6 +89,43 @@ class ClientToolsBody(Body):
     tools: list[ClientTool] = Field(min_length=1, max_length=100)
 
 
+class RunBody(Body):
+    """What an agent is run on."""
+
+    prompt: str | list[dict[str, Any]] = Field(
+        description="A text, or the messages of a conversation: objects with `role` and `content`.", min_length=1
+    )
+    session: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH)
+    run_id: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9_.:~-]{1,200}$", description="An id of your own: the same id again is the same run."
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _check_messages(cls, prompt: Any) -> Any:
+        if isinstance(prompt, list) and not all(isinstance(each.get("role"), str) for each in prompt):
+            raise ValueError("every message needs a `role`")
+        return prompt
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The prompt as messages. Instructions are the agent's own, so messages of the system are left out."""
+        if isinstance(self.prompt, str):
+            return [{"role": "user", "content": self.prompt}]
+        return [each for each in self.prompt if each["role"] != "system"]
+
+
+class RunMessageBody(Body):
+    """A message to a run."""
+
+    text: str = Field(min_length=1, max_length=1_000_000)
+
+
+class CancelBody(Body):
+    """Why a run is stopped."""
+
+    reason: str = Field("", max_length=1_000)
+
+
 class SpaceBody(Body):
     """A new space."""
 
@@ -125,6 +163,99 @@ class ToolInfo(BaseModel):
     display: dict[str, Any]
 
 
+class AgentInfo(BaseModel):
+    """An agent that may be run."""
+
+    id: str
+    model: str
+
+
+class AgentDetails(AgentInfo):
+    """An agent, with the tools that its model may call."""
+
+    tools: list[str]
+
+
+class RunUsageInfo(BaseModel):
+    """What a run has used."""
+
+    requests: int | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: float | None = Field(None, description="US dollars, if the models reported their prices.")
+    calls: int | None = None
+
+
+class RunWait(BaseModel):
+    """A call that a run waits for."""
+
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    waiting_for: Literal["approval", "result", "input"]
+    message: str
+    request: Any = None
+    round: int
+    expires_at: float | None = None
+    path: list[str] = Field(description="The agents whose runs wait for the call, from the top.")
+
+
+class RunAnswer(BaseModel):
+    """The end of a run, or what it waits for."""
+
+    run_id: str
+    agent: str
+    status: Literal["done", "waiting", "stopped", "failed"]
+    text: str = Field(description="The last text of the model.")
+    output: Any = None
+    reason: str = Field(description="Why the run was stopped or failed, or what it waits for.")
+    usage: RunUsageInfo | None = None
+    waiting: list[RunWait]
+
+
+class RunInfo(BaseModel):
+    """A run that is remembered."""
+
+    run_id: str
+    agent: str
+    status: RunStatus
+    user: str | None = None
+    session: str | None = None
+    started_at: float
+    ended_at: float | None = None
+    reason: str
+    text: str
+    output: Any = None
+    usage: RunUsageInfo | None = None
+    parent_run: str | None = Field(None, description="The run whose call started this one, for a run of a sub-agent.")
+
+
+class StepCallInfo(BaseModel):
+    """A call that an answer of the model asks for."""
+
+    call_id: str
+    tool: str
+    arguments: str = Field(description="As the model wrote them.")
+    outcome: dict[str, Any] | None = Field(None, description="What the model was told of the call.")
+
+
+class StepInfo(BaseModel):
+    """One answer of the model."""
+
+    step: int
+    text: str
+    calls: list[StepCallInfo]
+    usage: dict[str, Any]
+    at: float
+
+
+class RunDetails(RunInfo):
+    """A run with its steps, if it has a store, and what it waits for."""
+
+    steps: list[StepInfo]
+    waiting: list[RunWait]
+
+
 class PendingInfo(BaseModel):
     """A call that waits for an answer."""
 
@@ -160,6 +291,7 @@ class CallInfo(BaseModel):
     parent: str | None = None
     latency_ms: float = 0.0
     turn: str | None = Field(None, description="The run that the call is of.")
+    agent: str | None = None
 
 
 class CallDetails(CallInfo):
@@ -235,6 +367,20 @@ class CallPage(BaseModel):
     next: str | None = None
 
 
+class AgentPage(BaseModel):
+    """A page of agents."""
+
+    items: list[AgentInfo]
+    next: str | None = None
+
+
+class RunPage(BaseModel):
+    """A page of runs, newest first."""
+
+    items: list[RunInfo]
+    next: str | None = None
+
+
 class AuditPage(BaseModel):
     """A page of audit rows, newest first."""
 
@@ -292,6 +438,14 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 CALL_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The call ended", "model": CallAnswer},
     202: {"description": "The call waits, or goes on elsewhere", "model": CallAnswer},
+}
+RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The run ended",
+        "model": RunAnswer,
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    202: {"description": "The run waits", "model": RunAnswer},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}

@@ -88,7 +88,7 @@ def tool_routes(gateway: Gateway) -> APIRouter:
             await require_space(gateway, identity, body.space)
         scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
         name = await _require_tool(gateway, identity, scope, name)
-        call_id = None if idempotency_key is None else _call_id(identity, idempotency_key)
+        call_id = None if idempotency_key is None else id_under_key(identity, idempotency_key)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
         if wants_events and scope.find(name) is not None:
             return await _stream_call(gateway, scope, name, body, call_id or new_id())
@@ -99,8 +99,8 @@ def tool_routes(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _call_id(identity: Identity, key: str) -> str:
-    """The id of a call under a key: the key itself for the operator; else with the user, whose key is their own."""
+def id_under_key(identity: Identity, key: str) -> str:
+    """The id of a call or run under a key: the operator's is the key itself, and a user's key is the user's own."""
     if identity.user is None:
         return key
     return f"{key}~{sha256(identity.user.encode()).hexdigest()[:32]}"
@@ -142,7 +142,7 @@ async def _stream_call(gateway: Gateway, scope: Scope, name: str, body: CallBody
     last_number = gateway.feed.event_log.last_number
     task = gateway.spawn(scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id))
 
-    def final_event() -> dict[str, Any] | None:
+    async def final_event() -> dict[str, Any] | None:
         if not task.done():
             return None
         return event_to_json(CallEnded(call_id, name, task.result(), user=scope.principal.user))

@@ -22,6 +22,12 @@ from surehand.core.events import (
     CallStarted,
     CatalogueChanged,
     Event,
+    ModelRetried,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    TextDelta,
+    ToolInputDelta,
 )
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome, Pending, attach_origin
 from surehand.store.database import UnstorableValue
@@ -35,8 +41,11 @@ LOGGED_EVENTS = (
     CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
 )  # fmt: skip
 """The events that streams send: those of calls and of the catalogue."""
+RUN_EVENTS = (RunStarted, TextDelta, ToolInputDelta, ModelRetried, RunEnded)
+"""The events of runs of agents that streams send."""
+USAGE_FIELDS = ("requests", "tokens_in", "tokens_out", "cost", "calls")
 _EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {each.__name__: each for each in LOGGED_EVENTS}
-_LARGE_FIELDS = ("arguments", "request", "data", "display")
+_LARGE_FIELDS = ("arguments", "request", "data", "display", "output")
 _META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
 
 
@@ -59,10 +68,30 @@ def event_to_json(event: CallEvent | CatalogueChanged) -> dict[str, JSON]:
     return _shortened(fields)
 
 
+def run_event_to_json(event: RunEvent) -> dict[str, JSON]:
+    """The event of a run as a JSON object; `RunEnded` has the end of the run, and the ids of the calls it waits for."""
+    if not isinstance(event, RunEnded):
+        return {"type": type(event).__name__, **event._asdict()}
+    run = event.run
+    fields = {
+        "type": "RunEnded",
+        **{name: getattr(run, name) for name in ("agent", "status", "text", "output", "reason")},
+        "run_id": run.id,
+        "usage": {name: getattr(run.usage, name) for name in USAGE_FIELDS},
+        "waiting": [each.call_id for each in run.waiting],
+        "user": event.user,
+        "session": event.session,
+        "at": event.at,
+    }
+    text = dump_json(fields)
+    return _shortened(fields) if len(text) > MAX_EVENT_CHARACTERS else dict(from_json(text))
+
+
 def _shortened(fields: Mapping[str, Any]) -> dict[str, JSON]:
     short = {name: None if name in _LARGE_FIELDS else value for name, value in fields.items()}
-    if isinstance(message := short.get("message"), str):
-        short["message"] = message[:MAX_SHORTENED_TEXT]
+    for name in ("message", "text"):
+        if isinstance(text := short.get(name), str):
+            short[name] = text[:MAX_SHORTENED_TEXT]
     if isinstance(outcome := short.get("outcome"), Mapping):
         texts = {name: value[:MAX_SHORTENED_TEXT] for name, value in outcome.items() if isinstance(value, str)}
         short["outcome"] = {**outcome, "data": None, "request": None, "content": None, **texts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class StreamRequest:
     """A family of `core/event_formats.py`; None for our own names and fields."""
     is_last: Callable[[Mapping[str, Any]], bool] = lambda fields: False
     """Whether the stream ends with an event."""
-    final_event: Callable[[], Mapping[str, Any] | None] | None = None
+    final_event: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None
     """Builds the event that ends the stream, once the call is over, if no other event does."""
 
 
@@ -52,9 +52,16 @@ class EventStreamResponse(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncIterator[bytes], place: AbstractContextManager[None] | None = None) -> None:
+    def __init__(
+        self,
+        frames: AsyncIterator[bytes],
+        place: AbstractContextManager[None] | None = None,
+        *,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """`place` is entered while the stream is open: it counts the stream against a limit."""
         super().__init__(headers=_HEADERS)
+        self._on_disconnect = on_disconnect
         # The length is unknown: without this header, the body is sent in chunks.
         del self.headers["content-length"]
         self._frames = frames
@@ -69,6 +76,8 @@ class EventStreamResponse(Response):
             client = asyncio.create_task(_wait_for_disconnect(receive))
             try:
                 await asyncio.wait({sender, client}, return_when=asyncio.FIRST_COMPLETED)
+                if not sender.done() and self._on_disconnect is not None:
+                    await self._on_disconnect()
             finally:
                 for task in (sender, client):
                     task.cancel()
@@ -115,7 +124,7 @@ async def _listener_frames(
     """The events that a listener gets, after a number."""
     while True:
         # An event that tells the end may still be on its way when the call is over, so look twice.
-        final_event = None if request.final_event is None else request.final_event()
+        final_event = None if request.final_event is None else await request.final_event()
         news = await listener.wait(ping_seconds if request.final_event is None else LAST_EVENT_SECONDS)
         fresh = [each for each in news if isinstance(each, Missed) or each.number > number]
         if not news and final_event is not None:

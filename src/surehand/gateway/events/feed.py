@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.events import Event, Missed
-from surehand.gateway.events.event_json import LOGGED_EVENTS, event_to_json
+from surehand.core.events import CatalogueChanged, Event, Missed, TextDelta, ToolInputDelta
+from surehand.gateway.events.delta_buffer import DeltaBuffer
+from surehand.gateway.events.event_json import LOGGED_EVENTS, RUN_EVENTS, event_to_json, run_event_to_json
 from surehand.gateway.events.event_log import EventLog, LoggedEvent, MemoryEventLog, StoredEventLog
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class EventFeed:
         self.event_log: EventLog = MemoryEventLog()
         self._listeners: set[EventListener] = set()
         self._observers: list[Callable[[LoggedEvent], object]] = []
+        self._deltas = DeltaBuffer(lambda delta: self.event_log.append(run_event_to_json(delta)))
         self.is_closing = False
 
     @property
@@ -102,10 +104,18 @@ class EventFeed:
                 yield
             finally:
                 unsubscribe()
+                self._deltas.flush_all()
                 self.close_listeners()
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, LOGGED_EVENTS):
+        if isinstance(event, (TextDelta, ToolInputDelta)):
+            self._deltas.add(event)
+        elif isinstance(event, RUN_EVENTS):
+            self._deltas.flush(event.run_id)
+            self.event_log.append(run_event_to_json(event))
+        elif isinstance(event, LOGGED_EVENTS):
+            if not isinstance(event, CatalogueChanged) and event.turn is not None:
+                self._deltas.flush(event.turn)
             self.event_log.append(event_to_json(event))
 
     def add(self, fields: dict[str, Any]) -> None:
@@ -118,7 +128,7 @@ class EventFeed:
 
     def events_of_call(self, call_id: str) -> list[LoggedEvent]:
         """The events of a call that are kept in memory, oldest first."""
-        return [each for each in reversed(self.newest_events()) if each.fields.get("call_id") == call_id]
+        return [each for each in reversed(self.newest_events()) if _is_of_call(each, call_id)]
 
     def observe(self, callback: Callable[[LoggedEvent], object]) -> None:
         """Call a function for every published event, before the listeners get it."""
@@ -158,6 +168,10 @@ class EventFeed:
         if not number.isascii() or not number.isdigit() or len(number) > 18 or (dash and not epoch):
             raise ValueError(f"{event_id[:80]!r} is not the id of an event.")
         return int(number) if epoch == self.event_log.epoch else None
+
+
+def _is_of_call(event: LoggedEvent, call_id: str) -> bool:
+    return event.fields.get("call_id") == call_id and "run_id" not in event.fields
 
 
 def format_event_id(epoch: str, number: int) -> str:

@@ -54,6 +54,7 @@ class CallStatus:
     user: str | None = None
     """The user for whom the call was made."""
     session: str | None = None
+    agent: str | None = None
     turn: str | None = None
     """The run of an agent that the call belongs to."""
     question: PendingCall | None = None
@@ -139,6 +140,7 @@ class CallStatuses:
             state=call.state,
             user=call.user_id,
             session=call.session,
+            agent=call.agent,
             turn=json.loads(call.context).get("turn"),
         )
 

@@ -82,6 +82,16 @@ class RunClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumableRun:
+    """A run that can go on: it was answered, or the process that drove it is gone."""
+
+    run_id: str
+    agent: str
+    answers: int
+    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunMessage:
     """A message to a run."""
 
@@ -198,17 +208,40 @@ class RunTable:
         state: RunState | None = None,
         user: str | None = None,
         session: str | None = None,
+        before: tuple[float, str] | None = None,
         limit: int = 100,
     ) -> list[RunRow]:
-        """Return runs, newest first: all, or those of an agent, state, user or session."""
+        """Return runs, newest first: all, or those of an agent, state, user or session.
+
+        Args:
+            before: the start and the id of the last run of the page before.
+        """
         params: dict[str, SqlValue] = {
             "agent": agent,
             "state": state,
             "user_id": user,
             "session": session,
+            "before_time": None if before is None else before[0],
+            "before_run_id": None if before is None else before[1],
             "limit": max(limit, 0),
         }
         return [_run_from_row(row) for row in await self._database.read(_SQL["list_latest_runs"], params)]
+
+    async def cancel(self, run_id: str, reason: str) -> bool:
+        """Stop a run, whoever drives it; False if it has ended or is unknown."""
+        stop = Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason}, expect=1)
+        return await self._write([stop, _ANNOUNCE])
+
+    async def resumable(self, owner: str, *, limit: int = 100) -> list[ResumableRun]:
+        """Runs that can go on: those with answers first, then those that a process other than `owner` has left."""
+        answered = await self._database.read(_SQL["list_answered_runs"], {"limit": limit})
+        left = await self._database.read(_SQL["list_interrupted_runs"], {"owner": owner, "limit": limit})
+        owners = {row["owner"] for row in left if row["owner"] is not None and not row["is_free"]}
+        live_owners = await self._database.live_owners(owners) if owners else set()
+        return [
+            *(ResumableRun(row["run_id"], row["agent"], row["answers"]) for row in answered),
+            *(ResumableRun(row["run_id"], row["agent"], 0) for row in left if row["owner"] not in live_owners),
+        ]
 
     async def send(self, run_id: str, kind: RunMessageKind, content: JSON) -> bool:
         """Send a message to a run, from any process; False if the run has ended or is unknown."""

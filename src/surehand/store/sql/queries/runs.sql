@@ -45,7 +45,31 @@ SELECT {{run_columns}} FROM runs WHERE run_id = :run_id
 SELECT {{run_columns}} FROM runs WHERE (CAST(:agent AS TEXT) IS NULL OR agent = :agent)
     AND (CAST(:state AS TEXT) IS NULL OR state = :state) AND (CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id)
     AND (CAST(:session AS TEXT) IS NULL OR session = :session)
+    AND (CAST(:before_run_id AS TEXT) IS NULL
+        OR (started_at, run_id) < (CAST(:before_time AS {real}), CAST(:before_run_id AS TEXT)))
     ORDER BY started_at DESC, run_id DESC LIMIT :limit
+
+-- name: cancel_run
+-- End a run whoever drives it: a driver's next write fails under the new fence.
+UPDATE runs SET state = 'stopped', owner = NULL, lease_until = NULL, fence = fence + 1, reason = :reason,
+    ended_at = {now} WHERE run_id = :run_id AND ended_at IS NULL
+
+-- name: list_interrupted_runs
+-- Runs that no live owner may be driving: the owner has released them, or its lease is over, or it may be dead.
+SELECT run_id, agent, owner, (owner IS NULL OR lease_until IS NULL OR lease_until < {now}) AS is_free
+    FROM runs WHERE state = 'running' AND ended_at IS NULL AND (owner IS NULL OR owner <> :owner)
+    ORDER BY started_at LIMIT :limit
+
+-- name: list_answered_runs
+-- Runs that wait, with the number of their answers: calls that waited and have ended, and messages to the run.
+-- Calls whose late results the model knows count too: a caller that saw the same number before has nothing to do.
+SELECT * FROM (SELECT run_id, agent, started_at,
+    (SELECT count(*) FROM run_messages WHERE run_messages.run_id = runs.run_id AND run_messages.step IS NULL)
+    + (SELECT count(*) FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
+        WHERE step_calls.run_id = runs.run_id AND ledger.state = 'ended'
+        AND (step_calls.outcome IS NULL OR substr(step_calls.outcome, 1, 10) = '{"pending"')) AS answers
+    FROM runs WHERE state = 'waiting' AND ended_at IS NULL) AS waiting_runs
+    WHERE answers > 0 ORDER BY started_at LIMIT :limit
 
 -- name: lock_unended_run
 -- Locks the run, so that its messages are numbered in order and none is sent while it ends.

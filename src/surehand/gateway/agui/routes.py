@@ -1,0 +1,117 @@
+"""The AG-UI endpoint of each agent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ag_ui.core import RunAgentInput
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from surehand.core.define import tool as define
+from surehand.core.errors import DefinitionError
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.agent_runs import FinishedRun, RunRequest, ServedAgent
+from surehand.gateway.agui.run_input import conversation, find_answered_calls, give_answers
+from surehand.gateway.agui.run_stream import AguiRun
+from surehand.gateway.api.agents import AgentId, require_agent
+from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
+from surehand.gateway.api.requests import Caller
+from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run, find_top_run
+from surehand.gateway.api.strict_route import StrictRoute
+from surehand.gateway.api.tools import id_under_key
+from surehand.gateway.events.event_stream import EventStreamResponse
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+
+CLIENT_LEFT_REASON = "Cancelled because its client disconnected."
+
+
+def agui_routes(gateway: Gateway) -> APIRouter:
+    """The routes `/api/agents/{agent}/agui`."""
+    router = APIRouter(tags=["agents"], route_class=StrictRoute)
+
+    @router.post("/api/agents/{agent}/agui", response_model=None, responses=EVENT_RESPONSES)
+    async def run_agui(identity: Caller, agent: AgentId, body: RunAgentInput) -> Response:
+        """Run an agent for a front end that speaks AG-UI 1.0. A run whose client disconnects is cancelled.
+
+        The thread is the session. A call that waits is an interrupt with the id of the call; `resume` answers it.
+        """
+        found = require_agent(gateway, identity, agent)
+        _check_ids(body)
+        await _offer_tools(gateway, identity, body)
+        _set_state(gateway, identity, body)
+        last_number = gateway.feed.event_log.last_number  # before the first event of the run
+        waiting_run = await _find_waiting_run(gateway, identity, found, body)
+        if waiting_run is None:
+            run_id, task = await _start(gateway, identity, found, body)
+        else:
+            run_id = waiting_run.run_id
+            await give_answers(gateway, identity, body)
+            task = gateway.runs.resume(found, run_id)
+        run = AguiRun(gateway, body, run_id, identity.user, last_number, task)
+
+        async def cancel_run() -> None:
+            if not gateway.is_stopping and not task.done():
+                await gateway.runs.cancel(found, run_id, CLIENT_LEFT_REASON)
+
+        return EventStreamResponse(run.frames(), on_disconnect=cancel_run)
+
+    return router
+
+
+def _check_ids(body: RunAgentInput) -> None:
+    for name, value in (("threadId", body.thread_id), ("runId", body.run_id)):
+        if not 0 < len(value) <= MAX_ID_LENGTH - 50:
+            raise Problem("invalid_arguments", f"`{name}` must have 1 to {MAX_ID_LENGTH - 50} characters.")
+
+
+async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
+    """Offer the client's tools to the session: the agent may call them, and the client answers."""
+    scope = gateway.scope(identity, session=body.thread_id)
+    tools = [each for each in body.tools or () if gateway.runtime.find(each.name) is None]
+    try:
+        scope.offer(
+            *(
+                define.client(each.name, each.description, parameters=each.parameters, reply="later")
+                for each in tools
+                if identity.may_use_tool(each.name)
+            )
+        )
+    except DefinitionError as error:
+        raise Problem("invalid_arguments", error.problem) from None
+
+
+def _set_state(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
+    """Let the calls of the session begin with the client's state, if it sends one."""
+    if isinstance(body.state, dict):
+        state = gateway.scope(identity, session=body.thread_id).state
+        state.clear()
+        state.update(body.state)
+
+
+async def _find_waiting_run(
+    gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput
+) -> RunSummary | None:
+    """The run that the answers of the input are for; None if it has none, and a new run starts."""
+    for call_id in find_answered_calls(body):
+        status = await gateway.runtime.status(call_id)
+        if status is not None and status.turn is not None and status.user == identity.user:
+            run = await find_own_run(gateway, identity, await find_top_run(gateway, status.turn))
+            if run.agent == agent.name and run.session == body.thread_id and not run.has_ended:
+                return run
+    if body.resume:
+        raise Problem("not_found", f"No run of this thread waits for {body.resume[0].interrupt_id[:80]}.")
+    return None
+
+
+async def _start(
+    gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput
+) -> tuple[str, asyncio.Task[FinishedRun]]:
+    run_id = id_under_key(identity, body.run_id)
+    known: Any = await find_any_run(gateway, run_id)
+    if known is not None and (known.agent, known.user, known.session) != (agent.name, identity.user, body.thread_id):
+        raise Problem("conflict", f"The run id {body.run_id[:80]} belongs to another run.")
+    request = RunRequest(run_id, conversation(body), identity.user, body.thread_id)
+    return run_id, gateway.runs.start(agent, request)

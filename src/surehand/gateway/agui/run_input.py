@@ -1,0 +1,131 @@
+"""What an AG-UI client sends to run an agent: its conversation and tools, and its answers to interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ag_ui.core import AssistantMessage, Message, ReasoningMessage, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
+
+from surehand.core.outcome import Failed, Outcome
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.api.pending import REFUSALS, require_may_answer
+from surehand.gateway.api.requests import raise_if_refused
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import Problem
+
+CANCELLED_REASON = "The person cancelled it."
+
+
+def conversation(run_input: RunAgentInput) -> list[dict[str, Any]]:
+    """The messages of a client in the form of OpenAI's Chat Completions API; those of the system are left out."""
+    messages = [converted for each in run_input.messages if (converted := _convert(each)) is not None]
+    if not messages:
+        raise Problem("invalid_arguments", "`messages` has no message of a user.")
+    return messages
+
+
+def _convert(message: Message) -> dict[str, Any] | None:
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": _content(message.content)}
+        case AssistantMessage():
+            converted: dict[str, Any] = {"role": "assistant", "content": message.content}
+            if message.tool_calls:
+                converted["tool_calls"] = [each.model_dump(mode="json", by_alias=False) for each in message.tool_calls]
+            return converted
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": _content(message.content)}
+        case ReasoningMessage():
+            return None
+    return None
+
+
+def _content(content: Any) -> Any:
+    """A text, or the parts of a message: a part that is no text is named, because not every model reads it."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if part.type == "text" else f"[{part.type}]" for part in content)
+
+
+def find_tool_results(run_input: RunAgentInput) -> dict[str, Any]:
+    """The results at the end of the conversation, by the id of the call: of tools that the client runs itself."""
+    results: dict[str, Any] = {}
+    for message in reversed(run_input.messages):
+        if not isinstance(message, ToolMessage):
+            break
+        results[message.tool_call_id] = Failed("failed", message.error) if message.error else _content(message.content)
+    return results
+
+
+def find_answered_calls(run_input: RunAgentInput) -> list[str]:
+    """The calls that the input has answers to."""
+    return [entry.interrupt_id for entry in run_input.resume or ()] + [*find_tool_results(run_input)]
+
+
+async def give_answers(gateway: Gateway, identity: Identity, run_input: RunAgentInput) -> None:
+    """Answer the calls that the input has answers to; raises `Problem` if an answer is refused."""
+    for entry in run_input.resume or ():
+        waiting_for = await _waiting_for(gateway, entry.interrupt_id) or "approval"
+        outcome = await _give_answer(gateway, identity, entry, waiting_for)
+        raise_if_refused(outcome, *REFUSALS, call_id=entry.interrupt_id)
+    for call_id, result in find_tool_results(run_input).items():
+        if await _waiting_for(gateway, call_id) == "result":  # the conversation has results of ended calls, too
+            allowed = await require_may_answer(gateway, identity, call_id, "settle")
+            outcome = await allowed.scope.settle(call_id, result, by=identity.user, round=allowed.round)
+            raise_if_refused(outcome, *REFUSALS, call_id=call_id)
+
+
+async def _waiting_for(gateway: Gateway, call_id: str) -> str | None:
+    status = await gateway.runtime.status(call_id)
+    return None if status is None or status.question is None else status.question.waiting_for
+
+
+async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry, waiting_for: str) -> Outcome:
+    call_id = entry.interrupt_id
+    payload = entry.payload
+    if entry.status == "cancelled":
+        allowed = await require_may_answer(gateway, identity, call_id, "reject")
+        return await allowed.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=allowed.round)
+    if waiting_for != "approval":
+        allowed = await require_may_answer(gateway, identity, call_id, "settle")
+        return await allowed.scope.settle(call_id, payload, by=identity.user, round=allowed.round)
+    approved, arguments, reason = _read_decision(payload)
+    if approved:
+        allowed = await require_may_answer(gateway, identity, call_id, "approve")
+        return await allowed.scope.approve(call_id, arguments=arguments, by=identity.user, round=allowed.round)
+    allowed = await require_may_answer(gateway, identity, call_id, "reject")
+    return await allowed.scope.reject(call_id, reason, by=identity.user, round=allowed.round)
+
+
+def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:
+    """The answer to an approval: `{approved, arguments?, reason?}`."""
+    decision = payload if isinstance(payload, Mapping) else {}
+    approved = decision.get("approved")
+    arguments = decision.get("arguments")
+    reason = decision.get("reason") or ""
+    if not isinstance(approved, bool) or not isinstance(reason, str) or not isinstance(arguments, (dict, type(None))):
+        shape = "{approved: boolean, arguments?: object, reason?: string}"
+        raise Problem("invalid_arguments", f"The payload of an answer to an approval has the form {shape}.")
+    return approved, arguments, reason
+
+
+def response_schema(waiting_for: str, request: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The JSON Schema of the answer to a wait; None if any answer will do."""
+    if waiting_for == "approval":
+        return {
+            "type": "object",
+            "properties": {
+                "approved": {"type": "boolean"},
+                "arguments": dict(parameters or {"type": "object"}),
+                "reason": {"type": "string"},
+            },
+            "required": ["approved"],
+        }
+    schema = request.get("schema") if isinstance(request, Mapping) else None
+    return dict(schema) if isinstance(schema, Mapping) else None
+
+
+def client_tool_names(run_input: RunAgentInput) -> Sequence[str]:
+    """The names of the tools that the client brings."""
+    return [each.name for each in run_input.tools or ()]

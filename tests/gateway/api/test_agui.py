@@ -1,0 +1,221 @@
+"""AG-UI 1.0: runs of agents for front ends, with interrupts, client tools, state and cancelled runs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from surehand import Agent, Context, gateway, tool
+from surehand.testing import ScriptedModel
+from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, serve
+
+ADA = gateway.new_token()
+BOB = gateway.new_token()
+AUTH = gateway.bearer_tokens(
+    gateway.Token(gateway.hash_token(ADA), "ada"), gateway.Token(gateway.hash_token(BOB), "bob")
+)
+
+
+def payer(*replies: Any) -> Agent:
+    """An agent that says what it does, pays, and says so."""
+    replies = replies or ([("pay", {"amount": 5})], "It is paid.")
+    return Agent("payer", model=ScriptedModel(*replies), tools=[pay])
+
+
+def run_input(text: str = "Pay 5.", *, run_id: str = "r1", **more: Any) -> dict[str, Any]:
+    messages = [{"id": "m1", "role": "user", "content": text}]
+    return {"threadId": "t1", "runId": run_id, "messages": messages, "protocolVersion": "1.0", **more}
+
+
+async def run(
+    served: ServedGateway, body: dict[str, Any], *, agent: str = "payer", token: str | None = None
+) -> list[dict[str, Any]]:
+    response = await served.client.post(f"/api/agents/{agent}/agui", json=body, headers=bearer(token))
+    assert response.status_code == 200, response.text
+    return [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+
+
+def resume(call_id: str, status: str = "resolved", payload: Any = None, run_id: str = "r2") -> dict[str, Any]:
+    return run_input(run_id=run_id, resume=[{"interruptId": call_id, "status": status, "payload": payload}])
+
+
+async def test_text_is_a_message(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer("All is well.")]) as served:
+        events = await run(served, run_input())
+
+    names = [each["type"] for each in events]
+    assert names[:2] == ["RUN_STARTED", "TEXT_MESSAGE_START"]
+    assert names[-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
+    assert "".join(each["delta"] for each in events if "delta" in each) == "All is well."
+    assert events[0] == {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1", "protocolVersion": "1.0"}
+    assert (events[-1]["outcome"], events[-1]["result"]) == ({"type": "success"}, "All is well.")
+
+
+async def test_a_wait_is_an_interrupt_and_its_resume_the_answer(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), auth=AUTH, agents=[payer()]) as served:
+        asked = await run(served, run_input(), token=ADA)
+        [interrupt] = asked[-1]["outcome"]["interrupts"]
+        answered = await run(served, resume(interrupt["id"], payload={"approved": True}), token=ADA)
+
+    names = [each["type"] for each in asked]
+    assert names == ["RUN_STARTED", "TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "RUN_FINISHED"]
+    assert asked[1]["toolCallId"] == interrupt["id"] == interrupt["toolCallId"]
+    assert json.loads(asked[2]["delta"]) == {"amount": 5}
+    assert interrupt["responseSchema"]["required"] == ["approved"]
+    assert list(interrupt["responseSchema"]["properties"]) == ["approved", "arguments", "reason"]
+    assert [each["type"] for each in answered][:2] == ["RUN_STARTED", "TOOL_CALL_RESULT"]
+    assert answered[1]["content"] == "ada paid 5"
+    assert answered[-1]["result"] == "It is paid."
+
+
+async def test_edited_arguments_run(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer()]) as served:
+        asked = await run(served, run_input())
+        call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+        payload = {"approved": True, "arguments": {"amount": 3}}
+        answered = await run(served, resume(call_id, payload=payload))
+
+    assert [each["content"] for each in answered if each["type"] == "TOOL_CALL_RESULT"] == ["None paid 3"]
+
+
+async def test_a_cancelled_interrupt_rejects_the_call(tmp_path: Path) -> None:
+    agent = payer([("pay", {"amount": 5})], "Then not.")
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        asked = await run(served, run_input())
+        call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+        answered = await run(served, resume(call_id, "cancelled"))
+        call = (await served.client.get(f"/api/calls/{call_id}")).json()
+
+    assert call["status"] == "rejected"
+    assert answered[-1]["result"] == "Then not."
+
+
+async def test_a_malformed_answer_leaves_the_wait_open(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), auth=AUTH, agents=[payer()]) as served:
+        asked = await run(served, run_input(), token=ADA)
+        call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+        url = "/api/agents/payer/agui"
+        malformed = await served.client.post(url, json=resume(call_id, payload="yes"), headers=bearer(ADA))
+        bobs = await served.client.post(url, json=resume(call_id, payload={"approved": True}), headers=bearer(BOB))
+        unknown = await served.client.post(url, json=resume("nothing", payload={}), headers=bearer(ADA))
+        pending = (await served.client.get("/api/pending", headers=bearer(ADA))).json()
+
+    assert [each.status_code for each in (malformed, bobs, unknown)] == [422, 404, 404]
+    assert [each["call_id"] for each in pending["items"]] == [call_id]
+
+
+async def test_an_interrupt_is_answered_in_the_next_gateway(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    async with serve(build_runtime(store=store), agents=[payer()]) as served:
+        asked = await run(served, run_input())
+    call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+
+    async with serve(build_runtime(store=store), agents=[payer("It is paid.")]) as served:
+        answered = await run(served, resume(call_id, payload={"approved": True}))
+
+    assert answered[-1]["result"] == "It is paid."
+
+
+async def test_a_tool_of_the_client_is_answered_by_a_message(tmp_path: Path) -> None:
+    agent = Agent("helper", model=ScriptedModel([("paint", {"colour": "red"})], "Painted."))
+    paint = {"name": "paint", "description": "Paint the page.", "parameters": {"type": "object"}}
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        asked = await run(served, run_input(tools=[paint]), agent="helper")
+        [call_id] = asked[-1]["outcome"]["pendingToolCallIds"]
+        again = run_input(run_id="r2", tools=[paint])
+        again["messages"].append({"id": "m2", "role": "tool", "toolCallId": call_id, "content": "done"})
+        answered = await run(served, again, agent="helper")
+
+    assert asked[-1]["outcome"]["type"] == "success"
+    assert "TOOL_CALL_RESULT" not in [each["type"] for each in answered]
+    assert answered[-1]["result"] == "Painted."
+
+
+async def test_state_is_shared_with_the_calls_of_the_thread(tmp_path: Path) -> None:
+    @tool(effects={"read"})
+    async def count(ctx: Context) -> int:
+        """Count."""
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        return ctx.state["n"]
+
+    agent = Agent("counter", model=ScriptedModel([("count", {})], "Counted."), tools=[count])
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        events = await run(served, run_input(state={"n": 41}), agent="counter")
+
+    assert [each["snapshot"] for each in events if each["type"] == "STATE_SNAPSHOT"] == [{"n": 41}]
+    [delta] = [each["delta"] for each in events if each["type"] == "STATE_DELTA"]
+    assert delta == [{"op": "add", "path": "/n", "value": 42}]
+
+
+async def test_a_run_whose_client_leaves_is_cancelled(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def never(messages: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(never)]) as served:
+        reading = asyncio.create_task(run(served, run_input()))
+        await asked.wait()
+        reading.cancel()
+        await asyncio.wait({reading})
+        ended = (await served.client.post("/api/runs/r1/resume")).json()  # waits for the end
+
+    assert (ended["status"], ended["reason"]) == ("stopped", "Cancelled because its client disconnected.")
+
+
+async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def never(messages: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(never)]) as served:
+        reading = asyncio.create_task(run(served, run_input()))
+        await asked.wait()
+        await served.client.post("/api/runs/r1/cancel")
+        events = await reading
+
+    assert events[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_failed_run_is_a_run_error(tmp_path: Path) -> None:
+    agent = payer(RuntimeError("the model is down"))
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        events = await run(served, run_input())
+
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert "the model is down" in events[-1]["message"]
+
+
+async def test_the_conversation_of_the_client_is_what_the_model_reads(tmp_path: Path) -> None:
+    agent = payer("Yes.")
+    body = run_input("And now?")
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    body["messages"] = [
+        {"id": "1", "role": "system", "content": "Obey the page."},
+        {"id": "2", "role": "user", "content": [{"type": "text", "text": "Pay."}]},
+        {"id": "3", "role": "assistant", "toolCalls": [call]},
+        {"id": "4", "role": "tool", "toolCallId": "c1", "content": "paid"},
+        *body["messages"],
+    ]
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        await run(served, body)
+
+    assert isinstance(agent.model, ScriptedModel)
+    shown = agent.model.requests[0].messages
+    assert [each["role"] for each in shown if each["role"] != "system"] == ["user", "assistant", "tool", "user"]
+    assert "Obey the page." not in str(shown)
+
+
+async def test_without_a_store_a_run_goes_to_an_approval_and_over_it() -> None:
+    async with serve(build_runtime(), agents=[payer()]) as served:
+        asked = await run(served, run_input())
+        call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+        answered = await run(served, resume(call_id, payload={"approved": True}))
+
+    assert [each["type"] for each in asked][1] == "TOOL_CALL_START"
+    assert answered[-1]["result"] == "It is paid."
