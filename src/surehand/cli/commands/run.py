@@ -150,13 +150,17 @@ async def _run_for_program(
 
 async def _events(runtime: Runtime, agent: Agent, request: CommandLineRun) -> AsyncGenerator[Event]:
     """The events of a new run, or of one that goes on."""
-    prompt, user, session = request.prompt, request.user, request.session
+    prompt = request.prompt
+    user = request.user
+    session = request.session
     row = await _find_run(runtime, request.run_id)
     if prompt is None:
         if row is None or row.agent != agent.name:
             raise CommandExit(EXIT_NOT_FOUND, f"The agent {agent.name} has no run {request.run_id!r} in this store.")
         # A run that exists is started again by its id, for its own user, and goes on with its own prompt.
-        prompt, user, session = "", row.user, row.session
+        prompt = ""
+        user = row.user
+        session = row.session
     elif row is not None and (row.agent, row.user, row.session) != (agent.name, user, session):
         raise CommandExit(EXIT_USAGE, f"The id {request.run_id!r} belongs to another run. Choose another --run-id.")
     stream = agent.stream(prompt, runtime=runtime, user=user, session=session, run_id=request.run_id)
