@@ -17,13 +17,13 @@ def test_root_gets_what_is_missing_on_a_fresh_machine(tmp_path):
     ran = machine.run(ROOT / "scripts/system")
 
     assert (ran.returncode, ran.stdout) == (0, "")
-    assert ran.stderr == "Installing bubblewrap git with apt-get ...\n"
-    wanted = f"{INSTALL} bubblewrap git"
+    assert ran.stderr == "Installing bubblewrap chromium git with apt-get ...\n"
+    wanted = f"{INSTALL} bubblewrap chromium git"
     assert machine.called == [wanted, "apt-get update -qq", wanted]  # at first it knows of no packages
 
 
 def test_anybody_else_is_told_the_command_and_never_made_root(tmp_path):
-    machine = Machine(tmp_path, 1000, "git")
+    machine = Machine(tmp_path, 1000, "chromium", "git")
 
     ran = machine.run(ROOT / "scripts/system")
 
@@ -32,13 +32,13 @@ def test_anybody_else_is_told_the_command_and_never_made_root(tmp_path):
 
 
 def test_a_python_without_venv_is_completed(tmp_path):
-    machine = Machine(tmp_path, 1000, "bwrap", "git").without("python3")
+    machine = Machine(tmp_path, 1000, "bwrap", "chromium", "git").without("python3")
 
     assert machine.run(ROOT / "scripts/system").stderr.startswith("Missing: python3 python3-venv. ")
 
 
 def test_on_another_system_the_missing_programs_are_named(tmp_path):
-    machine = Machine(tmp_path, 0, "git").without("apt-get")
+    machine = Machine(tmp_path, 0, "chromium", "git").without("apt-get")
 
     ran = machine.run(ROOT / "scripts/system")
 
@@ -47,7 +47,7 @@ def test_on_another_system_the_missing_programs_are_named(tmp_path):
 
 
 def test_where_all_of_it_is_there_nothing_happens(tmp_path):
-    machine = Machine(tmp_path, 0, "bwrap", "git")
+    machine = Machine(tmp_path, 0, "bwrap", "chromium", "git")
 
     ran = machine.run(ROOT / "scripts/system")
 
@@ -68,7 +68,7 @@ def checkout(tmp_path):
 
 
 def test_the_tests_install_what_they_need_of_the_machine_for_root(tmp_path, checkout):
-    machine = Machine(tmp_path / "machine", 0, "git")
+    machine = Machine(tmp_path / "machine", 0, "chromium", "git")
 
     ran = machine.run(checkout / "scripts/test", "-n", "4")
 
@@ -77,7 +77,7 @@ def test_the_tests_install_what_they_need_of_the_machine_for_root(tmp_path, chec
 
 
 def test_the_tests_tell_anybody_else_that_command_and_run(tmp_path, checkout):
-    machine = Machine(tmp_path / "machine", 1000, "git")
+    machine = Machine(tmp_path / "machine", 1000, "chromium", "git")
 
     ran = machine.run(checkout / "scripts/test", "-n", "4")
 

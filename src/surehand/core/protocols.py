@@ -143,6 +143,55 @@ class ConnectionBound(Protocol):
         """The outcome of a call that waits for input and can never be resumed, or None if it still can."""
 
 
+# For people who operate it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """How the service of a provider is now."""
+
+    state: str
+    """`up`, `starting`, `idle` if nothing has needed it yet, `waiting` for the next attempt, or `closed`."""
+    address: str
+    """Its command or URL, without secrets."""
+    protocol: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    error: str = ""
+    """The last error, until the service is up again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBackDefinition:
+    """A definition that has changed since it was accepted, so that its tool is not called."""
+
+    tool: str | None
+    """None if the service has become another one: then all its tools are held back."""
+    sha256: str
+    """The hash that accepts exactly this definition."""
+    summary: str
+    diff: str
+    first_seen: str | None = None
+    """The day on which it was first listed."""
+
+
+class Inspectable(Protocol):
+    """Can tell how its service is."""
+
+    async def server_status(self) -> ServerStatus:
+        """How the service is now. It is not started for this."""
+
+
+class Reviewable(Protocol):
+    """Holds changed definitions back until a person accepts them."""
+
+    async def held_back_definitions(self) -> Sequence[HeldBackDefinition]:
+        """The definitions that wait to be accepted."""
+
+    async def accept_definition(self, tool: str | None, sha256: str) -> None:
+        """Accept a definition that a person has reviewed; raises `ToolError` if it has changed again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTraits:
     """What the runtime can rely on in a provider, and therefore need not do itself."""

@@ -14,11 +14,13 @@ from surehand.core.protocols import (
     CallChecker,
     Cancellable,
     ConnectionBound,
+    Inspectable,
     Instructive,
     PerUser,
     ProviderTraits,
     Refreshable,
     Resumable,
+    Reviewable,
     Searchable,
     Selective,
     Startable,
@@ -46,6 +48,8 @@ class ProviderAbilities:
     cancellable: Cancellable | None = None
     resumable: Resumable | None = None
     connection_bound: ConnectionBound | None = None
+    inspectable: Inspectable | None = None
+    reviewable: Reviewable | None = None
     traits: ProviderTraits = field(default_factory=ProviderTraits)
 
 
@@ -105,6 +109,8 @@ _PROTOCOLS: dict[str, type] = {
     "cancellable": Cancellable,
     "resumable": Resumable,
     "connection_bound": ConnectionBound,
+    "inspectable": Inspectable,
+    "reviewable": Reviewable,
 }
 """The protocols by the fields of `ProviderAbilities`."""
 

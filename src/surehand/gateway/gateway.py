@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
     from surehand.runtime.scope import Scope
     from surehand.store.store import Store
+    from surehand.store.tables.audit import AuditKind
 
 T = TypeVar("T")
 log = logging.getLogger("surehand")
@@ -133,21 +134,24 @@ class Gateway:
         self, identity: Identity, action: str, *, call_id: str = "", tool: str = "", code: str = "denied"
     ) -> None:
         """Write a refused request to the audit, if the runtime has a store."""
+        await self._write_audit_row(identity, "refused", call_id, tool, {"action": action, "code": code})
+
+    async def audit_acceptance(self, identity: Identity, server: str, tool: str | None, sha256: str) -> None:
+        """Write to the audit that a changed definition was accepted, if the runtime has a store."""
+        detail = {"action": "accept a definition", "server": server, "sha256": sha256}
+        await self._write_audit_row(identity, "granted", "", tool or server, detail)
+
+    async def _write_audit_row(
+        self, identity: Identity, kind: AuditKind, call_id: str, tool: str, detail: dict[str, str]
+    ) -> None:
         store = self.runtime.store
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
-        row = store.audit.row_statement(
-            "refused",
-            call_id[:200],
-            tool,
-            user=identity.user,
-            by=identity.user,
-            detail={"action": action, "code": code},
-        )
+        row = store.audit.row_statement(kind, call_id[:200], tool, user=identity.user, by=identity.user, detail=detail)
         try:
             await store.write([row])
         except StoreError as error:
-            log.warning("The refusal of %s could not be written to the audit: %s", action, error)
+            log.warning("What was %s could not be written to the audit (%s): %s", kind, detail["action"], error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.agui.routes import agui_routes
 from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
+from surehand.gateway.api.audit_verification import audit_verification_routes
+from surehand.gateway.api.call_tree import call_tree_routes
 from surehand.gateway.api.calls import call_routes
 from surehand.gateway.api.documentation import add_documentation
 from surehand.gateway.api.events import event_routes
@@ -23,10 +25,13 @@ from surehand.gateway.api.health import health_routes
 from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
 from surehand.gateway.api.pending import pending_routes
 from surehand.gateway.api.runs import run_routes
+from surehand.gateway.api.servers import server_routes
 from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
+from surehand.gateway.api.statistics import statistics_routes
 from surehand.gateway.api.tool_results import tool_result_routes
 from surehand.gateway.api.tools import tool_routes
+from surehand.gateway.console.static_files import ConsoleFiles
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.http.app import app as mcp_app
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
@@ -55,6 +60,7 @@ def app(
     port: int | None = None,
     limits: GatewayLimits | None = None,
     registry: CollectorRegistry | None = None,
+    console: bool = True,
 ) -> GatewayApp:
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
@@ -68,6 +74,7 @@ def app(
         origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
         port: with it, the loopback names count only with this port.
         registry: the metrics that `/metrics` shows, by default the global registry of prometheus-client.
+        console: whether the console is served at `/`. Its files are public; what it shows needs the token.
     """
     limiter = RequestLimiter(limits or GatewayLimits())
     gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter, agents=agents)
@@ -93,6 +100,7 @@ def app(
     for router in (
         tool_routes(gateway),
         call_routes(gateway),
+        call_tree_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
         session_routes(gateway),
@@ -101,6 +109,9 @@ def app(
         run_routes(gateway),
         space_routes(gateway),
         audit_routes(gateway),
+        audit_verification_routes(gateway),
+        statistics_routes(gateway),
+        server_routes(gateway),
         event_routes(gateway),
         health_routes(gateway, registry),
     ):
@@ -111,6 +122,7 @@ def app(
         hosts=[*hosts],
         origins=[*origins],
         port=port,
+        console=console,
         door={
             "authenticate": auth,
             "limiter": limiter,
@@ -136,11 +148,19 @@ class _Entrance:
     """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: list[str], origins: list[str], port: int | None, door: dict[str, Any]
+        self,
+        app: ASGIApp,
+        *,
+        hosts: list[str],
+        origins: list[str],
+        port: int | None,
+        console: bool,
+        door: dict[str, Any],
     ) -> None:
         loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
+        entered_app: ASGIApp = Door(app, **door)
         host_check = HostCheck(
-            Door(app, **door),
+            ConsoleFiles(entered_app) if console else entered_app,
             hosts,
             origins,
             HTTP_METHODS,

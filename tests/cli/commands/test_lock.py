@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surehand.cli.definition_diff import definition_diff
+from surehand.providers.trust.definition_diff import definition_diff
 from surehand.providers.trust.lock import DefinitionLock
 
 GIT = "stdio:uvx mcp-server-git"

@@ -35,6 +35,7 @@ class CallAnswer(BaseModel):
     call_id: str
     data: Any = None
     text: str = Field(description="What a model is shown.")
+    content: list[dict[str, Any]] | None = Field(None, description="Images, recordings and files, as content blocks.")
     code: str | None = Field(None, description="Of a failure, such as `timed_out`.")
     message: str | None = None
     executed: bool | None = Field(None, description="Whether the handler of a failed call may have run.")

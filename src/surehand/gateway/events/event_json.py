@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from surehand.core.call import Call
+from surehand.core.content import Audio, File, Image, block_fields
 from surehand.core.errors import FAILURE_CODES
 from surehand.core.events import (
     CallEnded,
@@ -93,7 +94,7 @@ def _shortened(fields: Mapping[str, Any]) -> dict[str, JSON]:
             short[name] = text[:MAX_SHORTENED_TEXT]
     if isinstance(outcome := short.get("outcome"), Mapping):
         texts = {name: value[:MAX_SHORTENED_TEXT] for name, value in outcome.items() if isinstance(value, str)}
-        short["outcome"] = {**outcome, "data": None, "request": None, **texts}
+        short["outcome"] = {**outcome, "data": None, "request": None, "content": None, **texts}
     return {**dict(from_json(dump_json(short))), "truncated": True}
 
 
@@ -119,6 +120,8 @@ def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, A
     """The answer of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
     call_id = outcome.meta.call_id if call_id is None else call_id
     answer: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
+    if isinstance(outcome, Done) and (media := _media_blocks(outcome)):
+        answer["content"] = media
     if isinstance(outcome, Failed):
         answer |= {"status": "failed", "code": outcome.code, "message": outcome.message, "executed": outcome.executed}
     elif isinstance(outcome, Pending):
@@ -131,6 +134,13 @@ def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, A
             "expires_at": outcome.expires_at,
         }
     return answer
+
+
+def _media_blocks(outcome: Done) -> list[dict[str, Any]]:
+    """The images, recordings and files of an outcome, of which `data` and `text` only say that they are there."""
+    if not outcome.has_own_content and not outcome.attachments:
+        return []
+    return [block_fields(each) for each in outcome.content if isinstance(each, (Image, Audio, File))]
 
 
 def _outcome_from_json(fields: Mapping[str, JSON]) -> Outcome:

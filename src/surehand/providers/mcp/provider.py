@@ -21,7 +21,7 @@ from surehand.core.context import Context
 from surehand.core.errors import DefinitionError, NotStarted, Unavailable
 from surehand.core.extras import install_command
 from surehand.core.facets import ToolKind
-from surehand.core.protocols import ChangeNotifier, ProviderTraits
+from surehand.core.protocols import ChangeNotifier, HeldBackDefinition, ProviderTraits, ServerStatus
 from surehand.core.provider import Provider
 from surehand.core.sanitize import clean_line
 from surehand.core.tool import Tool
@@ -32,6 +32,7 @@ from surehand.providers.mcp.connection_owner import ANONYMOUS
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.server_tools import ServerTools
 from surehand.providers.mcp.user_visibility import UserVisibility
+from surehand.providers.trust.definition_diff import definition_diff
 
 if TYPE_CHECKING:
     from surehand.core.outcome import Failed, Outcome
@@ -310,6 +311,38 @@ class Server(ChangeNotifier, Provider):
             server_name=_clean_field(manifest.server, "name"),
             server_version=_clean_field(manifest.server, "version"),
         )
+
+    async def server_status(self) -> ServerStatus:
+        """How the anonymous connection is; a server that is not started has the manifest of its last start."""
+        connection = self.connections.find(ANONYMOUS)
+        manifest = None if connection is None else connection.manifest
+        failure = None if connection is None else connection.failure
+        return ServerStatus(
+            state="idle" if connection is None else connection.state,
+            address=self.address.label,
+            protocol="" if manifest is None else manifest.protocol,
+            server_name="" if manifest is None else _clean_field(manifest.server, "name"),
+            server_version="" if manifest is None else _clean_field(manifest.server, "version"),
+            error="" if failure is None else failure.message,
+        )
+
+    async def held_back_definitions(self) -> Sequence[HeldBackDefinition]:
+        """The definitions that have changed since they were pinned, each with its diff."""
+        return [
+            HeldBackDefinition(
+                tool=change.tool,
+                sha256=change.sha256,
+                summary=change.summary,
+                diff=definition_diff(change),
+                first_seen=change.first_seen,
+            )
+            for change in await self._server_tools.read_held_back()
+        ]
+
+    async def accept_definition(self, tool: str | None, sha256: str) -> None:
+        """Accept a definition that a person has reviewed."""
+        if await self._server_tools.accept(tool, sha256):
+            self.notify_changed()
 
     async def offered_tools(self) -> list[str]:
         """Wire names of the tools that models see; from the last manifest if the server is not up."""

@@ -299,6 +299,19 @@ class ServerTools:
             return False
         return await self.update(self._manifest, save=False, live=self._is_live)
 
+    async def read_held_back(self) -> list[DefinitionChange]:
+        """The changes of this server that wait to be accepted."""
+        changes = await asyncio.to_thread(self._lock.changes)
+        return [each for each in changes if each.namespace == self._server_name]
+
+    async def accept(self, tool: str | None, sha256: str) -> bool:
+        """Accept a reviewed definition, by its wire name; returns whether the tools of the server changed."""
+        names = [] if tool is None else [tool]
+        await asyncio.to_thread(self._lock.accept, self._server_name, *names, reviewed_hashes=[sha256])
+        if self._manifest is None:
+            return False
+        return await self.update(self._manifest, save=False, live=self._is_live)
+
     def require_wire_name(self, name: str) -> str:
         """The wire name of a tool. Raises if the tool is held back or gone."""
         reason = self.held_back_reasons.get(name)

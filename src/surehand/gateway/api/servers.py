@@ -1,0 +1,143 @@
+"""Routes of servers: where tools come from, how those services are, and definitions that wait to be accepted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from surehand.core.errors import DefinitionError, ToolError
+from surehand.core.provider import Provider
+from surehand.core.provider_abilities import find_abilities
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.api.models import Body
+from surehand.gateway.api.requests import Caller, json_response, page_response
+from surehand.gateway.gateway import Gateway
+from surehand.gateway.problems import STATUS_BY_CODE, Problem
+
+ServerName = Annotated[str, Path(min_length=1, max_length=200, description="The namespace of a server.")]
+
+
+class HeldBackInfo(BaseModel):
+    """A definition that has changed since it was accepted."""
+
+    tool: str | None = Field(None, description="Null if the server has become another one.")
+    sha256: str
+    summary: str
+    diff: str
+    first_seen: str | None = None
+
+
+class ServerInfo(BaseModel):
+    """A service that tools come from."""
+
+    name: str
+    kind: str
+    state: str = Field(description="`up`, `starting`, `idle`, `waiting` for the next attempt, or `closed`.")
+    address: str
+    protocol: str
+    server_name: str
+    server_version: str
+    error: str = Field(description="The last error, until the server is up again.")
+    tools: int
+    can_refresh: bool
+    changes: list[HeldBackInfo]
+
+
+class ServerPage(BaseModel):
+    """The servers of the gateway."""
+
+    items: list[ServerInfo]
+    next: str | None = None
+
+
+class AcceptBody(Body):
+    """A definition that a person has reviewed."""
+
+    sha256: str = Field(min_length=1, max_length=200)
+    tool: str | None = Field(None, max_length=200, description="Null to accept a server that has become another one.")
+
+
+def server_routes(gateway: Gateway) -> APIRouter:
+    """The routes under `/api/servers`."""
+    router = APIRouter(tags=["servers"])
+
+    @router.get("/api/servers", responses={200: {"model": ServerPage}})
+    async def list_servers(identity: Caller) -> Response:
+        """List the servers that tools come from, for those who may see all calls."""
+        _require_sight(identity)
+        return page_response([await _describe(gateway, each) for each in gateway.runtime.providers], None)
+
+    @router.post("/api/servers/{server}/refresh", responses={200: {"model": ServerInfo}})
+    async def refresh_server(identity: Caller, server: ServerName) -> Response:
+        """List the tools of a server again."""
+        provider = await _require_server(gateway, identity, server, "refresh")
+        try:
+            await gateway.runtime.refresh(server)
+        except (ToolError, KeyError) as error:
+            raise Problem("unavailable", str(error), retry_after=1) from None
+        return json_response(await _describe(gateway, provider))
+
+    @router.post("/api/servers/{server}/accept", responses={200: {"model": ServerInfo}})
+    async def accept_definition(identity: Caller, server: ServerName, body: AcceptBody) -> Response:
+        """Accept a changed definition; one that has changed again is a conflict."""
+        provider = await _require_server(gateway, identity, server, "accept a definition")
+        reviewable = find_abilities(provider).reviewable
+        if reviewable is None:
+            raise Problem("not_found", f"{server[:80]} holds no definitions back.")
+        try:
+            await reviewable.accept_definition(body.tool, body.sha256)
+        except ToolError as error:
+            raise Problem(error.code if error.code in STATUS_BY_CODE else "conflict", str(error)) from None
+        except DefinitionError as error:
+            raise Problem("conflict", str(error)) from None
+        await gateway.audit_acceptance(identity, server, body.tool, body.sha256)
+        return json_response(await _describe(gateway, provider))
+
+    return router
+
+
+def _require_sight(identity: Identity) -> None:
+    if not identity.sees_all_calls:
+        raise Problem("denied", "Servers are those of all users: the scope calls:all is needed.")
+
+
+async def _require_server(gateway: Gateway, identity: Identity, name: str, action: str) -> Provider:
+    """A server that the identity may change, which only the operator may."""
+    _require_sight(identity)
+    if not identity.is_operator:
+        await gateway.audit_refusal(identity, action, tool=name)
+        raise Problem("denied", "Only the operator may do this: the scope * is needed.")
+    for provider in gateway.runtime.providers:
+        if provider.namespace == name:
+            return provider
+    raise Problem("not_found", f"There is no server {name[:80]!r}.")
+
+
+async def _describe(gateway: Gateway, provider: Provider) -> dict[str, Any]:
+    abilities = find_abilities(provider)
+    listings = [each for each in gateway.runtime.catalogue if each.provider is provider]
+    described: dict[str, Any] = {
+        "name": provider.namespace,
+        "kind": provider.kind,
+        "state": "up" if listings else "idle",
+        "address": "",
+        "protocol": "",
+        "server_name": "",
+        "server_version": "",
+        "error": "",
+        "tools": len(listings),
+        "can_refresh": abilities.refreshable is not None,
+        "changes": [],
+    }
+    if abilities.inspectable is not None:
+        described |= asdict(await abilities.inspectable.server_status())
+    if abilities.reviewable is not None:
+        try:
+            described["changes"] = [asdict(each) for each in await abilities.reviewable.held_back_definitions()]
+        except DefinitionError as error:  # the lock file cannot be read
+            described["error"] = str(error)
+    return described

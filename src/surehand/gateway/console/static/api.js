@@ -1,0 +1,96 @@
+// Requests to the HTTP API, with the token of this browser tab.
+import { signal } from "./vendor/signals.js";
+
+const TOKEN_KEY = "surehand.token";
+// The gateway may be mounted below a path: its API is beside the folder of this file.
+const BASE_URL = new URL("..", import.meta.url);
+
+// In the session storage only: it ends with the tab, and no request of another site carries it, as a cookie would be.
+export const token = signal(sessionStorage.getItem(TOKEN_KEY) ?? "");
+export const needsToken = signal(false);
+export const tokenProblem = signal("");
+
+export function saveToken(value) {
+  sessionStorage.setItem(TOKEN_KEY, value);
+  token.value = value;
+  tokenProblem.value = "";
+  needsToken.value = false;
+}
+
+export function forgetToken() {
+  sessionStorage.removeItem(TOKEN_KEY);
+  token.value = "";
+  needsToken.value = true;
+}
+
+/** A refused request, with the code and the sentence of its problem details. */
+export class ApiError extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || `The gateway answered ${status}.`);
+    this.status = status;
+    this.code = problem.code ?? "";
+  }
+}
+
+export function apiUrl(path) {
+  return new URL(path.replace(/^\//, ""), BASE_URL);
+}
+
+export function authorization() {
+  return token.value ? { Authorization: `Bearer ${token.value}` } : {};
+}
+
+/** Send a request; throws `ApiError` for a refused one, and shows the token form after a 401. */
+export async function send(path, { headers = {}, ...options } = {}) {
+  let response;
+  try {
+    response = await fetch(apiUrl(path), { ...options, headers: { ...authorization(), ...headers }, cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, { code: "unreachable", detail: "The gateway cannot be reached. Is it running?" });
+  }
+  if (response.ok) return response;
+  if (response.status === 401) {
+    tokenProblem.value = token.value ? "The gateway does not accept this token." : "";
+    needsToken.value = true;
+  }
+  throw new ApiError(response.status, await readProblem(response));
+}
+
+async function readProblem(response) {
+  try {
+    return await response.json();
+  } catch {
+    return { detail: `The gateway answered ${response.status} ${response.statusText}.` };
+  }
+}
+
+async function readJson(response) {
+  return response.status === 204 ? null : response.json();
+}
+
+export async function get(path, query = {}, options = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const suffix = given.length ? `?${new URLSearchParams(given)}` : "";
+  return readJson(await send(path + suffix, options));
+}
+
+export async function post(path, body = {}, options = {}) {
+  const headers = { "Content-Type": "application/json", ...options.headers };
+  return readJson(await send(path, { ...options, method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+/** All pages of a list; `onPage` sees the items so far. */
+export async function getAll(path, query = {}, { maxItems = Infinity, onPage = () => {} } = {}) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await get(path, { limit: 200, ...query, cursor });
+    items.push(...page.items);
+    cursor = page.next;
+    onPage([...items]);
+  } while (cursor && items.length < maxItems);
+  return items;
+}
+
+export const encode = encodeURIComponent;

@@ -1,0 +1,31 @@
+// An approval: what will happen, with arguments that can be edited first.
+import { html } from "../html.js";
+import { useState } from "../vendor/preact-hooks.js";
+import { isEqual } from "../format.js";
+import { ArgumentsEditor } from "./schema_form.js";
+import { Notice } from "./layout.js";
+import { Preview } from "./preview.js";
+import { Reject } from "./reject.js";
+
+export function Approval({ wait, answer, isDisabled }) {
+  const [edited, setEdited] = useState({ value: wait.arguments ?? {}, problem: "" });
+  const [isAlways, setIsAlways] = useState(false);
+  const hasEdits = !isEqual(edited.value, wait.arguments ?? {});
+  const preview = wait.request?.preview;
+  const approve = () => answer("approve", { always: isAlways, ...(hasEdits ? { arguments: edited.value } : {}) });
+  return html`
+    ${preview !== null && preview !== undefined && html`<h3>What will happen</h3><${Preview} preview=${preview} />`}
+    <h3>Arguments</h3>
+    <${ArgumentsEditor} schema=${wait.request?.schema ?? {}} value=${edited.value} isDisabled=${isDisabled}
+      onChange=${(value, problem) => setEdited({ value, problem })} />
+    ${hasEdits && html`<${Notice} tone="waiting">
+      You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}
+      <button type="button" class="quiet" onClick=${() => setEdited({ value: wait.arguments ?? {}, problem: "" })}>Undo</button>
+    <//>`}
+    <div class="actions">
+      <button type="button" class="primary" disabled=${isDisabled || edited.problem !== ""} onClick=${approve}>Approve</button>
+      <label class="choice"><input type="checkbox" checked=${isAlways} disabled=${isDisabled}
+        onChange=${(event) => setIsAlways(event.target.checked)} /> Always allow this tool${wait.user ? ` for ${wait.user}` : ""}</label>
+    </div>
+    <${Reject} answer=${answer} isDisabled=${isDisabled} />`;
+}

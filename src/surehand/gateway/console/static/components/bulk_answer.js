@@ -1,0 +1,59 @@
+// Answers several approvals at once.
+import { html } from "../html.js";
+import { useState } from "../vendor/preact-hooks.js";
+import { sendAnswer } from "../answers.js";
+import { Notice } from "./layout.js";
+
+const MAX_AT_ONCE = 8;
+
+export function BulkAnswer({ all, selected, setChosen }) {
+  const [report, setReport] = useState(null);
+  const [isBusy, setIsBusy] = useState(false);
+  const [reason, setReason] = useState("");
+  const answerable = all.filter((each) => each.may_answer);
+  const approvals = selected.filter((each) => each.waiting_for === "approval");
+  const run = async (action, given, body, word) => {
+    setIsBusy(true);
+    setReport(null);
+    const problems = await answerAll(given, action, body);
+    setChosen(new Set());
+    setIsBusy(false);
+    setReport({ done: given.length - problems.length, word, problems });
+  };
+  if (answerable.length < 2 && !report && !selected.length) return null;
+  const isAll = selected.length > 0 && selected.length === answerable.length;
+  return html`<div class="bulk">
+    <label class="choice"><input type="checkbox" checked=${isAll} disabled=${!answerable.length}
+      onChange=${() => setChosen(new Set(isAll ? [] : answerable.map((each) => each.call_id)))} /> Select all</label>
+    ${selected.length > 0 && html`<div class="bulk-actions">
+      <span class="meta">${selected.length} selected</span>
+      <button type="button" class="primary" disabled=${isBusy || !approvals.length}
+        onClick=${() => run("approve", approvals, {}, "Approved")}>Approve ${approvals.length}</button>
+      <label class="inline">Reason <input type="text" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
+      <button type="button" class="danger" disabled=${isBusy}
+        onClick=${() => run("reject", selected, { reason }, "Rejected")}>Reject ${selected.length}</button>
+    </div>`}
+    ${isBusy && html`<progress aria-label="Answering"></progress>`}
+    ${report && html`<${Notice} tone=${report.problems.length ? "bad" : "good"}>
+      ${report.word} ${report.done}.
+      ${report.problems.map((each) => html`<p>${each}</p>`)}
+    <//>`}
+  </div>`;
+}
+
+/** Answer each; returns a sentence for every one that could not be answered. */
+async function answerAll(waits, action, body) {
+  const problems = [];
+  const queue = [...waits];
+  const work = async () => {
+    for (let wait = queue.shift(); wait; wait = queue.shift()) {
+      try {
+        await sendAnswer(wait, action, body);
+      } catch (error) {
+        problems.push(`${wait.tool}: ${error.message}`);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: MAX_AT_ONCE }, work));
+  return problems;
+}

@@ -1,0 +1,87 @@
+// Audit: who decided and did what, and whether the records are unchanged.
+import { html } from "../html.js";
+import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
+import { get, post } from "../api.js";
+import { formatNumber, formatTime } from "../format.js";
+import { link } from "../router.js";
+import { onEvent } from "../store.js";
+import { Empty, Notice } from "../components/layout.js";
+
+const TONES = { denied: "bad", refused: "bad", conflict: "bad", wait: "waiting", answer: "good" };
+
+export function Audit({ id }) {
+  const [filters, setFilters] = useState({ call: id, tool: "", user: "", session: "" });
+  const [rows, setRows] = useState({ items: [], next: null, isLoaded: false, problem: "" });
+  const latest = useRef(filters);
+  latest.current = filters;
+  useEffect(() => setFilters((before) => (before.call === id ? before : { ...before, call: id })), [id]);
+  const load = async (cursor) => {
+    try {
+      const page = await get("/api/audit", { ...filters, limit: 100, cursor });
+      if (latest.current !== filters) return;
+      setRows((before) => ({ items: cursor ? [...before.items, ...page.items] : page.items, next: page.next, isLoaded: true, problem: "" }));
+    } catch (error) {
+      setRows({ items: [], next: null, isLoaded: true, problem: error.message });
+    }
+  };
+  useEffect(() => {
+    load();
+    return onEvent((event) => ["CallSettled", "CallPending", "CallEnded", "Reconnected"].includes(event.type) && loadSoon(load));
+  }, [filters]);
+  const field = (name, label) => html`<label class="stacked">${label}
+    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
+      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  return html`<section class="page">
+    <div class="filters">${field("call", "Call")} ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
+      <${Verify} /></div>
+    ${rows.problem && html`<${Notice} tone="bad">${rows.problem}<//>`}
+    ${rows.isLoaded && !rows.problem && rows.items.length === 0 && html`<${Empty}>No record matches.<//>`}
+    ${rows.items.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Audit records"><table>
+      <thead><tr>${["When", "What", "Tool", "User", "By", "Call", "Details"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+      <tbody>${rows.items.map((row) => html`<${AuditRow} row=${row} />`)}</tbody></table></div>`}
+    ${rows.next && html`<button type="button" class="more" onClick=${() => load(rows.next)}>Show older records</button>`}
+  </section>`;
+}
+
+// Records are written in batches shortly after the event, and one call has several.
+let timer = 0;
+function loadSoon(load) {
+  clearTimeout(timer);
+  timer = setTimeout(load, 400);
+}
+
+function AuditRow({ row }) {
+  const { code, answer, waiting_for: waitingFor, ...rest } = row.detail;
+  const what = [answer, code, waitingFor].filter(Boolean).join(", ");
+  return html`<tr>
+    <td><time>${formatTime(row.at)}</time></td>
+    <td><span class=${`status ${TONES[row.kind] ?? "neutral"}`}>${row.kind}</span> ${what}</td>
+    <td>${row.tool}</td><td>${row.user ?? "–"}</td><td>${row.by ?? "–"}</td>
+    <td>${row.call_id && html`<a href=${link("calls", row.call_id)} title=${row.call_id}>${row.call_id.slice(0, 12)}</a>`}</td>
+    <td><code class="wrap">${Object.keys(rest).length ? JSON.stringify(rest) : ""}</code></td>
+  </tr>`;
+}
+
+function Verify() {
+  const [state, setState] = useState({ name: "idle" });
+  const verify = async () => {
+    setState({ name: "busy" });
+    try {
+      setState({ name: "done", result: await post("/api/audit/verify") });
+    } catch (error) {
+      setState({ name: "failed", problem: error.message });
+    }
+  };
+  return html`<div class="verify">
+    <button type="button" disabled=${state.name === "busy"} onClick=${verify}>${state.name === "busy" ? "Verifying …" : "Verify"}</button>
+    ${state.name === "failed" && html`<${Notice} tone="bad">${state.problem}<//>`}
+    ${state.name === "done" && html`<${VerifyResult} result=${state.result} />`}
+  </div>`;
+}
+
+function VerifyResult({ result }) {
+  if (result.problem) return html`<${Notice} tone="bad"><strong>The records were changed.</strong> ${result.problem}<//>`;
+  return html`<${Notice} tone="good"><strong>No record was changed.</strong>
+    ${formatNumber(result.rows)} records, ${formatNumber(result.seals)} seals, ${formatNumber(result.unsealed)} not sealed yet.
+    Head: <code class="wrap">${result.head}</code><//>`;
+}

@@ -1,0 +1,189 @@
+// Calls: what was called, live, with its tree and times.
+import { html } from "../html.js";
+import { useEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
+import { encode, get, post } from "../api.js";
+import { formatAge, formatDuration, formatTime } from "../format.js";
+import { go, link } from "../router.js";
+import { now, onEvent } from "../store.js";
+import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
+import { JsonView } from "../components/json_view.js";
+import { ProgressOf } from "../components/progress.js";
+import { ResultView } from "../components/result_view.js";
+import { Status } from "../components/status.js";
+import { Waterfall } from "../components/waterfall.js";
+import { useListKeys } from "../components/list_keys.js";
+import { prefilled } from "./tools.js";
+
+const MAX_LIVE_CALLS = 1000;
+const STATES = {
+  "": () => true,
+  running: (call) => call.kind !== "ended" && call.kind !== "pending",
+  waiting: (call) => call.kind === "pending",
+  failed: (call) => call.kind === "ended" && call.status !== "ok",
+  ok: (call) => call.status === "ok",
+};
+
+export function Calls({ id }) {
+  const [filters, setFilters] = useState({ tool: "", user: "", session: "" });
+  const [state, setState] = useState("");
+  const calls = useCalls(filters);
+  const shown = calls.items.filter(STATES[state]);
+  const ids = useMemo(() => shown.map((each) => each.call_id), [shown.length, shown[0]?.call_id, state]);
+  useListKeys(ids, id, (callId) => go("calls", callId));
+  const list = html`
+    <${Filters} filters=${filters} setFilters=${setFilters} state=${state} setState=${setState} />
+    ${calls.problem && html`<${Notice} tone="bad">${calls.problem}<//>`}
+    ${calls.isLoaded && shown.length === 0 && html`<${Empty}>No call matches. New calls appear here by themselves.<//>`}
+    <ul class="list">${shown.map((each) => html`<${CallRow} key=${each.call_id} call=${each} isCurrent=${each.call_id === id} />`)}</ul>
+    ${calls.next && html`<button type="button" class="more" onClick=${calls.loadMore}>Show older calls</button>`}`;
+  const detail = id
+    ? html`<${CallDetail} key=${id} id=${id} />`
+    : html`<${Empty}>Select a call to see its arguments, its result and the calls in it.<//>`;
+  return html`<${Panes} page="calls" id=${id} list=${list} detail=${detail} />`;
+}
+
+function Filters({ filters, setFilters, state, setState }) {
+  const field = (name, label) => html`<label class="stacked">${label}
+    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
+      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  return html`<div class="filters">
+    ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
+    <label class="stacked">State
+      <select value=${state} onChange=${(event) => setState(event.target.value)}>
+        <option value="">All</option><option value="running">Running</option><option value="waiting">Waiting</option>
+        <option value="failed">Failed</option><option value="ok">Done</option>
+      </select></label>
+  </div>`;
+}
+
+function CallRow({ call, isCurrent }) {
+  const time = call.latency_ms ? ` · ${formatDuration(call.latency_ms)}` : "";
+  return html`<li class="row-item" aria-current=${isCurrent}>
+    <a href=${link("calls", call.call_id)}>
+      <span class="row-title"><strong>${call.tool}</strong><${Status} status=${call.status} kind=${call.kind} /></span>
+      <span class="meta">${call.user ?? "no user"} · ${formatAge(call.at, now.value)}${time}${call.parent ? " · nested" : ""}</span>
+    </a>
+  </li>`;
+}
+
+/** The calls of the filters, newest first, kept current by events. */
+function useCalls(filters) {
+  const [state, setState] = useState({ items: [], next: null, isLoaded: false, problem: "" });
+  const latest = useRef(filters);
+  latest.current = filters;
+  const load = async (cursor) => {
+    try {
+      const page = await get("/api/calls", { ...filters, limit: 100, cursor });
+      if (latest.current !== filters) return;
+      setState((before) => ({
+        items: cursor ? merge([...before.items, ...page.items]) : page.items, next: page.next, isLoaded: true, problem: "",
+      }));
+    } catch (error) {
+      setState((before) => ({ ...before, isLoaded: true, problem: error.message }));
+    }
+  };
+  useEffect(() => {
+    load();
+    return onEvent((event) => {
+      if (event.type === "Reconnected" || event.type === "Missed") load();
+      else if (event.call_id && isWanted(event, filters)) setState((before) => ({ ...before, items: applyEvent(before.items, event) }));
+    });
+  }, [filters]);
+  return { ...state, loadMore: () => load(state.next) };
+}
+
+function isWanted(event, filters) {
+  return Object.entries(filters).every(([name, value]) => !value || event[name] === value);
+}
+
+function merge(items) {
+  const seen = new Map();
+  for (const each of items) if (!seen.has(each.call_id)) seen.set(each.call_id, each);
+  return [...seen.values()];
+}
+
+function applyEvent(items, event) {
+  const { call_id, tool, user, session, parent, turn, at } = event;
+  const summary = { call_id, tool, user, session, parent, turn, at, latency_ms: 0, status: "running", kind: "running" };
+  if (event.type === "CallPending") Object.assign(summary, { kind: "pending", status: event.waiting_for });
+  if (event.type === "CallEnded") {
+    const { outcome } = event;
+    summary.kind = outcome.status === "pending" ? "pending" : "ended";
+    summary.status = outcome.code ?? outcome.waiting_for ?? "ok";
+    summary.latency_ms = event.meta?.latency_ms ?? 0;
+  }
+  const index = items.findIndex((each) => each.call_id === call_id);
+  if (index < 0) return [summary, ...items].slice(0, MAX_LIVE_CALLS);
+  const isOld = event.type === "CallProgress" || (items[index].kind === "ended" && summary.kind !== "ended");
+  return isOld ? items : items.with(index, { ...items[index], ...summary });
+}
+
+function CallDetail({ id }) {
+  const [call, setCall] = useState(null);
+  const [tree, setTree] = useState([]);
+  const [problem, setProblem] = useState("");
+  const load = async () => {
+    try {
+      const found = await get(`/api/calls/${encode(id)}`);
+      const { items } = await get(`/api/calls/${encode(id)}/tree`);
+      // The tree knows from the events what the call itself does not remember any more.
+      const recorded = items.find((each) => each.call_id === id);
+      setCall({ ...found, arguments: found.arguments ?? recorded?.arguments ?? null, outcome: found.outcome ?? recorded?.outcome ?? null });
+      setTree(items);
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  useEffect(() => {
+    load();
+    return onEvent((event) => {
+      const isOwn = event.call_id === id || event.parent === id;
+      if ((isOwn && event.type !== "CallProgress") || event.type === "Reconnected") load();
+    });
+  }, [id]);
+  if (!call) return problem ? html`<${Notice} tone="bad">${problem}<//>` : html`<${Empty}>Loading …<//>`;
+  const isRunning = call.kind !== "ended" && call.kind !== "pending";
+  return html`<article>
+    <${DetailHeading}>${call.tool}<//>
+    <p class="subhead"><${Status} status=${call.status} kind=${call.kind} /></p>
+    <${Facts} items=${[
+      ["Call", call.call_id],
+      ["User", call.user],
+      ["Session", call.session],
+      ["Run", call.turn],
+      ["At", call.at ? html`<time>${formatTime(call.at)}</time>` : ""],
+      ["Took", call.latency_ms ? formatDuration(call.latency_ms) : ""],
+      ["Part of", call.parent && html`<a href=${link("calls", call.parent)}>${call.parent}</a>`],
+    ]} />
+    <${CallActions} call=${call} />
+    ${isRunning && html`<${ProgressOf} callId=${id} label="Running …" />`}
+    ${tree.length > 1 && html`<h3>Nested calls</h3><${Waterfall} calls=${tree} current=${id} />`}
+    <h3>Arguments</h3>
+    ${call.arguments === null ? html`<p class="hint">They are not remembered.</p>` : html`<${JsonView} value=${call.arguments} label="Arguments" />`}
+    ${call.outcome && html`<h3>Result</h3><${ResultView} outcome=${call.outcome} />`}
+    ${!call.outcome && call.kind === "ended" && html`<h3>Result</h3><p class="hint">It is not remembered.</p>`}
+  </article>`;
+}
+
+function CallActions({ call }) {
+  const [said, setSaid] = useState({ text: "", tone: "" });
+  const runAgain = () => {
+    prefilled.value = { tool: call.tool, arguments: call.arguments ?? {} };
+    go("tools", call.tool);
+  };
+  const cancel = async () => {
+    try {
+      await post(`/api/calls/${encode(call.call_id)}/cancel`);
+      setSaid({ text: "Cancelled.", tone: "good" });
+    } catch (error) {
+      setSaid({ text: error.message, tone: "bad" });
+    }
+  };
+  return html`<div class="actions">
+    <button type="button" onClick=${runAgain}>Run again</button>
+    ${call.kind !== "ended" && html`<button type="button" onClick=${cancel}>Cancel</button>`}
+    ${call.kind === "pending" && html`<a href=${link("inbox", call.call_id)}>Answer it</a>`}
+    <a href=${`#/audit/${encode(call.call_id)}`}>Audit of this call</a>
+    ${said.text && html`<span class=${said.tone} role="status">${said.text}</span>`}
+  </div>`;
+}

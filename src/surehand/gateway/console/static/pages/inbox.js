@@ -1,0 +1,98 @@
+// Inbox: the calls that wait for a person, and their answers.
+import { html } from "../html.js";
+import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
+import { encode, get } from "../api.js";
+import { describeVerdict, findVerdict } from "../answers.js";
+import { firstLine, formatAge, formatRest, shorten, visible } from "../format.js";
+import { go, link } from "../router.js";
+import { loadWaits, now, waits, waitsState } from "../store.js";
+import { BulkAnswer } from "../components/bulk_answer.js";
+import { DetailHeading, Empty, Notice, Panes } from "../components/layout.js";
+import { Status } from "../components/status.js";
+import { useListKeys } from "../components/list_keys.js";
+import { WaitDetail } from "../components/wait_detail.js";
+
+export function Inbox({ id }) {
+  const [chosen, setChosen] = useState(new Set());
+  const items = waits.value;
+  const ids = items.map((each) => each.call_id);
+  const seen = useRef(new Map());
+  for (const each of items) seen.current.set(each.call_id, each);
+  useListKeys(ids, id, (callId) => go("inbox", callId));
+  const selected = items.filter((each) => chosen.has(each.call_id));
+  const toggle = (callId) => {
+    const next = new Set(chosen);
+    if (!next.delete(callId)) next.add(callId);
+    setChosen(next);
+  };
+  const list = html`
+    ${waitsState.value.problem && html`<${Notice} tone="bad">${waitsState.value.problem}
+      <button type="button" class="quiet" onClick=${loadWaits}>Try again</button><//>`}
+    <${BulkAnswer} all=${items} selected=${selected} setChosen=${setChosen} />
+    ${items.length === 0 && waitsState.value.isLoaded && html`<${Empty}>Nothing waits for you. New questions appear here by themselves.<//>`}
+    <ul class="list">
+      ${items.map((each) => html`<${WaitRow} key=${each.call_id} wait=${each} isCurrent=${each.call_id === id}
+        isChosen=${chosen.has(each.call_id)} toggle=${() => toggle(each.call_id)} />`)}
+    </ul>`;
+  return html`<${Panes} page="inbox" id=${id} list=${list}
+    detail=${html`<${Detail} key=${id} id=${id} known=${seen.current.get(id)} isEmpty=${items.length === 0} />`} />`;
+}
+
+function WaitRow({ wait, isCurrent, isChosen, toggle }) {
+  const rest = wait.expires_at ? ` · ${formatRest(wait.expires_at, now.value)}` : "";
+  return html`<li class="row-item" aria-current=${isCurrent}>
+    <input type="checkbox" checked=${isChosen} onChange=${toggle} disabled=${!wait.may_answer}
+      aria-label=${`Select ${wait.tool}`} />
+    <a href=${link("inbox", wait.call_id)}>
+      <span class="row-title"><strong>${wait.tool}</strong><${Status} status=${wait.waiting_for} kind="pending" /></span>
+      <span class="row-text">${firstLine(visible(wait.message))}</span>
+      <span class="row-text code">${shorten(visible(JSON.stringify(wait.arguments ?? {}).slice(1, -1)))}</span>
+      <span class="meta">${wait.user ?? "no user"} · ${formatAge(wait.created_at, now.value)}${rest}</span>
+    </a>
+  </li>`;
+}
+
+function Detail({ id, known, isEmpty }) {
+  const [wait, setWait] = useState(known);
+  const current = waits.value.find((each) => each.call_id === id);
+  useEffect(() => {
+    if (current) setWait(current);
+  }, [current]);
+  if (!id) return isEmpty ? null : html`<${Empty}>Select a question to see it. Keys: j and k move, Enter opens.<//>`;
+  const shown = current ?? wait;
+  // Keyed by the round: a further question of the same call begins with a fresh form.
+  if (shown) return html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${Boolean(current)} />`;
+  return html`<${MissingWait} id=${id} onFound=${setWait} />`;
+}
+
+/** A link to a wait that is not in the list: it may be open, or answered by somebody. */
+function MissingWait({ id, onFound }) {
+  const [text, setText] = useState("Looking for the call …");
+  useEffect(() => {
+    let isCurrent = true;
+    look(id).then(({ wait, sentence }) => {
+      if (!isCurrent) return;
+      if (wait) onFound(wait);
+      else setText(sentence);
+    });
+    return () => (isCurrent = false);
+  }, [id]);
+  return html`<${DetailHeading}>This call is not waiting<//>
+    <p>${text}</p>
+    <p><a href=${link("calls", id)}>Show the call</a></p>`;
+}
+
+async function look(id) {
+  try {
+    const call = await get(`/api/calls/${encode(id)}`);
+    if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };
+    const verdict = await findVerdict(id);
+    return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
+  } catch (error) {
+    return { sentence: error.message };
+  }
+}
+
+function sentenceCase(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

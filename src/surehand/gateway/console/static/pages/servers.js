@@ -1,0 +1,111 @@
+// Servers: where tools come from, how those servers are, and definitions that wait to be accepted.
+import { html } from "../html.js";
+import { useEffect, useState } from "../vendor/preact-hooks.js";
+import { encode, get, post } from "../api.js";
+import { formatNumber, visible } from "../format.js";
+import { go, link } from "../router.js";
+import { catalogueVersion, onEvent } from "../store.js";
+import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
+import { Diff } from "../components/diff.js";
+import { Status } from "../components/status.js";
+import { useListKeys } from "../components/list_keys.js";
+
+const REFRESH_MS = 5000;
+
+export function Servers({ id }) {
+  const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
+  const load = () =>
+    get("/api/servers").then(
+      (page) => setState({ items: page.items, isLoaded: true, problem: "" }),
+      (error) => setState((before) => ({ ...before, isLoaded: true, problem: error.message })),
+    );
+  useEffect(() => {
+    load();
+    // The state of a connection has no event of its own.
+    const timer = setInterval(load, REFRESH_MS);
+    const end = onEvent((event) => event.type === "Reconnected" && load());
+    return () => {
+      clearInterval(timer);
+      end();
+    };
+  }, [catalogueVersion.value]);
+  useListKeys(state.items.map((each) => each.name), id, (name) => go("servers", name));
+  const current = state.items.find((each) => each.name === id);
+  const list = html`
+    ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
+    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>No server is configured: all tools are Python functions.<//>`}
+    <ul class="list">${state.items.map((each) => html`<${ServerRow} key=${each.name} server=${each} isCurrent=${each.name === id} />`)}</ul>`;
+  const detail = current
+    ? html`<${ServerDetail} key=${current.name} server=${current} reload=${load} />`
+    : html`<${Empty}>${id && state.isLoaded ? "There is no such server." : "Select a server to see how it is."}<//>`;
+  return html`<${Panes} page="servers" id=${id} list=${list} detail=${detail} />`;
+}
+
+function ServerRow({ server, isCurrent }) {
+  return html`<li class="row-item" aria-current=${isCurrent}><a href=${link("servers", server.name)}>
+    <span class="row-title"><strong>${server.name}</strong><${Status} status=${server.state} /></span>
+    <span class="row-text">${server.address}</span>
+    <span class="meta">${server.kind} · ${formatNumber(server.tools)} tools${server.changes.length ? ` · ${server.changes.length} held back` : ""}</span>
+  </a></li>`;
+}
+
+function ServerDetail({ server, reload }) {
+  return html`<article>
+    <${DetailHeading}>${server.name}<//>
+    <p class="subhead"><${Status} status=${server.state} /></p>
+    ${server.error && html`<${Notice} tone="bad"><strong>Last error</strong><p class="prose">${visible(server.error)}</p><//>`}
+    <${Facts} items=${[
+      ["Kind", server.kind],
+      ["Address", server.address],
+      ["Server", [server.server_name, server.server_version].filter(Boolean).map(visible).join(" ")],
+      ["Protocol", server.protocol],
+      ["Tools", formatNumber(server.tools)],
+    ]} />
+    <${ServerActions} server=${server} reload=${reload} />
+    ${server.changes.length > 0 && html`<h3>Held back</h3>
+      <p class="hint">These definitions have changed since they were accepted. Their tools are not called until you accept them.</p>
+      ${server.changes.map((each) => html`<${Change} key=${each.sha256} server=${server.name} change=${each} reload=${reload} />`)}`}
+  </article>`;
+}
+
+function ServerActions({ server, reload }) {
+  const [state, setState] = useState({ busy: "", text: "", tone: "" });
+  const act = async (action, path, done) => {
+    setState({ busy: action, text: "", tone: "" });
+    try {
+      await post(path);
+      setState({ busy: "", text: done, tone: "good" });
+    } catch (error) {
+      setState({ busy: "", text: error.message, tone: "bad" });
+    }
+    reload();
+  };
+  const path = `/api/servers/${encode(server.name)}`;
+  return html`<div class="actions">
+    <button type="button" disabled=${state.busy !== "" || !server.can_refresh}
+      onClick=${() => act("refresh", `${path}/refresh`, "Its tools were listed again.")}>
+      ${state.busy === "refresh" ? "Refreshing …" : "Refresh"}</button>
+  </div>
+  ${state.text && html`<${Notice} tone=${state.tone}>${state.text}<//>`}`;
+}
+
+function Change({ server, change, reload }) {
+  const [state, setState] = useState({ isBusy: false, problem: "" });
+  const accept = async () => {
+    setState({ isBusy: true, problem: "" });
+    try {
+      await post(`/api/servers/${encode(server)}/accept`, { tool: change.tool, sha256: change.sha256 });
+      reload();
+    } catch (error) {
+      setState({ isBusy: false, problem: error.message });
+    }
+  };
+  return html`<section class="card" aria-label=${`Change of ${change.tool ?? server}`}>
+    <div class="card-head"><strong>${visible(change.tool ?? server)}</strong>
+      <span class="meta">${change.first_seen ? `first seen ${change.first_seen}` : ""}</span></div>
+    <p class="prose">${visible(change.summary)}</p>
+    <${Diff} patch=${change.diff} />
+    ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
+    <div class="actions"><button type="button" class="primary" disabled=${state.isBusy} onClick=${accept}>Accept</button></div>
+  </section>`;
+}

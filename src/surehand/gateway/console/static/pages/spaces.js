@@ -1,0 +1,164 @@
+// Spaces: messages and visible calls, as they happen.
+import { html } from "../html.js";
+import { useEffect, useId, useRef, useState } from "../vendor/preact-hooks.js";
+import { encode, get, getAll, post } from "../api.js";
+import { followStream } from "../stream.js";
+import { formatAge, formatNumber, visible } from "../format.js";
+import { go, link } from "../router.js";
+import { now, onEvent } from "../store.js";
+import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
+import { JsonView } from "../components/json_view.js";
+import { ToolCard } from "../components/tool_card.js";
+import { useListKeys } from "../components/list_keys.js";
+
+export function Spaces({ id }) {
+  const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
+  const load = () =>
+    getAll("/api/spaces").then(
+      (items) => setState({ items, isLoaded: true, problem: "" }),
+      (error) => setState({ items: [], isLoaded: true, problem: error.message }),
+    );
+  useEffect(() => {
+    load();
+    return onEvent((event) => event.type === "Reconnected" && load());
+  }, []);
+  useListKeys(state.items.map((each) => each.id), id, (space) => go("spaces", space));
+  const list = html`
+    ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
+    <${NewSpace} onCreated=${(space) => { load(); go("spaces", space.id); }} />
+    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>There is no space yet.<//>`}
+    <ul class="list">${state.items.map((each) => html`<li class="row-item" key=${each.id} aria-current=${each.id === id}>
+      <a href=${link("spaces", each.id)}><span class="row-title"><strong>${visible(each.name || each.id)}</strong></span>
+        <span class="meta">${formatNumber(each.messages)} messages · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
+  const detail = id ? html`<${SpaceDetail} key=${id} id=${id} onChange=${load} />` : html`<${Empty}>Select a space to see its messages.<//>`;
+  return html`<${Panes} page="spaces" id=${id} list=${list} detail=${detail} />`;
+}
+
+function NewSpace({ onCreated }) {
+  const [name, setName] = useState("");
+  const [problem, setProblem] = useState("");
+  const create = async (event) => {
+    event.preventDefault();
+    try {
+      onCreated(await post("/api/spaces", { name }));
+      setName("");
+      setProblem("");
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  return html`<form class="search" onSubmit=${create}><label class="visually-hidden" for="new-space">Name of a new space</label>
+    <input id="new-space" type="text" placeholder="Name of a new space" value=${name} onInput=${(event) => setName(event.target.value)} />
+    <button type="submit" disabled=${!name.trim()}>Create</button>${problem && html`<p class="problem">${problem}</p>`}</form>`;
+}
+
+function SpaceDetail({ id, onChange }) {
+  const [space, setSpace] = useState(null);
+  const [members, setMembers] = useState([]);
+  const [problem, setProblem] = useState("");
+  const messages = useMessages(id, setProblem);
+  const end = useRef(null);
+  useEffect(() => {
+    get(`/api/spaces/${encode(id)}`).then(setSpace, (error) => setProblem(error.message));
+    get(`/api/spaces/${encode(id)}/members`).then((page) => setMembers(page.items), () => {});
+  }, [id]);
+  useEffect(() => {
+    end.current?.scrollIntoView({ block: "nearest" });
+    if (messages.isLoaded) onChange();
+  }, [messages.items.length]);
+  return html`<article class="chat">
+    <${DetailHeading}>${visible(space?.name || id)}<//>
+    <${Facts} items=${[["Id", id], ["Members", members.map((each) => each.name || each.id).join(", ")]]} />
+    ${messages.state === "down" && html`<${Notice} tone="waiting">The stream of this space is down; it reconnects by itself.<//>`}
+    ${messages.next && html`<button type="button" class="more" onClick=${messages.loadOlder}>Show older messages</button>`}
+    ${messages.isLoaded && !messages.items.length && html`<${Empty}>No message yet.<//>`}
+    <ol class="messages">${messages.items.map((each) => html`<${MessageItem} key=${each.id} message=${each} />`)}</ol>
+    ${problem && html`<${Notice} tone="bad">${problem}<//>`}
+    <${PostForm} space=${id} members=${members} />
+    <span ref=${end}></span>
+  </article>`;
+}
+
+function MessageItem({ message }) {
+  const { content } = message;
+  const sender = message.sender_name || message.sender_id || "surehand";
+  return html`<li class="message-item">
+    <span class="meta"><strong>${visible(sender)}</strong> · ${formatAge(message.created_at, now.value)}</span>
+    ${content?.type === "tool_call"
+      ? html`<${ToolCard} call=${callOfMessage(content, message.progress)} />`
+      : typeof content === "string" ? html`<p class="bubble prose">${visible(content)}</p>` : html`<${JsonView} value=${content} />`}
+  </li>`;
+}
+
+/** The call that a message shows, as a card expects it. */
+function callOfMessage(content, progress) {
+  const call = { call_id: content.toolCallId, tool: content.toolName, arguments: content.args, progress };
+  if (content.status === "running") return { ...call, isRunning: true };
+  if (content.status === "requires_action") return { ...call, outcome: { status: "pending", waiting_for: content.waitingFor } };
+  const isFailed = content.status === "error";
+  const outcome = isFailed
+    ? { status: "failed", code: "failed", message: content.result ?? "" }
+    : { status: "done", text: content.result ?? "", data: content.data };
+  return { ...call, isEnded: true, outcome };
+}
+
+/** The messages of a space, oldest first, kept current by its own stream. */
+function useMessages(id, setProblem) {
+  const [messages, setMessages] = useState({ items: [], next: null, isLoaded: false });
+  const [state, setState] = useState("connecting");
+  const load = async (cursor) => {
+    try {
+      const page = await get(`/api/spaces/${encode(id)}/messages`, { cursor, limit: 50 });
+      const items = page.items.toReversed();
+      setMessages((before) => ({ items: cursor ? [...items, ...before.items] : items, next: page.next, isLoaded: true }));
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  useEffect(() => {
+    const stream = followStream(`/api/spaces/${encode(id)}/events`, {
+      onState(next) {
+        setState((before) => (next === "connecting" && before === "down" ? "down" : next));
+        if (next === "live") load();
+      },
+      onEvent(event) {
+        if (event.type === "tool-result" && event.preliminary) setMessages((before) => withProgress(before, event));
+        else load();
+      },
+    });
+    return () => stream.stop();
+  }, [id]);
+  return { ...messages, state, loadOlder: () => load(messages.next) };
+}
+
+function withProgress(messages, event) {
+  const progress = { message: event.output?.text, fraction: event.output?.fraction, title: event.output?.title };
+  const items = messages.items.map((each) => (each.id === event.messageId ? { ...each, progress } : each));
+  return { ...messages, items };
+}
+
+function PostForm({ space, members }) {
+  const [text, setText] = useState("");
+  const [sender, setSender] = useState("");
+  const [problem, setProblem] = useState("");
+  const id = useId();
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await post(`/api/spaces/${encode(space)}/messages`, { content: text, ...(sender ? { sender } : {}) });
+      setText("");
+      setProblem("");
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  return html`<form class="composer" onSubmit=${submit}>
+    <label for=${id}>Message</label>
+    <textarea id=${id} rows="2" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
+    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+    <div class="actions"><button type="submit" class="primary" disabled=${!text.trim()}>Post</button>
+      <label class="inline">As <select value=${sender} onChange=${(event) => setSender(event.target.value)}>
+        <option value="">myself</option>${members.map((each) => html`<option value=${each.id}>${each.name || each.id}</option>`)}
+      </select></label></div>
+  </form>`;
+}

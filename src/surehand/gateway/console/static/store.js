@@ -1,0 +1,94 @@
+// What several pages share: the waits, the state of the event stream, and who listens to events.
+import { computed, effect, signal } from "./vendor/signals.js";
+import { getAll, needsToken, token } from "./api.js";
+import { followStream } from "./stream.js";
+
+export const streamState = signal("connecting");
+export const waits = signal([]);
+export const waitsState = signal({ isLoaded: false, problem: "" });
+export const catalogueVersion = signal(0);
+/** Verdicts of waits that were answered while the page was open, by call id. */
+export const verdicts = signal({});
+export const waitCount = computed(() => waits.value.length);
+export const now = signal(Date.now() / 1000);
+
+const MANY_WAITS = 200;
+const RELOAD_MS = 50;
+const SLOW_RELOAD_MS = 1000;
+const listeners = new Set();
+let stream = null;
+
+/** Hear every event; returns the function that ends this. A reconnection is told as `{type: "Reconnected"}`. */
+export function onEvent(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function start() {
+  setInterval(() => (now.value = Date.now() / 1000), 5000);
+  stream = followStream("/api/events", { onEvent: handleEvent, onState: handleState });
+  loadWaits();
+  effect(() => {
+    document.title = `${waitCount.value ? `(${waitCount.value}) ` : ""}${pageTitle.value} · surehand`;
+  });
+}
+
+export const pageTitle = signal("Inbox");
+
+/** Load everything again, after a token was given. */
+export function restart() {
+  stream?.retry();
+  loadWaits();
+  tell({ type: "Reconnected" });
+}
+
+function handleState(state) {
+  const wasDown = streamState.value === "down" || streamState.value === "connecting";
+  streamState.value = state === "connecting" && streamState.value === "down" ? "down" : state;
+  if (state === "live" && wasDown) {
+    loadWaits();
+    tell({ type: "Reconnected" });
+  }
+}
+
+function handleEvent(event) {
+  if (event.type === "CallPending") loadWaitsSoon();
+  if (event.type === "CallSettled") settleWait(event);
+  if (event.type === "CallEnded" && event.outcome.status !== "pending") removeWait(event.call_id);
+  if (event.type === "CatalogueChanged") catalogueVersion.value += 1;
+  if (event.type === "Missed") loadWaits();
+  tell(event);
+}
+
+function tell(event) {
+  for (const listener of listeners) listener(event);
+}
+
+export async function loadWaits() {
+  if (needsToken.value && !token.value) return;
+  try {
+    waits.value = await getAll("/api/pending", {}, { maxItems: 2000 });
+    waitsState.value = { isLoaded: true, problem: "" };
+  } catch (error) {
+    waitsState.value = { isLoaded: waitsState.value.isLoaded, problem: error.message };
+  }
+}
+
+// The whole list, not the one call: a call that was answered meanwhile is then no error. Many events make one request.
+let reloadTimer = 0;
+function loadWaitsSoon() {
+  clearTimeout(reloadTimer);
+  reloadTimer = setTimeout(loadWaits, waits.value.length > MANY_WAITS ? SLOW_RELOAD_MS : RELOAD_MS);
+}
+
+function settleWait(event) {
+  const { call_id: callId, verdict, by, reason, at } = event;
+  verdicts.value = { ...verdicts.value, [callId]: { verdict, by, reason, at } };
+  removeWait(callId);
+}
+
+export function removeWait(callId) {
+  if (waits.value.some((each) => each.call_id === callId)) {
+    waits.value = waits.value.filter((each) => each.call_id !== callId);
+  }
+}

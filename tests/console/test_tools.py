@@ -1,0 +1,121 @@
+"""Tools: search, run with progress and cancel, results of every kind, and copies of the call."""
+
+import json
+
+from playwright.async_api import expect
+
+from surehand import Runtime, tool
+from tests.console.browser import open_console, take_screenshot
+from tests.console.demo_tools import Download, build_runtime
+from tests.gateway.api.served_gateway import serve
+
+
+async def test_a_tool_is_found_and_run_from_its_form(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served, open_console(served.url, "#/tools") as page:
+        await page.get_by_placeholder("Search tools").fill("numbers add")
+        await page.get_by_role("link", name="Add two numbers").click()
+        await page.get_by_label("a", exact=True).fill("x")
+        await expect(page.get_by_text("x is not a number.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+        await page.get_by_label("a", exact=True).fill("2")
+        await page.get_by_label("b", exact=True).fill("40")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_label("Result as text")).to_have_text("42")
+        await take_screenshot(page, "tools-result")
+        await page.get_by_role("link", name="Show the call").click()
+        await expect(page.get_by_label("Arguments", exact=True)).to_contain_text('"b": 40')
+
+
+async def test_progress_is_shown_and_a_run_can_be_cancelled():
+    download = Download()
+    async with serve(build_runtime(download.tool)) as served, open_console(served.url, "#/tools/download") as page:
+        await page.get_by_label("name", exact=True).fill("film")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_text("half of it 50 %")).to_be_visible()
+        await expect(page.get_by_role("progressbar")).to_have_attribute("value", "0.5")
+        await take_screenshot(page, "tools-progress")
+        await page.get_by_role("button", name="Cancel").click()
+        await expect(page.get_by_role("alert")).to_contain_text("cancelled")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_text("half of it 50 %")).to_be_visible()
+        download.may_go_on.set()
+        await expect(page.get_by_label("Result as text")).to_have_text("film is here")
+
+
+async def test_results_are_tables_pictures_and_errors():
+    async with serve(build_runtime()) as served, open_console(served.url, "#/tools/list_people") as page:
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_role("cell", name="Grace")).to_be_visible()
+        await page.get_by_role("button", name="JSON", exact=True).last.click()
+        await expect(page.get_by_label("Result as JSON")).to_contain_text('"city": "New York"')
+        await page.goto(f"{served.url}/#/tools/draw")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_alt_text("Result 1")).to_be_visible()
+        await page.goto(f"{served.url}/#/tools/fail")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_role("alert")).to_contain_text("no luck")
+
+
+async def test_a_call_that_waits_shows_its_result_once_it_is_answered(tmp_path):
+    async with (
+        serve(build_runtime(store=tmp_path / "s.db")) as served,
+        open_console(served.url, "#/tools/pay") as page,
+    ):
+        await page.get_by_label("amount").fill("3")
+        await page.get_by_label("to", exact=True).fill("Ada")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_text("The call waits for approval.")).to_be_visible()
+        [waiting] = (await served.client.get("/api/pending")).json()["items"]
+        await served.client.post(f"/api/pending/{waiting['call_id']}/approve")
+        await expect(page.get_by_label("Result as text")).to_have_text("None paid 3 EUR to Ada")
+
+
+async def test_a_call_is_copied_for_a_terminal_a_program_and_a_client():
+    async with serve(build_runtime()) as served:
+        options = {"permissions": ["clipboard-read", "clipboard-write"]}
+        async with open_console(served.url, "#/tools/fail", **options) as page:
+            await page.get_by_label("reason").fill('it\'s "late"')
+            copies = {}
+            for position, name in enumerate(("curl", "Python", "MCP")):
+                button = page.locator(".copy-as button").nth(position)
+                await expect(button).to_have_text(name)
+                await button.click()
+                await expect(button).to_have_text("Copied")
+                copies[name] = await page.evaluate("navigator.clipboard.readText()")
+
+    assert copies["curl"].startswith(f"curl -sS '{served.url}/api/tools/fail/call'")
+    assert "it'\\''s" in copies["curl"]
+    compile(copies["Python"], "copied", "exec")
+    assert json.loads(copies["MCP"])["params"] == {"name": "fail", "arguments": {"reason": 'it\'s "late"'}}
+
+
+def make_tool(number: int):
+    @tool(name=f"tool_{number:04}", effects={"read"}, category="many")
+    async def one(text: str = "") -> str:
+        """Do one of many things."""
+        return f"{number} {text}"
+
+    return one
+
+
+async def test_five_thousand_tools_stay_quick():
+    async with serve(Runtime(*map(make_tool, range(5_000)))) as served, open_console(served.url, "#/tools") as page:
+        await expect(page.get_by_text("5,000 tools", exact=True)).to_be_visible()
+        await page.get_by_placeholder("Search tools").fill("4321")
+        await expect(page.get_by_role("link", name="tool_4321")).to_be_visible()
+        # What a person feels is the time that one key takes until the page is drawn again, not that of this machine.
+        task_ms = await page.evaluate(
+            """async () => {
+                const box = document.querySelector("#tool-search");
+                const started = performance.now();
+                box.value = "4";
+                box.dispatchEvent(new Event("input", { bubbles: true }));
+                await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+                return performance.now() - started;
+            }"""
+        )
+        rows = await page.locator(".row-item").count()
+        await take_screenshot(page, "tools-many")
+        print(f"One key in a search over 5,000 tools: {task_ms:.0f} ms")
+
+    assert rows == 100
