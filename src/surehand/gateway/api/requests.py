@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.gateway.access.door import identity_of
+from surehand.gateway.access.access_control import identity_of
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.events.event_json import outcome_to_json
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
