@@ -13,8 +13,8 @@ from surehand.gateway.access.identity import Identity
 from surehand.gateway.agent_runs import RunRequest, ServedAgent
 from surehand.gateway.api.models import RUN_RESPONSES, AgentDetails, AgentPage, RunBody
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
-from surehand.gateway.api.run_details import RunSummary, find_any_run, summary_answer
-from surehand.gateway.api.run_stream import answer_run, stream_run
+from surehand.gateway.api.run_details import RunSummary, find_any_run, summary_to_result_json
+from surehand.gateway.api.run_stream import run_result_response, stream_run
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import EVENT_STREAM, IdempotencyKey, id_under_key
 from surehand.gateway.gateway import Gateway
@@ -59,12 +59,12 @@ def agent_routes(gateway: Gateway) -> APIRouter:
             _require_same_run(found, wanted, known)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
         if known is not None and known.has_ended and not wants_events:
-            return json_response(summary_answer(known))
+            return json_response(summary_to_result_json(known))
         last_number = gateway.feed.event_log.last_number  # before the first event of the run
         task = gateway.runs.start(found, wanted)
         if wants_events:
             return stream_run(gateway, run_id, last_number, task)
-        return await answer_run(task, run_id)
+        return await run_result_response(task, run_id)
 
     return router
 

@@ -28,7 +28,7 @@ class CallBody(Body):
     turn: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH, description="The run that the call is of.")
 
 
-class CallAnswer(BaseModel):
+class CallOutcome(BaseModel):
     """The outcome of a call."""
 
     status: Literal["done", "failed", "pending"]
@@ -200,7 +200,7 @@ class RunWait(BaseModel):
     path: list[str] = Field(description="The agents whose runs wait for the call, from the top.")
 
 
-class RunAnswer(BaseModel):
+class RunResult(BaseModel):
     """The end of a run, or what it waits for."""
 
     run_id: str
@@ -298,7 +298,7 @@ class CallDetails(CallInfo):
     """A call with its arguments and outcome, as far as they are remembered."""
 
     arguments: Any = None
-    outcome: CallAnswer | None = None
+    outcome: CallOutcome | None = None
 
 
 class AuditInfo(BaseModel):
@@ -436,16 +436,16 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 """The errors that any route may answer with."""
 CALL_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The call ended", "model": CallAnswer},
-    202: {"description": "The call waits, or goes on elsewhere", "model": CallAnswer},
+    200: {"description": "The call ended", "model": CallOutcome},
+    202: {"description": "The call waits, or goes on elsewhere", "model": CallOutcome},
 }
 RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run ended",
-        "model": RunAnswer,
+        "model": RunResult,
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    202: {"description": "The run waits", "model": RunAnswer},
+    202: {"description": "The run waits", "model": RunResult},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}

@@ -62,7 +62,7 @@ def pending_routes(gateway: Gateway) -> APIRouter:
         outcome = await allowed.scope.approve(
             call_id, always=given.always, arguments=given.arguments, by=identity.user, round=allowed.round
         )
-        return answer_response(outcome, call_id)
+        return answered_call_response(outcome, call_id)
 
     @router.post("/api/pending/{call_id}/reject", responses=CALL_RESPONSES)
     async def reject(identity: Caller, call_id: CallId, body: Annotated[RejectBody | None, Body()] = None) -> Response:
@@ -70,14 +70,14 @@ def pending_routes(gateway: Gateway) -> APIRouter:
         given = body or RejectBody(reason="", round=None)
         allowed = await require_may_answer(gateway, identity, call_id, "reject", given.round)
         outcome = await allowed.scope.reject(call_id, given.reason, by=identity.user, round=allowed.round)
-        return answer_response(outcome, call_id)
+        return answered_call_response(outcome, call_id)
 
     @router.post("/api/pending/{call_id}/result", responses=CALL_RESPONSES)
     async def settle(identity: Caller, call_id: CallId, body: ResultBody) -> Response:
         """Answer a call with its result."""
         allowed = await require_may_answer(gateway, identity, call_id, "settle", body.round)
         outcome = await allowed.scope.settle(call_id, body.result, by=identity.user, round=allowed.round)
-        return answer_response(outcome, call_id)
+        return answered_call_response(outcome, call_id)
 
     return router
 
@@ -158,7 +158,7 @@ async def _last_answered_round(scope: Scope, call_id: str) -> int | None:
     return last.round if inner is None else last.round - 1 + inner
 
 
-def answer_response(outcome: Outcome, call_id: str) -> Response:
+def answered_call_response(outcome: Outcome, call_id: str) -> Response:
     """The outcome of the answered call; a refused answer is a problem, and the call waits as before."""
     raise_if_refused(outcome, *REFUSALS, call_id=call_id)
     return outcome_response(outcome, call_id)

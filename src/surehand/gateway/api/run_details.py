@@ -118,7 +118,7 @@ def unknown_run(run_id: str) -> Problem:
     return Problem("not_found", f"No run {run_id[:80]} is known.")
 
 
-def run_answer(run: FinishedRun) -> dict[str, Any]:
+def run_result_to_json(run: FinishedRun) -> dict[str, Any]:
     """A run that has ended or waits, as the request that drove it is answered."""
     return {
         "run_id": run.id,
@@ -132,7 +132,7 @@ def run_answer(run: FinishedRun) -> dict[str, Any]:
     }
 
 
-def summary_answer(run: RunSummary) -> dict[str, Any]:
+def summary_to_result_json(run: RunSummary) -> dict[str, Any]:
     """A run that has ended before, as the request for it is answered."""
     names = ("run_id", "agent", "status", "text", "output", "reason", "usage")
     return {**{name: getattr(run, name) for name in names}, "waiting": []}

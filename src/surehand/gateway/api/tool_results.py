@@ -11,7 +11,7 @@ from surehand.core.outcome import Failed
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import find_call, unknown_call
 from surehand.gateway.api.models import CALL_RESPONSES, ToolResultBody
-from surehand.gateway.api.pending import answer_response, require_may_answer
+from surehand.gateway.api.pending import answered_call_response, require_may_answer
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
@@ -46,7 +46,7 @@ async def _settle(gateway: Gateway, identity: Identity, body: ToolResultBody) ->
     outcome = await allowed.scope.settle(body.callId, body.result, by=identity.user, round=allowed.round)
     if isinstance(outcome, Failed) and outcome.code == "expired" and not outcome.executed:
         raise Problem("conflict", f"Call {body.callId} has expired.", call_id=body.callId)
-    return answer_response(outcome, body.callId)
+    return answered_call_response(outcome, body.callId)
 
 
 async def _require_run(gateway: Gateway, identity: Identity, run: str, call_id: str) -> None:
