@@ -38,23 +38,23 @@ def agui_routes(gateway: Gateway) -> APIRouter:
 
         The thread is the session. A call that waits is an interrupt with the id of the call; `resume` answers it.
         """
-        found = require_agent(gateway, identity, agent)
+        served_agent = require_agent(gateway, identity, agent)
         _check_ids(body)
         await _offer_tools(gateway, identity, body)
         _set_state(gateway, identity, body)
         last_number = gateway.feed.event_log.last_number  # before the first event of the run
-        waiting_run = await _find_waiting_run(gateway, identity, found, body)
+        waiting_run = await _find_waiting_run(gateway, identity, served_agent, body)
         if waiting_run is None:
-            run_id, task = await _start(gateway, identity, found, body)
+            run_id, task = await _start(gateway, identity, served_agent, body)
         else:
             run_id = waiting_run.run_id
             await give_answers(gateway, identity, body)
-            task = gateway.runs.resume(found, run_id)
+            task = gateway.runs.resume(served_agent, run_id)
         run = AguiRun(gateway, body, run_id, identity.user, last_number, task)
 
         async def cancel_run() -> None:
             if not gateway.is_stopping and not task.done():
-                await gateway.runs.cancel(found, run_id, CLIENT_LEFT_REASON)
+                await gateway.runs.cancel(served_agent, run_id, CLIENT_LEFT_REASON)
 
         return EventStreamResponse(run.frames(), on_disconnect=cancel_run)
 
@@ -110,8 +110,12 @@ async def _start(
     gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput
 ) -> tuple[str, asyncio.Task[FinishedRun]]:
     run_id = id_under_key(identity, body.run_id)
-    known: Any = await find_any_run(gateway, run_id)
-    if known is not None and (known.agent, known.user, known.session) != (agent.name, identity.user, body.thread_id):
+    existing_run: Any = await find_any_run(gateway, run_id)
+    if existing_run is not None and (existing_run.agent, existing_run.user, existing_run.session) != (
+        agent.name,
+        identity.user,
+        body.thread_id,
+    ):
         raise Problem("conflict", f"The run id {body.run_id[:80]} belongs to another run.")
     request = RunRequest(run_id, conversation(body), identity.user, body.thread_id)
     return run_id, gateway.runs.start(agent, request)

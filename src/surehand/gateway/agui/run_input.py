@@ -71,8 +71,8 @@ async def give_answers(gateway: Gateway, identity: Identity, run_input: RunAgent
         raise_if_refused(outcome, *REFUSALS, call_id=entry.interrupt_id)
     for call_id, result in find_tool_results(run_input).items():
         if await _waiting_for(gateway, call_id) == "result":  # the conversation has results of ended calls, too
-            allowed = await require_may_answer(gateway, identity, call_id, "settle")
-            outcome = await allowed.scope.settle(call_id, result, by=identity.user, round=allowed.round)
+            permission = await require_may_answer(gateway, identity, call_id, "settle")
+            outcome = await permission.scope.settle(call_id, result, by=identity.user, round=permission.round)
             raise_if_refused(outcome, *REFUSALS, call_id=call_id)
 
 
@@ -85,17 +85,17 @@ async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry,
     call_id = entry.interrupt_id
     payload = entry.payload
     if entry.status == "cancelled":
-        allowed = await require_may_answer(gateway, identity, call_id, "reject")
-        return await allowed.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "reject")
+        return await permission.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=permission.round)
     if waiting_for != "approval":
-        allowed = await require_may_answer(gateway, identity, call_id, "settle")
-        return await allowed.scope.settle(call_id, payload, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "settle")
+        return await permission.scope.settle(call_id, payload, by=identity.user, round=permission.round)
     approved, arguments, reason = _read_decision(payload)
     if approved:
-        allowed = await require_may_answer(gateway, identity, call_id, "approve")
-        return await allowed.scope.approve(call_id, arguments=arguments, by=identity.user, round=allowed.round)
-    allowed = await require_may_answer(gateway, identity, call_id, "reject")
-    return await allowed.scope.reject(call_id, reason, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "approve")
+        return await permission.scope.approve(call_id, arguments=arguments, by=identity.user, round=permission.round)
+    permission = await require_may_answer(gateway, identity, call_id, "reject")
+    return await permission.scope.reject(call_id, reason, by=identity.user, round=permission.round)
 
 
 def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:

@@ -231,16 +231,16 @@ class RunInfo(BaseModel):
 
 
 class StepCallInfo(BaseModel):
-    """A call that an answer of the model asks for."""
+    """A call that a response of the model asks for."""
 
     call_id: str
     tool: str
     arguments: str = Field(description="As the model wrote them.")
-    outcome: dict[str, Any] | None = Field(None, description="What the model was told of the call.")
+    outcome: dict[str, Any] | None = Field(None, description="The outcome of the call that the model was shown.")
 
 
 class StepInfo(BaseModel):
-    """One answer of the model."""
+    """One response of the model."""
 
     step: int
     text: str
@@ -434,7 +434,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many requests; `Retry-After` says when to try again", "content": _PROBLEM},
     503: {"description": "Not available now", "content": _PROBLEM},
 }
-"""The errors that any route may answer with."""
+"""The errors that any route may respond with."""
 CALL_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The call ended", "model": CallOutcome},
     202: {"description": "The call waits, or goes on elsewhere", "model": CallOutcome},

@@ -28,8 +28,8 @@ from surehand.gateway.api.run_details import (
     list_memory_runs,
     list_steps,
     list_waits,
-    summary_to_result_json,
     summary_of_row,
+    summary_to_result_json,
     unknown_run,
 )
 from surehand.gateway.api.run_stream import run_result_response, stream_run
@@ -88,7 +88,7 @@ def run_routes(gateway: Gateway) -> APIRouter:
 
     @router.post("/api/runs/{run}/steer", status_code=202, responses={202: {"model": RunInfo}})
     async def steer_run(identity: Caller, run: RunId, body: RunMessageBody) -> Response:
-        """Send a message to a run; the model reads it before its next answer."""
+        """Send a message to a run; the model reads it with its next request."""
         return await _send(gateway, identity, run, body.text, when_idle=False)
 
     @router.post("/api/runs/{run}/follow_up", status_code=202, responses={202: {"model": RunInfo}})

@@ -42,8 +42,8 @@ def tool_result_routes(gateway: Gateway) -> APIRouter:
 async def _settle(gateway: Gateway, identity: Identity, body: ToolResultBody) -> Response:
     if not body.callId:
         raise Problem("bad_request", "`callId` is missing: it names the call that the result is of.")
-    allowed = await require_may_answer(gateway, identity, body.callId, "settle")
-    outcome = await allowed.scope.settle(body.callId, body.result, by=identity.user, round=allowed.round)
+    permission = await require_may_answer(gateway, identity, body.callId, "settle")
+    outcome = await permission.scope.settle(body.callId, body.result, by=identity.user, round=permission.round)
     if isinstance(outcome, Failed) and outcome.code == "expired" and not outcome.executed:
         raise Problem("conflict", f"Call {body.callId} has expired.", call_id=body.callId)
     return answered_call_response(outcome, body.callId)
