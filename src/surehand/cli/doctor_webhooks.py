@@ -1,4 +1,4 @@
-"""What `surehand doctor` finds out about the webhooks that waits are announced by: their secrets, and what they deliver."""
+"""What `surehand doctor` finds out about webhooks: whether their secrets are set, and what was delivered."""
 
 from __future__ import annotations
 
@@ -40,13 +40,20 @@ async def _read_summaries(
 ) -> dict[str, WebhookSummary]:
     """What the store knows, by name; nothing if it cannot be opened, of which there is another finding."""
     try:
-        address = store_override or (config.store.resolve_address(environment) if config.store else None)
-        if address is None or (not is_server_address(address) and not Path(address).exists()):
+        address = _existing_store(config, environment, store_override)
+        if address is None:
             return {}
         async with Store.open(address) as store:
             return {each.name: each for each in await store.webhooks.summaries()}
     except (ConfigError, DefinitionError, StoreError, OSError):
         return {}
+
+
+def _existing_store(config: Config, environment: Mapping[str, str], store_override: str | None) -> str | None:
+    address = store_override or (config.store.resolve_address(environment) if config.store else None)
+    if address is None or (not is_server_address(address) and not Path(address).exists()):
+        return None
+    return address
 
 
 def _check_deliveries(name: str, summary: WebhookSummary | None) -> Finding:

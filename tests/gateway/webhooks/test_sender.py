@@ -6,12 +6,11 @@ import logging
 
 import pytest
 
-from surehand import DefinitionError, Runtime, tool
+from surehand import DefinitionError, Pending, Runtime, tool
 from surehand.gateway.mcp.http.server import bind_sockets
 from surehand.gateway.webhooks.sender import LEASE_SECONDS
 from surehand.gateway.webhooks.signatures import verify_webhook
 from surehand.gateway.webhooks.webhook import Webhook
-from surehand.store.store import Store
 from surehand.testing import ManualClock
 from tests.gateway.api.served_gateway import build_runtime, serve
 from tests.gateway.webhooks.webhook_receiver import OLD_SECRET, SECRET, receiver
@@ -21,11 +20,13 @@ SOON = (0.01,) * 5
 
 async def until_ended(runtime: Runtime, state: str, count: int = 1) -> None:
     """Wait until the first webhook has this many deliveries of a state."""
+
+    async def has_ended() -> bool:
+        summaries = await runtime.store.webhooks.summaries()
+        return bool(summaries) and getattr(summaries[0], state) == count
+
     async with asyncio.timeout(20):
-        while True:
-            summaries = await runtime.store.webhooks.summaries()
-            if summaries and getattr(summaries[0], state) >= count:
-                return
+        while not await has_ended():
             await asyncio.sleep(0.01)
 
 
@@ -150,19 +151,19 @@ async def test_of_two_gateways_on_a_store_one_sends_each_wait(tmp_path):
 
 async def test_what_a_killed_process_was_sending_is_taken_by_another_when_the_lease_is_over(tmp_path):
     clock = ManualClock()
-    async with Store.open(str(tmp_path / "calls.db"), now=clock.time) as store:
-        async with build_runtime(store=store, clock=clock) as runtime:
-            await runtime.call("pay", {"amount": 5})
-            [new] = await store.webhooks.new_waits("bridge", limit=10)
-            await store.webhooks.add("bridge", [(new, True)])
-            [taken] = await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS)
-            assert await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS) == []
+    async with build_runtime(store=str(tmp_path / "calls.db"), clock=clock) as runtime:
+        store = runtime.store
+        await runtime.call("pay", {"amount": 5})
+        [new] = await store.webhooks.new_waits("bridge", limit=10)
+        await store.webhooks.add("bridge", [(new, True)])
+        [taken] = await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS)
+        assert await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS) == []
 
-            await clock.advance(LEASE_SECONDS)
-            [retaken] = await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS)
-            await store.webhooks.end("bridge", taken, "failed")  # it was only paused, and comes too late
-            await store.webhooks.end("bridge", retaken, "delivered")
-            [summary] = await store.webhooks.summaries()
+        await clock.advance(LEASE_SECONDS)
+        [retaken] = await store.webhooks.take("bridge", limit=10, lease_seconds=LEASE_SECONDS)
+        await store.webhooks.end("bridge", taken, "failed")  # it was only paused, and comes too late
+        await store.webhooks.end("bridge", retaken, "delivered")
+        [summary] = await store.webhooks.summaries()
 
     assert (taken.attempts, retaken.attempts) == (1, 2)
     assert (summary.delivered, summary.failed) == (1, 0)
@@ -203,27 +204,28 @@ async def test_a_wait_that_is_answered_before_it_could_be_sent_is_not_sent(tmp_p
             call_id = (await gateway.call("pay", {"amount": 5})).json()["call_id"]
             await program.next()
             await gateway.client.post(f"/api/pending/{call_id}/approve")
-            async with asyncio.timeout(20):
-                while (await runtime.store.webhooks.summaries())[0].waiting:
-                    await asyncio.sleep(0.01)
+            await until_ended(runtime, "waiting", 0)
 
     assert program.deliveries.empty()
 
 
 async def test_each_question_of_a_call_is_announced():
     @tool(effects={"write"}, confirm=True)
-    async def buy(item: str) -> str:
+    async def buy() -> Pending:
         """Buy."""
-        return item
+        return Pending("input", message="Which colour?")
 
     async with receiver() as program:
-        async with serve(Runtime(buy), webhooks=[Webhook("bridge", (SECRET,), program.url)]) as gateway:
-            for item in ("a", "b"):
-                await gateway.call("buy", {"item": item})
-            deliveries = [await program.next(), await program.next()]
+        webhook = Webhook("bridge", (SECRET,), program.url)
+        async with serve(Runtime(buy), webhooks=[webhook]) as gateway:
+            call_id = (await gateway.call("buy")).json()["call_id"]
+            first = await program.next()
+            asked = await gateway.client.post(f"/api/pending/{call_id}/approve")
+            second = await program.next()
 
-    assert len({each.id for each in deliveries}) == 2
-    assert sorted(each.data["arguments"]["item"] for each in deliveries) == ["a", "b"]
+    assert asked.status_code == 202
+    assert first.id != second.id
+    assert [(each.data["round"], each.data["message"]) for each in (first, second)][1] == (2, "Which colour?")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Webhook:
     name: str
     """Names it in the path of its answers, `/api/webhooks/NAME/answers`, and in statistics."""
     secrets: tuple[str, ...] = field(repr=False)
-    """Secrets as `new_webhook_secret` makes them. While one is replaced there are two: both sign, and both are accepted."""
+    """Secrets as `new_webhook_secret` makes them. While one is replaced there are two: both sign and are accepted."""
     url: str | None = field(default=None, repr=False)
     """Where waits are sent, by POST; None for a program that only answers. Not shown: a URL may hold a secret."""
     tools: tuple[str, ...] = ("*",)
