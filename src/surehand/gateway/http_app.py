@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
+from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
@@ -37,6 +38,9 @@ from surehand.gateway.mcp.http.app import app as mcp_app
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
 from surehand.gateway.mcp.http.request_monitor import FramingCheck
 from surehand.gateway.problems import respond_with_problems
+from surehand.gateway.webhooks.answer_routes import webhook_routes
+from surehand.gateway.webhooks.sender import WebhookSender
+from surehand.gateway.webhooks.webhook import Webhook
 from surehand.version import __version__
 
 if TYPE_CHECKING:
@@ -55,6 +59,8 @@ def app(
     agents: Iterable[ServedAgent] = (),
     auth: Authenticate | None = None,
     answers: Iterable[AnswerRule] = (),
+    webhooks: Iterable[Webhook] = (),
+    public_url: str | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     port: int | None = None,
@@ -70,6 +76,8 @@ def app(
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
+        webhooks: programs that calls that wait are announced to, and that may answer them.
+        public_url: the address of this gateway for people, which announcements link to: `"https://tools.example"`.
         hosts: host names of this server, besides those of the loopback interface; `"*"` for any.
         origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
         port: with it, the loopback names count only with this port.
@@ -79,10 +87,12 @@ def app(
     limiter = RequestLimiter(limits or GatewayLimits())
     gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter, agents=agents)
     mcp = mcp_app(runtime, hosts=["*"])  # hosts are checked outside
+    webhooks = _with_unique_names(webhooks)
+    sender = WebhookSender(runtime, webhooks, public_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with gateway.run(), mcp.router.lifespan_context(mcp):
+        async with gateway.run(), sender.run(), mcp.router.lifespan_context(mcp):
             yield
 
     api = GatewayApp(
@@ -103,6 +113,7 @@ def app(
         call_tree_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
+        webhook_routes(gateway, webhooks),
         session_routes(gateway),
         agent_routes(gateway),
         agui_routes(gateway),
@@ -132,6 +143,16 @@ def app(
         },
     )
     return api
+
+
+def _with_unique_names(webhooks: Iterable[Webhook]) -> list[Webhook]:
+    """The webhooks; raises `DefinitionError` if two have one name, under which deliveries are remembered."""
+    found = [*webhooks]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"Two webhooks are called {name}.", fix="give each a name of its own.")
+    return found
 
 
 class GatewayApp(FastAPI):
