@@ -51,11 +51,17 @@ class RunRow:
     fence: int
     started_at: float
     ended_at: float | None
+    """When the run ended; of a cancelled one, when its calls had ended too."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the run is done, stopped or failed."""
-        return self.ended_at is not None
+        return self.state not in ("running", "waiting")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the run was cancelled: one that stops at a limit has a report."""
+        return self.state == "stopped" and self.report is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +234,24 @@ class RunTable:
         return [_run_from_row(row) for row in await self._database.read(_SQL["list_latest_runs"], params)]
 
     async def cancel(self, run_id: str, reason: str) -> bool:
-        """Stop a run, whoever drives it; False if it has ended or is unknown."""
-        stop = Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason}, expect=1)
-        return await self._write([stop, _ANNOUNCE])
+        """Stop a run, whoever drives it; False if it has ended or is unknown.
+
+        Its calls have to be ended then, and `close_cancelled` to be called.
+        """
+        params: dict[str, SqlValue] = {"run_id": run_id, "reason": reason}
+        return await self._write([Statement(_SQL["cancel_run"], params, expect=1), _ANNOUNCE])
+
+    async def close_cancelled(self, run_id: str) -> None:
+        """Store that the calls of a cancelled run have ended."""
+        await self._database.write([Statement(_SQL["close_cancelled_run"], {"run_id": run_id})])
+
+    async def cancelled_with_open_calls(self, *, limit: int = 100) -> list[str]:
+        """The ids of cancelled runs whose calls may not have ended."""
+        return [row["run_id"] for row in await self._database.read(_SQL["list_cancelled_runs"], {"limit": limit})]
+
+    async def is_claimed(self, claim: RunClaim) -> bool:
+        """Whether a claim still holds; in contrast to `renew`, it writes nothing."""
+        return bool(await self._database.quick_read(_SQL["find_claim"], claim.params()))
 
     async def resumable(self, owner: str, *, limit: int = 100) -> list[ResumableRun]:
         """Runs that can go on: those with answers first, then those that a process other than `owner` has left."""
@@ -271,6 +292,11 @@ class RunTable:
 
     async def _write(self, statements: Sequence[Statement]) -> bool:
         return await write_if_claimed(self._database, statements)
+
+
+def cancel_run_statement(run_id: str, reason: str) -> Statement:
+    """Cancel a run in the transaction of another change; nothing changes if it has ended or is unknown."""
+    return Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason})
 
 
 async def write_if_claimed(database: Database, statements: Sequence[Statement]) -> bool:
