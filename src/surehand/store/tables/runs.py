@@ -94,7 +94,7 @@ class ResumableRun:
     run_id: str
     agent: str
     answers: int
-    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+    """How many answers and messages a run that waits has ever got; 0 for one whose process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
