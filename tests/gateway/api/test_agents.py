@@ -43,6 +43,15 @@ async def wait_for_status(served: ServedGateway, run_id: str, status: str, token
         await asyncio.sleep(0.05)
 
 
+async def wait_after_steps(served: ServedGateway, run_id: str, steps: int, token: str) -> None:
+    """Return when the run waits and has so many steps."""
+    while True:
+        found = await wait_for_status(served, run_id, "waiting", token)
+        if len(found["steps"]) >= steps:
+            return
+        await asyncio.sleep(0.05)
+
+
 async def test_agents_are_listed_with_their_tools() -> None:
     async with serve(build_runtime(), agents=[payer(), greeter()]) as served:
         listed = (await served.client.get("/api/agents")).json()
@@ -93,8 +102,7 @@ async def test_answers_to_the_calls_of_a_run_may_come_one_after_the_other(tmp_pa
         answer = (await run(served, "payer", token=ADA)).json()
         first, second = (wait["call_id"] for wait in answer["waiting"])
         await served.client.post(f"/api/pending/{first}/approve", headers=bearer(ADA))
-        while len((await wait_for_status(served, answer["run_id"], "waiting", ADA))["steps"]) < 2:
-            await asyncio.sleep(0.05)
+        await wait_after_steps(served, answer["run_id"], 2, ADA)
         await served.client.post(f"/api/pending/{second}/approve", headers=bearer(ADA))
         ended = await wait_for_status(served, answer["run_id"], "done", ADA)
 
@@ -107,8 +115,7 @@ async def test_an_answer_after_a_message_is_not_overlooked(tmp_path: Path) -> No
         answer = (await run(served, "payer", token=ADA)).json()
         run_id = answer["run_id"]
         await served.client.post(f"/api/runs/{run_id}/steer", json={"text": "Hurry."}, headers=bearer(ADA))
-        while len((await wait_for_status(served, run_id, "waiting", ADA))["steps"]) < 2:
-            await asyncio.sleep(0.05)
+        await wait_after_steps(served, run_id, 2, ADA)
         await served.client.post(f"/api/pending/{answer['waiting'][0]['call_id']}/approve", headers=bearer(ADA))
         ended = await wait_for_status(served, run_id, "done", ADA)
 
