@@ -17,7 +17,7 @@ from surehand.gateway.events.feed import EventFeed
 from surehand.gateway.events.journal_catch_up import JournalCatchUp
 from surehand.gateway.mcp.runtime_lifespan import ensure_running
 from surehand.gateway.problems import Problem
-from surehand.runtime.run_worker import RunWorker
+from surehand.runtime.worker import Worker
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ class Gateway:
             await stack.enter_async_context(self.feed.run(self.runtime))
             await self.runs.attach()
             store = self.runtime.store
-            if store is not None and self.runtime.is_durable and not store.database.is_read_only:
+            has_store = store is not None and self.runtime.is_durable and not store.database.is_read_only
+            if store is not None and has_store:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
-            if self.runs.agents:
-                await stack.enter_async_context(RunWorker(self.runtime, self.runs.agents.values()).run())
+            if has_store and self.runs.agents:
+                await stack.enter_async_context(Worker(self.runtime, self.runs.agents.values()))
             self.is_started = True
             try:
                 yield
