@@ -142,6 +142,10 @@ class Gateway:
         detail = {"action": "accept a definition", "server": server, "sha256": sha256}
         await self._write_audit_row(identity, "granted", "", tool or server, detail)
 
+    async def audit_sign_in(self, identity: Identity, server: str) -> None:
+        """Write to the audit that a user has signed in to a server, if the runtime has a store."""
+        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
+
     async def _write_audit_row(
         self, identity: Identity, kind: AuditKind, call_id: str, tool: str, detail: dict[str, str]
     ) -> None:
