@@ -1,4 +1,4 @@
-"""`python -m bench`: run the benchmarks, print the table, and write it to RESULTS.md after a full run of all of them."""
+"""`python -m bench`: run the benchmarks, print the table, and write it to RESULTS.md after a full run."""
 
 from __future__ import annotations
 
