@@ -104,7 +104,7 @@ class ResumableRun:
     run_id: str
     agent: str
     answers: int = 0
-    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+    """How many answers and messages a run that waits has ever got; 0 for one whose process is gone."""
     attempts: int = 0
     """How many attempts to go on with it have failed."""
     reason: str | None = None
