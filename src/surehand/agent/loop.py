@@ -63,6 +63,8 @@ class RunLoop:
         self._call_time_limit = CallTimeLimit(scope, state.run_id, settings.limits.seconds)
         self._advice: list[Any] = []
         """What hooks tell the model after a failed request."""
+        self._begun_calls: set[int] = set()
+        """The positions of the calls of which the model has begun to write the arguments."""
 
     async def drive(self) -> Run:
         """Go on with the run as far as it goes."""
@@ -195,6 +197,7 @@ class RunLoop:
         seconds_left = self._seconds_left()
         if seconds_left is not None and purpose == "wrap_up":
             seconds_left = WRAP_UP_SECONDS
+        self._begun_calls.clear()
         on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
             return await ask_model(self._settings.model, request, on_chunk)
@@ -217,15 +220,20 @@ class RunLoop:
     def _emit_chunk(self, chunk: PartialChunk) -> None:
         state = self._state
         owner = (state.run_id, state.agent, state.user, state.session, self._clock.time())
-        event: TextDelta | ToolInputDelta | ModelRetried
         if isinstance(chunk, TextChunk):
-            event = TextDelta(chunk.text, *owner)
+            self._scope.emit(TextDelta(chunk.text, *owner))
         elif isinstance(chunk, AnswerRestarted):
-            event = ModelRetried(chunk.reason, chunk.delay, *owner)
+            self._begun_calls.clear()
+            self._scope.emit(ModelRetried(chunk.reason, chunk.delay, *owner))
         else:
             call_id = self._derive_call_id(chunk.position)
-            event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
-        self._scope.emit(event)
+            # The first one of a call is empty, and no other: it says that the call begins, before it has arguments.
+            texts = [chunk.text] if chunk.text else []
+            if chunk.position not in self._begun_calls:
+                self._begun_calls.add(chunk.position)
+                texts.insert(0, "")
+            for text in texts:
+                self._scope.emit(ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner))
 
     # Ending
 

@@ -52,5 +52,7 @@ class DeltaBuffer:
 
 def _continues(held: Delta, delta: Delta) -> bool:
     if isinstance(held, ToolInputDelta) and isinstance(delta, ToolInputDelta):
+        if not held.text:  # the beginning of a call, which some formats have an event of its own for
+            return False
         return held.position == delta.position and held.call_id == delta.call_id
     return type(held) is type(delta)
