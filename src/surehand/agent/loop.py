@@ -128,22 +128,28 @@ class RunLoop:
         return None
 
     async def _after_text(self, step: Step) -> Run | None:
+        waiting = list(waiting_calls(self._state.steps))
+        invalid: InvalidOutput | None = None
+        try:
+            output = self._settings.output.parse(step.answer.text)
+        except InvalidOutput as error:
+            invalid = error
+        # The run ends only if no message has arrived: the usual end needs no look at the messages before.
+        if invalid is None and not waiting and (run := await self._finish("done", output=output)) is not None:
+            return run
         messages = await self._record.take_messages(step.index + 1, None)
         late_results = await self._find_late_results()
         if messages or late_results:
             await self._ask("continue", messages, late_results)
             return None
-        if waiting := list(waiting_calls(self._state.steps)):
+        if waiting:
             return await self._finish("waiting", _describe_waiting(waiting))
-        try:
-            output = self._settings.output.parse(step.answer.text)
-        except InvalidOutput as error:
+        if invalid is not None:
             if _count_corrections(self._state.steps) >= MAX_CORRECTIONS:
-                reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {error}"
+                reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {invalid}"
                 return await self._finish("failed", reason)
-            await self._ask("correct_output", [f"{error} Give the whole answer again, as JSON alone."])
-            return None
-        return await self._finish("done", output=output)
+            await self._ask("correct_output", [f"{invalid} Give the whole answer again, as JSON alone."])
+        return None
 
     async def _find_late_results(self) -> dict[str, Message]:
         """The results of calls that the model knows to be waiting, by call id."""
