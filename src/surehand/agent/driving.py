@@ -16,6 +16,7 @@ from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, SentMess
 from surehand.agent.steps import Step, has_ended
 from surehand.agent.tool_selection import ToolSelection
 from surehand.core.events import RunEnded, RunStarted
+from surehand.core.ids import is_run_of_call
 from surehand.store.tables.runs import RunClaim, RunRow
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class RunDriver:
         finally:
             if self._local.driven.get(claim.run_id) is record:
                 del self._local.driven[claim.run_id]
-        if run.status != "waiting":
+        if run.status != "waiting" and is_run_of_call(run.id):
             await self.runtime.end_calls_that_follow_run(run.id)
         return run
 

@@ -65,3 +65,8 @@ def derive_run_id(call_id: str) -> str:
 def find_starting_call(run_id: str) -> str:
     """The id of the call that started the run of a sub-agent, from the id of the run."""
     return run_id.removesuffix(_RUN_SUFFIX)
+
+
+def is_run_of_call(run_id: str) -> bool:
+    """Whether a run may have been started by a call of an agent, which then waits for it."""
+    return run_id.endswith(_RUN_SUFFIX)
