@@ -144,6 +144,11 @@ def load_outcome(stored: JSON) -> Outcome | None:
     return Pending(**stored["pending"]) if isinstance(stored, dict) else deserialize_outcome(stored)
 
 
+def has_ended(call: StepCall) -> bool:
+    """Whether the conversation shows how a call ended, and not that it waits."""
+    return call.shown_outcome is not None and not isinstance(call.shown_outcome, Pending)
+
+
 def waiting_calls(steps: Sequence[Step]) -> Iterator[StepCall]:
     """The calls of which the model knows that they wait, and whose results it has not been given."""
     delivered = {call_id for step in steps for call_id in step.delivered}

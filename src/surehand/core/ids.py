@@ -9,6 +9,7 @@ _RANDOM_BYTES_PER_ID = 12
 _HEX_DIGITS_PER_ID = 2 * _RANDOM_BYTES_PER_ID
 _IDS_PER_FETCH = 256
 MAX_CALL_ID_LENGTH = 200
+_RUN_SUFFIX = ".run"
 
 
 class _IdGenerator:
@@ -60,4 +61,9 @@ def derive_call_id(run: str, step: int, position: int) -> str:
 
 def derive_run_id(call_id: str) -> str:
     """The id of the run that a call of an agent starts: the same for the same call, however often it is made."""
-    return f"{call_id}.run"
+    return f"{call_id}{_RUN_SUFFIX}"
+
+
+def find_starting_call(run_id: str) -> str:
+    """The id of the call that started the run of a sub-agent, from the id of the run."""
+    return run_id.removesuffix(_RUN_SUFFIX)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 
 from surehand.core.errors import DefinitionError
+from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
-from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
@@ -129,12 +129,12 @@ def app(
         api.include_router(router)
     add_documentation(api)
     api.add_middleware(
-        _Entrance,
+        _RequestChecks,
         hosts=[*hosts],
         origins=[*origins],
         port=port,
         console=console,
-        door={
+        access={
             "authenticate": auth,
             "limiter": limiter,
             "mcp_app": mcp,
@@ -165,8 +165,8 @@ class GatewayApp(FastAPI):
         self.gateway.begin_shutdown()
 
 
-class _Entrance:
-    """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
+class _RequestChecks:
+    """The checks around all routes, from the outside: headers, framing, host and origin, then the access control."""
 
     def __init__(
         self,
@@ -176,12 +176,12 @@ class _Entrance:
         origins: list[str],
         port: int | None,
         console: bool,
-        door: dict[str, Any],
+        access: dict[str, Any],
     ) -> None:
         loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
-        entered_app: ASGIApp = Door(app, **door)
+        access_control: ASGIApp = AccessControl(app, **access)
         host_check = HostCheck(
-            ConsoleFiles(entered_app) if console else entered_app,
+            ConsoleFiles(access_control) if console else access_control,
             hosts,
             origins,
             HTTP_METHODS,

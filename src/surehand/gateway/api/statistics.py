@@ -80,7 +80,7 @@ def statistics_routes(gateway: Gateway) -> APIRouter:
         webhooks = (
             [] if runtime.store is None else [each._asdict() for each in await runtime.store.webhooks.summaries()]
         )
-        answer: dict[str, Any] = {
+        overview: dict[str, Any] = {
             "queues": queues,
             "webhooks": webhooks,
             "running": stats.running,
@@ -92,13 +92,13 @@ def statistics_routes(gateway: Gateway) -> APIRouter:
                 for name, each in sorted(stats.calls.items())
             ]
             waiting = len(await runtime.pending(limit=MAX_SAMPLE))
-            return json_response({**answer, "tools": tools, "pending": waiting, "sample": 0, "since": None})
+            return json_response({**overview, "tools": tools, "pending": waiting, "sample": 0, "since": None})
         store = await gateway.require_store()
         entries = [each for each in await store.journal.list(limit=MAX_SAMPLE) if each.kind == "ended"]
         rows = _by_tool((each.tool, each.latency_ms, each.status != "ok") for each in entries)
         waiting = len(await runtime.pending(limit=MAX_SAMPLE))
         since = entries[-1].at if entries else None
-        return json_response({**answer, "tools": rows, "pending": waiting, "sample": len(entries), "since": since})
+        return json_response({**overview, "tools": rows, "pending": waiting, "sample": len(entries), "since": since})
 
     return router
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from surehand.gateway.access.identity import MAX_USER_NAME_LENGTH, Identity
 from surehand.gateway.api.models import CALL_RESPONSES, MAX_ID_LENGTH, Body
-from surehand.gateway.api.pending import answer_response, require_may_answer
+from surehand.gateway.api.pending import answered_call_response, require_may_answer
 from surehand.gateway.api.strict_route import StrictRequest
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.log_throttle import LogThrottle
@@ -133,7 +133,7 @@ class _Receiver:
                 outcome = await scope.reject(body.call_id, body.reason, by=body.by, round=round)
             case "settle":
                 outcome = await scope.settle(body.call_id, body.result, by=body.by, round=round)
-        return answer_response(outcome, body.call_id)
+        return answered_call_response(outcome, body.call_id)
 
     async def audit(self, name: str, code: str, call_id: str = "") -> None:
         """Write a refused message to the audit."""

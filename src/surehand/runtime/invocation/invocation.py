@@ -348,6 +348,12 @@ class Invocation:
         return self.interruption.deadline - self.scope.environment.running.clock.now()
 
     @property
+    def can_go_on_later(self) -> bool:
+        """Whether a call of an agent that is stopped now can be made again: its caller was stopped, not the call."""
+        is_recallable = self.has_given_id and not self.resumption.round
+        return is_recallable and self.listing.kind == "agent" and self.interruption_reason is None
+
+    @property
     def interruption_reason(self) -> tuple[FailureCode, str] | None:
         """Code and message with which the runtime itself stopped the call."""
         return None if self.interruption is None else self.interruption.reason

@@ -45,6 +45,10 @@ export function firstLine(text) {
   return shorten(text.split("\n", 1)[0]);
 }
 
+export function sentenceCase(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function isEqual(one, other) {
   return JSON.stringify(sortKeys(one)) === JSON.stringify(sortKeys(other));
 }

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get } from "../api.js";
 import { describeVerdict, findVerdict } from "../answers.js";
-import { firstLine, formatAge, formatRest, shorten, visible } from "../format.js";
+import { firstLine, formatAge, formatRest, sentenceCase, shorten, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { loadWaits, now, waits, waitsState } from "../store.js";
 import { BulkAnswer } from "../components/bulk_answer.js";
@@ -91,8 +91,4 @@ async function look(id) {
   } catch (error) {
     return { sentence: error.message };
   }
-}
-
-function sentenceCase(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

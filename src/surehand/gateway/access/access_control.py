@@ -1,6 +1,6 @@
-"""The door of the gateway: the ASGI middleware that every request passes before a route sees it.
+"""AccessControl: the ASGI middleware that every request passes before a route sees it.
 
-It authenticates the request, counts it, limits its body, and adds the security headers to its response. Hosts and
+It authenticates the request, counts it and limits its body. `SecurityHeaders` adds headers to the responses. Hosts and
 origins are checked before, by `gateway/mcp/http/host_check.py`.
 """
 
@@ -73,7 +73,7 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-class Door:
+class AccessControl:
     """Lets authenticated requests within the limits through to an app, with their identity in the scope."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Door:
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or answer 401, 413, 415, 429 or 503."""
+        """Serve a request, or refuse it with 401, 403, 413, 415, 429 or 503."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in PUBLIC_PATHS:
             await self._app(scope, receive, send)
@@ -210,8 +210,8 @@ def refuse_host(status: int, detail: str) -> Response:
 
 
 def identity_of(connection: HTTPConnection) -> Identity:
-    """The identity that the door has found for a request."""
+    """The identity of a request, which the access control has stored in its ASGI scope."""
     identity = connection.scope.get(IDENTITY_KEY)
     if not isinstance(identity, Identity):
-        raise HTTPException(500, "The request did not pass the door of the gateway.")
+        raise HTTPException(500, "The request did not pass the access control of the gateway.")
     return identity
