@@ -15,6 +15,7 @@ from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.agui.routes import agui_routes
+from surehand.gateway.api.agent_inbox import agent_inbox_routes
 from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
@@ -71,8 +72,8 @@ def app(
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:
-        agents: agents that clients may run. With a store, their runs go on by themselves: when what they wait for is
-            answered, and when the process that drove them has died.
+        agents: agents that clients may run. With a store, the app runs a `Worker` for them: it runs them on what
+            is put into their inboxes, and their runs go on by themselves.
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
@@ -116,6 +117,7 @@ def app(
         webhook_routes(gateway, webhooks),
         session_routes(gateway),
         agent_routes(gateway),
+        agent_inbox_routes(gateway),
         agui_routes(gateway),
         run_routes(gateway),
         space_routes(gateway),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ag_ui.core import AssistantMessage, Message, ReasoningMessage, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
@@ -15,14 +15,26 @@ from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
 CANCELLED_REASON = "The person cancelled it."
+NO_RESULT = "This call has no result: the run ended before."
 
 
 def conversation(run_input: RunAgentInput) -> list[dict[str, Any]]:
     """The messages of a client in the form of OpenAI's Chat Completions API; those of the system are left out."""
-    messages = [converted for each in run_input.messages if (converted := _convert(each)) is not None]
+    own_messages = [each for each in run_input.messages if each.subagent_run_id is None]  # not those of sub-agents
+    messages = [converted for each in own_messages if (converted := _convert(each)) is not None]
     if not messages:
         raise Problem("invalid_arguments", "`messages` has no message of a user.")
-    return messages
+    return [*_complete_calls(messages)]
+
+
+def _complete_calls(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Add a result to each call without one, such as those of a cancelled run: models refuse a conversation without."""
+    results = {each["tool_call_id"] for each in messages if each["role"] == "tool"}
+    for message in messages:
+        yield dict(message)
+        for call in message.get("tool_calls", ()):
+            if call["id"] not in results:
+                yield {"role": "tool", "tool_call_id": call["id"], "content": NO_RESULT}
 
 
 def _convert(message: Message) -> dict[str, Any] | None:
@@ -110,19 +122,19 @@ def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:
     return approved, arguments, reason
 
 
-def response_schema(waiting_for: str, request: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def response_schema(waiting_for: str, request: Any) -> dict[str, Any] | None:
     """The JSON Schema of the answer to a wait; None if any answer will do."""
+    schema = request.get("schema") if isinstance(request, Mapping) else None
     if waiting_for == "approval":
         return {
             "type": "object",
             "properties": {
                 "approved": {"type": "boolean"},
-                "arguments": dict(parameters or {"type": "object"}),
+                "arguments": dict(schema) if isinstance(schema, Mapping) else {"type": "object"},
                 "reason": {"type": "string"},
             },
             "required": ["approved"],
         }
-    schema = request.get("schema") if isinstance(request, Mapping) else None
     return dict(schema) if isinstance(schema, Mapping) else None
 
 

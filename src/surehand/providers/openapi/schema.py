@@ -133,7 +133,6 @@ class _Conversion:
         if not isinstance(schema, dict) or depth > MAX_DEPTH or not has_work_left:
             return {}
         if _part_count(schema) > self._work.remaining:
-            self._work.spend_all()
             return {}
         if isinstance(schema.get("$ref"), str):
             return self._convert_ref(schema, source, depth)
