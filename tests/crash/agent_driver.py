@@ -15,6 +15,7 @@ from surehand.agent.agent import Agent
 from surehand.agent.driving import RunHasEnded
 from surehand.agent.hooks import RunContext
 from surehand.agent.models.base import ModelAnswer, ModelCall, ModelChunk, ModelError, ModelRequest
+from tests.crash.run_driver import find_free_runs
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import Scenario
 from tests.crash.tools import OwnTools
@@ -81,9 +82,8 @@ class AgentDriver:
 
     async def drive_free(self) -> None:
         """Go on with runs that were answered or interrupted, unless another process drives them."""
-        assert self._runtime.store is not None
         agents = {AGENT: self._agent, SCOUT: self._scout}
-        for run in await self._runtime.store.runs.resumable(self._runtime.runtime_id):
+        for run in await find_free_runs(self._runtime, *agents):
             await agents[run.agent].resume_if_free(run.run_id, runtime=self._runtime)
 
     async def _drive(self, run_id: str) -> bool:

@@ -13,7 +13,7 @@ from surehand.core.ids import derive_call_id
 from surehand.runtime.scope import Scope
 from surehand.store.serialization import serialize_outcome
 from surehand.store.store import Store
-from surehand.store.tables.runs import RunClaim
+from surehand.store.tables.runs import ResumableRun, RunClaim
 from tests.crash.run_log import RunLog
 from tests.crash.tools import OwnTools
 
@@ -25,6 +25,13 @@ ANSWERS = (
 )
 """The calls that each answer of the model asks for; the last one ends the run."""
 REPORT = "All is done."
+
+
+async def find_free_runs(runtime: Runtime, *agents: str) -> list[ResumableRun]:
+    """The runs that were answered or interrupted, and that no other process drives."""
+    assert runtime.store is not None
+    runs = runtime.store.runs
+    return [*await runs.answered(agents), *await runs.interrupted(agents, owner=runtime.runtime_id)]
 
 
 class RunDriver:
@@ -48,7 +55,7 @@ class RunDriver:
 
     async def drive_free(self) -> None:
         """Drive the runs that were answered or interrupted, unless another process drives them."""
-        await self._drive_each([run.run_id for run in await self._store.runs.resumable(self._runtime.runtime_id)])
+        await self._drive_each([run.run_id for run in await find_free_runs(self._runtime, AGENT)])
 
     async def _drive_each(self, run_ids: list[str]) -> None:
         for run_id in run_ids:
