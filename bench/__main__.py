@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from argparse import ArgumentParser, Namespace
 
+from bench.agent_runs import measure_agents
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
@@ -13,7 +14,7 @@ from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
 from bench.openapi_import import measure_openapi_import
-from bench.peers.environments import measure_peer_imports, measure_peers
+from bench.peers.environments import measure_peer_agents, measure_peer_imports, measure_peers
 from bench.queued_calls import measure_queue
 from bench.rest_calls import measure_rest_calls
 from bench.sandbox import measure_sandbox
@@ -32,6 +33,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
             *await measure_queue(rounds=1, count=3000),
             *await measure_imports(rounds=5),
             *await measure_durable_calls(rounds=5, count=1280, waiting=10_000),
+            *await measure_agents(rounds=5, count=128),
             *await measure_spaces(rounds=3, count=320),
             *await measure_shared_slots(rounds=3, count=50),
             *await measure_files(rounds=3, megabytes=50),
@@ -49,6 +51,7 @@ async def measure_everything(*, quick: bool) -> list[Row]:
         *await measure_queue(),
         *await measure_imports(),
         *await measure_durable_calls(),
+        *await measure_agents(),
         *await measure_spaces(),
         *await measure_shared_slots(),
         *await measure_files(),
@@ -74,10 +77,10 @@ def main() -> None:
     options = parse_options()
     rows = asyncio.run(measure_everything(quick=options.quick))
     print(f"{describe_versions()}\n\n{format_table(rows)}")
-    peer_rows = (
-        [*measure_peers(), *measure_peer_imports(), *asyncio.run(measure_other_proxies())] if options.peers else []
-    )
-    if peer_rows:
+    peer_rows: list[Row] = []
+    if options.peers:
+        peer_rows = [*measure_peers(), *measure_peer_agents(), *measure_peer_imports()]
+        peer_rows += asyncio.run(measure_other_proxies())
         print(format_table(peer_rows))
     if not options.quick:
         write_results(rows, peer_rows)
