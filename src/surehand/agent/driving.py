@@ -139,6 +139,21 @@ class RunDriver:
         except RunLost:  # another process goes on with it, or it was cancelled
             return None
 
+    async def give_up(self, run_id: str, reason: str) -> None:
+        """End a run in the store as failed, unless another process drives it, or it has ended."""
+        if (store := self._store) is None:
+            return
+        await self._find_row(store, run_id)
+        claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
+        if claim is None:
+            return
+        state = _state_from_row(claim.run)
+        state.steps = await _load_steps(store, run_id)
+        report = {"text": state.last_text, "output": None}
+        if await store.runs.save(claim, "failed", report=report, reason=reason):
+            self._report(await build_run(self.runtime, state, "failed", reason=reason), state.user, state.session)
+            await self.runtime.end_calls_that_follow_run(run_id)
+
     async def cancel(self, run_id: str, reason: str) -> bool:
         """Stop a run, whoever drives it, and cancel its calls; False if it has ended."""
         if (store := self._store) is None:

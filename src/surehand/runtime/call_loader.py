@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from surehand.runtime.agent_inbox import AgentInbox
     from surehand.runtime.durability.ledger import Ledger
     from surehand.runtime.durability.write_retry import WriteRetry
     from surehand.runtime.pending.answers import Answers
@@ -39,6 +40,7 @@ class CallServices:
     expiry_timer: ExpiryTimer
     ledger: Ledger
     write_retry: WriteRetry
+    agent_inbox: AgentInbox
 
 
 class CallLoader:

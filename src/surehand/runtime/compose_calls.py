@@ -5,6 +5,7 @@ Importing this module loads the tables of the store; `Runtime` does it when the 
 
 from __future__ import annotations
 
+from surehand.runtime.agent_inbox import AgentInbox
 from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
@@ -156,4 +157,5 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         expiry_timer=expiry_timer,
         ledger=ledger,
         write_retry=write_retry,
+        agent_inbox=AgentInbox(store),
     )

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from surehand.runtime.sources import AgentSource
     from surehand.store.store import Store
     from surehand.store.tables.grants import Grant
+    from surehand.store.tables.inbox import InboxEvent
     from surehand.store.tables.pending import PendingRound
 
 T = TypeVar("T")
@@ -382,6 +383,36 @@ class Scope:
         store = self.store
         name = tool if listing is None else listing.name
         return store is not None and await store.grants.revoke(name, self.principal.user, by) > 0
+
+    # Waking agents
+
+    async def trigger(self, agent: Any, data: Any, event_id: str | None = None) -> InboxEvent:
+        """Put an event into the inbox of an agent, for this scope's user and session; a `Worker` runs the agent on it.
+
+        It is stored when this returns. The agent need not be in this process.
+
+        Args:
+            agent: the agent, or its name.
+            data: what the agent is run on: a text, or a JSON value, which its model reads as JSON.
+            event_id: an id of the caller's: the same id again is the same event, and is run once.
+        """
+        return await self._parts.calls.load().agent_inbox.trigger(self.principal, agent, data, event_id)
+
+    async def inbox(
+        self, agent: Any = None, *, limit: int = 100, before: InboxEvent | int | None = None
+    ) -> list[InboxEvent]:
+        """The events in the inbox of an agent, or of all agents, with what has become of them, newest first.
+
+        A scope with a user or session sees the events of these alone.
+
+        Args:
+            before: the last event of the page before, or its `cursor`.
+        """
+        return await self._parts.calls.load().agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
+
+    async def find_event(self, agent: Any, event_id: str) -> InboxEvent | None:
+        """An event in the inbox of an agent, with what has become of it; None for an unknown one."""
+        return await self._parts.calls.load().agent_inbox.find_event(self.principal, agent, event_id)
 
     # Looking
 

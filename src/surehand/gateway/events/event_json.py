@@ -59,7 +59,7 @@ def event_to_json(event: CallEvent | CatalogueChanged) -> dict[str, JSON]:
     fields = {"type": type(event).__name__, **event._asdict()}
     if isinstance(event, CallEnded):
         meta = event.outcome.meta
-        fields["outcome"] = outcome_to_json(event.outcome)
+        fields["outcome"] = outcome_to_json(event.outcome, event.call_id)
         fields["meta"] = {name: getattr(meta, name) for name in _META_FIELDS}
     try:
         text = dump_json(fields)
@@ -121,15 +121,16 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
 
 
 def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, Any]:
-    """The answer of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
-    call_id = outcome.meta.call_id if call_id is None else call_id
-    answer: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
+    """The outcome of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
+    if call_id is None:  # not of `meta`, which measures the outcome
+        call_id = "" if outcome.origin is None else outcome.origin.call.id or ""
+    fields: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
     if isinstance(outcome, Done) and (media := _media_blocks(outcome)):
-        answer["content"] = media
+        fields["content"] = media
     if isinstance(outcome, Failed):
-        answer |= {"status": "failed", "code": outcome.code, "message": outcome.message, "executed": outcome.executed}
+        fields |= {"status": "failed", "code": outcome.code, "message": outcome.message, "executed": outcome.executed}
     elif isinstance(outcome, Pending):
-        answer |= {
+        fields |= {
             "status": "pending",
             "call_id": call_id or outcome.call_id,
             "waiting_for": outcome.waiting_for,
@@ -137,7 +138,7 @@ def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, A
             "request": outcome.request,
             "expires_at": outcome.expires_at,
         }
-    return answer
+    return fields
 
 
 def _media_blocks(outcome: Done) -> list[dict[str, Any]]:

@@ -1,7 +1,11 @@
 -- Runs of agents, and the messages to them. Every write of a run's owner holds only under its fence.
 
 -- fragment: run_columns
-run_id, agent, user_id, session, state, prompt, context, spent, report, reason, owner, fence, started_at, ended_at
+run_id, agent, user_id, session, state, prompt, context, spent, report, reason, owner, fence, started_at, ended_at,
+    attempts
+
+-- fragment: agent_parameters
+:agent_0, :agent_1, :agent_2, :agent_3, :agent_4, :agent_5, :agent_6, :agent_7
 
 -- fragment: is_claimed_by_owner
 run_id = :run_id AND owner = :owner AND fence = :fence AND ended_at IS NULL
@@ -14,6 +18,12 @@ spent = coalesce(CAST(:spent AS TEXT), spent)
 INSERT INTO runs (run_id, agent, user_id, session, state, prompt, context, owner, fence, lease_until, started_at)
     VALUES (:run_id, :agent, :user_id, :session, 'running', :prompt, :context, :owner, 1, {now} + :lease, {now})
     ON CONFLICT (run_id) DO NOTHING RETURNING {{run_columns}}
+
+-- name: leave_run_to_workers
+-- Start a run that no process drives yet; any worker may.
+INSERT INTO runs (run_id, agent, user_id, session, state, prompt, context, owner, fence, started_at)
+    VALUES (:run_id, :agent, :user_id, :session, 'running', :prompt, '{}', NULL, 0, {now})
+    ON CONFLICT (run_id) DO NOTHING
 
 -- name: claim_run
 -- Go on with a run that waits or that no live owner drives, if no other owner has claimed it since it was read.
@@ -33,8 +43,13 @@ SELECT 1 AS claimed FROM runs WHERE {{is_claimed_by_owner}}
 -- Let another owner go on with the run.
 UPDATE runs SET owner = NULL, lease_until = NULL WHERE {{is_claimed_by_owner}}
 
+-- name: release_run_after_failure
+-- Let another owner try again to go on with the run, but not before the delay is over.
+UPDATE runs SET owner = NULL, lease_until = NULL, attempts = attempts + 1, retry_at = {now} + :delay, reason = :reason
+    WHERE {{is_claimed_by_owner}}
+
 -- name: let_run_wait
-UPDATE runs SET state = 'waiting', owner = NULL, lease_until = NULL, {{set_spent}}, reason = :reason
+UPDATE runs SET state = 'waiting', owner = NULL, lease_until = NULL, {{set_spent}}, reason = :reason, attempts = 0
     WHERE {{is_claimed_by_owner}}
 
 -- name: end_run
@@ -67,20 +82,26 @@ SELECT run_id FROM runs WHERE state = 'stopped' AND ended_at IS NULL ORDER BY st
 
 -- name: list_interrupted_runs
 -- Runs that no live owner may be driving: the owner has released them, or its lease is over, or it may be dead.
-SELECT run_id, agent, owner, (owner IS NULL OR lease_until IS NULL OR lease_until < {now}) AS is_free
-    FROM runs WHERE state = 'running' AND ended_at IS NULL AND (owner IS NULL OR owner <> :owner)
-    ORDER BY started_at LIMIT :limit
+SELECT run_id, agent, owner, attempts, reason,
+    (owner IS NULL OR lease_until IS NULL OR lease_until < {now}) AS is_free
+    FROM runs WHERE state = 'running' AND ended_at IS NULL AND agent IN ({{agent_parameters}})
+    AND (owner IS NULL OR owner <> :owner OR lease_until < {now}) AND (retry_at IS NULL OR retry_at <= {now})
+    ORDER BY is_free DESC, started_at LIMIT :limit
 
 -- name: list_answered_runs
--- Runs that wait, with the number of their answers: calls that waited and have ended, and messages to the run.
--- Calls whose late results the model knows count too: a caller that saw the same number before has nothing to do.
-SELECT * FROM (SELECT run_id, agent, started_at,
-    (SELECT count(*) FROM run_messages WHERE run_messages.run_id = runs.run_id AND run_messages.step IS NULL)
+-- Runs that wait and were answered: a call that waited has ended, or a message was sent that no step has got.
+-- `answers` counts every call that has ended and every message, so that it only grows: a caller that saw the same number
+-- before has nothing to do, and one that sees another number missed something.
+SELECT * FROM (SELECT run_id, agent,
+    (SELECT count(*) FROM run_messages WHERE run_messages.run_id = runs.run_id)
     + (SELECT count(*) FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
-        WHERE step_calls.run_id = runs.run_id AND ledger.state = 'ended'
-        AND (step_calls.outcome IS NULL OR substr(step_calls.outcome, 1, 10) = '{"pending"')) AS answers
-    FROM runs WHERE state = 'waiting' AND ended_at IS NULL) AS waiting_runs
-    WHERE answers > 0 ORDER BY started_at LIMIT :limit
+        WHERE step_calls.run_id = runs.run_id AND ledger.state = 'ended') AS answers
+    FROM runs WHERE state = 'waiting' AND ended_at IS NULL AND run_id > :after AND agent IN ({{agent_parameters}})
+    AND (EXISTS (SELECT 1 FROM run_messages WHERE run_messages.run_id = runs.run_id AND run_messages.step IS NULL)
+        OR EXISTS (SELECT 1 FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
+            WHERE step_calls.run_id = runs.run_id AND ledger.state = 'ended'
+            AND (step_calls.outcome IS NULL OR substr(step_calls.outcome, 1, 10) = '{"pending"')))) AS answered_runs
+    ORDER BY run_id LIMIT :limit
 
 -- name: lock_unended_run
 -- Locks the run, so that its messages are numbered in order and none is sent while it ends.
