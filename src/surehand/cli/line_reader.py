@@ -96,9 +96,10 @@ class TerminalLineReader:
 
 def _forget_last_line(line: str) -> None:
     """Remove a line from the history, if it is the last one."""
-    last = 0 if readline is None else readline.get_current_history_length()
-    if last and readline.get_history_item(last) == line:
-        readline.remove_history_item(last - 1)  # the one function of readline that counts from 0
+    if readline is not None:
+        last = readline.get_current_history_length()
+        if last and readline.get_history_item(last) == line:
+            readline.remove_history_item(last - 1)  # the one function of readline that counts from 0
 
 
 def _read_line(request: _Request) -> str | None:
