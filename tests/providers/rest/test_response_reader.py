@@ -35,6 +35,8 @@ async def failure(answer, reader=None):
         ('{"a": [1, 2.5, null, true]}', "application/json", {"a": [1, 2.5, None, True]}),
         ('{"a": 1}', "application/vnd.api+json; charset=utf-8", {"a": 1}),
         ('[{"a": 1}]', "text/json", [{"a": 1}]),
+        ('{"a": 1}', "application/x-json", {"a": 1}),
+        ('{"a": 1}', "application/vnd.github.v3.raw+json", {"a": 1}),
         ('"text"', "application/json", "text"),
         ("123456789012345678901234567890", "application/json", 123456789012345678901234567890),
         ('{"a": 1}', None, {"a": 1}),
