@@ -154,11 +154,11 @@ class _PlanCompiler:
     def _free_name(self, written: str, place: str) -> str:
         """The name of an argument: as the document writes it, if model APIs accept that."""
         name = _legal_name(written)
-        taken = {*self._parameters, *self._body_fields}
-        if name in taken:
+        used_names = {*self._parameters, *self._body_fields}
+        if name in used_names:
             name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
         number = 2
-        while name in taken:
+        while name in used_names:
             name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
             number += 1
         return name
