@@ -224,6 +224,13 @@ async def test_lines_of_json_are_progress_and_together_the_result():
     assert progress == [{"message": "one", "text": "one"}, {"n": 2}, {"item": 3}]
 
 
+async def test_lines_may_arrive_byte_by_byte():
+    pieces = [bytes([byte]) for byte in b'{"n": 1}\r\n\n[2]\n"three"']
+    done = await read(chunked(*pieces, content_type="application/x-ndjson"))
+
+    assert done.data == [{"n": 1}, [2], "three"]
+
+
 async def test_the_last_item_can_be_the_result():
     answer = chunked(b'{"n": 1}\n{"n": 2}\n', content_type="application/x-ndjson")
 
