@@ -59,7 +59,8 @@ class AguiClient:
 
     async def _send(self, command: dict[str, Any]) -> ClientRun:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         stdin.write(f"{json.dumps(command)}\n".encode())
         async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
             return ClientRun(**json.loads(await stdout.readline()))

@@ -26,13 +26,13 @@ def agent_of(name: str, *replies: Any, **options: Any) -> Agent:
 
 
 @asynccontextmanager
-async def served(
-    folder: Path, *agents: Agent, token: str | None = None, **options: Any
-) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
+async def served(folder: Path, *agents: Agent, **options: Any) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
     """A gateway with agents, and the client of the first one."""
-    async with serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api:
-        async with agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client:
-            yield client, api
+    async with (
+        serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api,
+        agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client,
+    ):
+        yield client, api
 
 
 async def test_a_run_goes_to_an_approval_and_over_it(tmp_path: Path) -> None:
