@@ -47,6 +47,11 @@ class LoadConnection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(self._parser.get_status_code())
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no request can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
     def send(self, request: bytes) -> asyncio.Future[int]:
         """Send a request; the future has the status of its response."""
         assert self._transport is not None

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
+from surehand.gateway.access.overload import is_refused_when_full, refuse_overload
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
@@ -159,6 +160,13 @@ class GatewayApp(FastAPI):
     """The application that `app` returns."""
 
     gateway: Gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; one too many is refused before anything is done for it."""
+        if scope["type"] == "http" and self.gateway.limiter.is_full and is_refused_when_full(scope):
+            await refuse_overload(send)
+        else:
+            await super().__call__(scope, receive, send)
 
     def begin_shutdown(self) -> None:
         """End all event streams, and answer `/readyz` with 503; requests that run go on."""

@@ -46,7 +46,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
-_EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
+EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
 _METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -113,7 +113,7 @@ class AccessControl:
             receive = _limit_body(receive, max_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
-            elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+            elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
