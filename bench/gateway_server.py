@@ -19,6 +19,7 @@ from surehand import Runtime, gateway, tool
 from surehand.cli.commands.serve import MAX_CONNECTIONS
 from surehand.cli.lifecycle import fastest_loop_factory
 from surehand.gateway.api.models import CallBody
+from surehand.gateway.http_app import GatewayApp
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bind_sockets, listen
 
@@ -73,7 +74,10 @@ async def serve(kind: str, *arguments: str) -> None:
         gc.freeze()
         print(port, flush=True)
 
-    await listen(APPS[kind](*arguments), sockets, ready=ready, limits=ConnectionLimits(max_connections=MAX_CONNECTIONS))
+    app = APPS[kind](*arguments)
+    refusal = app.early_refusal if isinstance(app, GatewayApp) else None
+    limits = ConnectionLimits(max_connections=MAX_CONNECTIONS)
+    await listen(app, sockets, ready=ready, limits=limits, refusal=refusal)
 
 
 if __name__ == "__main__":

@@ -201,7 +201,9 @@ def main() -> None:
         and not results["refusals without Retry-After"]
         and not results["other answers"]
     )
-    print(f"Goals: goodput >= {GOODPUT_GOAL:g} of capacity, refusals within {REFUSAL_GOAL_MS:g} ms, nothing lost: {'met' if is_met else 'NOT MET'}")
+    print(
+        f"Goals: goodput >= {GOODPUT_GOAL:g} of capacity, refusals within {REFUSAL_GOAL_MS:g} ms, nothing lost: {'met' if is_met else 'NOT MET'}"
+    )
     sys.exit(not is_met)
 
 

@@ -108,7 +108,14 @@ class _Server:
             watcher = asyncio.create_task(self._watch(config, application, port), name="watch the configuration")
             limits = ConnectionLimits(max_connections=MAX_CONNECTIONS, stop_timeout=SHUTDOWN_SECONDS)
             try:
-                await listen(application, sockets, ready=ready, on_stop=application.begin_shutdown, limits=limits)
+                await listen(
+                    application,
+                    sockets,
+                    ready=ready,
+                    on_stop=application.begin_shutdown,
+                    limits=limits,
+                    refusal=application.early_refusal,
+                )
             finally:
                 watcher.cancel()
                 await asyncio.wait({watcher})

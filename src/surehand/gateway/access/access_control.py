@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
+from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
@@ -92,6 +93,7 @@ class AccessControl:
         self._authenticate = authenticate
         self._limiter = limiter
         self._is_started = is_started
+        self._starts = PacedStarts()
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,6 +119,7 @@ class AccessControl:
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
+                    await self._starts.wait()
                     await self._app(scope, receive, send)
         except Problem as error:
             response = problem_response(error.status_code, error.code, error.detail, error.headers)
