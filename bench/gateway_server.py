@@ -31,7 +31,7 @@ async def add(a: int, b: int) -> int:
 
 def gateway_app() -> Starlette:
     """Our gateway with the tool `add`."""
-    return gateway.app(Runtime(tool(add, effects={"read"})))
+    return gateway.app(Runtime(tool(effects={"read"})(add)))
 
 
 async def current_user(request: Request) -> str | None:
@@ -59,7 +59,7 @@ async def pay(amount: int) -> str:
 
 def durable_app(store: str) -> Starlette:
     """Our gateway with a tool that writes, on a store."""
-    return gateway.app(Runtime(tool(pay, effects={"write"}), store=store))
+    return gateway.app(Runtime(tool(effects={"write"})(pay), store=store))
 
 
 APPS: dict[str, Callable[..., Starlette]] = {"gateway": gateway_app, "bare": bare_app, "durable": durable_app}

@@ -78,6 +78,8 @@ def post_request(url: str, path: str, body: bytes, headers: str = "") -> bytes:
 async def open_connections(url: str, count: int) -> AsyncIterator[list[LoadConnection]]:
     """Connections to a server."""
     address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
     loop = asyncio.get_running_loop()
     connections: list[LoadConnection] = []
     try:

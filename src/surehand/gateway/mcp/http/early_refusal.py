@@ -14,6 +14,9 @@ from typing import NamedTuple
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 
+_CONNECTION_HEADERS = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
+
+
 class RefusalResponse(NamedTuple):
     """The response to all refused requests."""
 
@@ -47,7 +50,8 @@ class EarlyRefusal:
             parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             return None
-        if request.message_count != 1 or request.has_begun_another or not parser.should_keep_alive():
+        is_one = request.message_count == 1 and not request.has_begun_another
+        if not is_one or not request.is_plain or parser.get_http_version() != "1.1":
             return None
         path = request.url.partition(b"?")[0].decode("latin-1")
         return self._response if self._counts(parser.get_method().decode("latin-1"), path) else None
@@ -60,12 +64,19 @@ class _WholeRequest:
         self.url = b""
         self.message_count = 0
         self.has_begun_another = False
+        self.is_plain = True
+        """Whether its headers say nothing about the connection, as most do not."""
 
     def on_message_begin(self) -> None:
         self.has_begun_another = self.message_count > 0
 
     def on_url(self, url: bytes) -> None:
         self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in _CONNECTION_HEADERS and not (name == b"connection" and value.lower() == b"keep-alive"):
+            self.is_plain = False
 
     def on_message_complete(self) -> None:
         self.message_count += 1
