@@ -154,7 +154,7 @@ class Gateway:
 
     async def audit_sign_in(self, identity: Identity, server: str) -> None:
         """Write to the audit that a user has signed in to a server, if the runtime has a store."""
-        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
+        await self._write_audit_row(identity.user, "granted", "", server, {"action": "sign in", "server": server})
 
     async def _write_audit_row(
         self, user: str | None, kind: AuditKind, call_id: str, tool: str, detail: Mapping[str, str]
