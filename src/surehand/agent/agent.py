@@ -169,6 +169,19 @@ class Agent:
         async with self._open_driver(runtime) as driver:
             return await driver.resume_if_free(run_id)
 
+    def hand_back(self, run_id: str) -> bool:
+        """Leave a run to other processes after its step; False if it is not driven here. Workers use it."""
+        record = self._local_runs.driven.get(run_id)
+        if record is None:
+            return False
+        record.hand_back()
+        return True
+
+    async def give_up(self, run_id: str, *, reason: str, runtime: Scope) -> None:
+        """End a run as failed, unless another process drives it, or it has ended. Workers use it."""
+        async with self._open_driver(runtime) as driver:
+            await driver.give_up(run_id, reason)
+
     async def cancel(self, run_id: str, *, reason: str = "Cancelled.", runtime: Scope | None = None) -> bool:
         """Stop a run for good, from any process, and cancel its calls; False if it has ended."""
         async with self._open_driver(runtime) as driver:

@@ -17,7 +17,7 @@ from surehand.gateway.events.feed import EventFeed
 from surehand.gateway.events.journal_catch_up import JournalCatchUp
 from surehand.gateway.mcp.runtime_lifespan import ensure_running
 from surehand.gateway.problems import Problem
-from surehand.runtime.run_worker import RunWorker
+from surehand.runtime.worker import Worker
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -49,18 +49,19 @@ class Gateway:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Start the runtime, unless it is running, and hear its events while the context is entered."""
+        """Start the runtime, unless it is running, and receive its events while the context is entered."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(ensure_running(self.runtime))
             self.feed = EventFeed()
             await stack.enter_async_context(self.feed.run(self.runtime))
             await self.runs.attach()
             store = self.runtime.store
-            if store is not None and self.runtime.is_durable and not store.database.is_read_only:
+            has_store = store is not None and self.runtime.is_durable and not store.database.is_read_only
+            if store is not None and has_store:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
-            if self.runs.agents:
-                await stack.enter_async_context(RunWorker(self.runtime, self.runs.agents.values()).run())
+            if has_store and self.runs.agents:
+                await stack.enter_async_context(Worker(self.runtime, self.runs.agents.values()))
             self.is_started = True
             try:
                 yield
@@ -81,7 +82,7 @@ class Gateway:
         return task
 
     async def _end_calls(self) -> None:
-        """Cancel the calls that still run: who waited for them has had the time of the server's shutdown."""
+        """Cancel the calls that still run: their clients have had the time of the server's shutdown."""
         for task in self._calls:
             task.cancel()
         if self._calls:
@@ -95,8 +96,8 @@ class Gateway:
                 self._scopes.clear()
             scope = self.runtime if identity.user is None else self.runtime.scope(user=identity.user)
             self._scopes[identity.user] = scope
-        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        return scope.scope(**given) if given else scope
+        set_fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return scope.scope(**set_fields) if set_fields else scope
 
     def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
         """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
@@ -120,7 +121,7 @@ class Gateway:
             return True
         waiting_for = fields.get("waiting_for")
         return waiting_for is not None and self.answers.may_see(
-            identity, _Wait(fields["tool"], user, fields.get("agent"), waiting_for)
+            identity, _PendingCallFields(fields["tool"], user, fields.get("agent"), waiting_for)
         )
 
     async def require_store(self) -> Store:
@@ -159,8 +160,8 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wait:
-    """A call that waits, by the fields of one of its events."""
+class _PendingCallFields:
+    """A call that waits, as the fields of one of its events describe it."""
 
     tool: str
     user: str | None
