@@ -104,7 +104,7 @@ def test_an_approved_order_reaches_the_service_and_the_agent_answers_by_its_scri
 
     assert set(waiting) == WAITING_TOOLS
     assert "+- [ ] Order more of it before Saturday." in diff
-    assert order["data"] == {"number": 1, "title": "The Book of Tea", "copies": 2, "gift_wrap": False, "total": 19.0}
+    assert order["data"] == {"number": 1, "title": "The Book of Tea", "copies": 2, "total": 19.0}
     assert (run["status"], run["waiting"][0]["waiting_for"]) == ("waiting", "input")
     assert '<script type="module"' in page
 
