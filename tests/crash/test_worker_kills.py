@@ -11,7 +11,7 @@ from tests.crash.worker_kills import kill_and_recover, run_program
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("parts", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("parts", [2, pytest.param(12, marks=pytest.mark.long)])
 def test_an_event_is_one_run_whenever_its_worker_dies(tmp_path: Path, parts: int) -> None:
     (tmp_path / "measured").mkdir()
     moments = run_program(tmp_path / "measured", str(tmp_path / "measured" / "store.db"))
