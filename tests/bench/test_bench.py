@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import BENCHMARKS, select_benchmarks
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
@@ -102,3 +103,9 @@ def test_every_peer_has_a_script_and_every_script_says_which_path_it_takes():
     for name in scripts:
         script = ROOT / "bench" / "peers" / f"{name}.py"
         assert script.read_text().startswith('"""')
+
+
+def test_words_choose_the_benchmarks_of_a_run():
+    assert [benchmark.name for benchmark in select_benchmarks("mcp")] == ["mcp calls", "mcp connections", "mcp proxy"]
+    assert select_benchmarks("") == list(BENCHMARKS)
+    assert select_benchmarks("no such words") == []

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from surehand.agent.call_time_limit import seconds_for_people
 from surehand.agent.repeated_calls import find_repeated, follow
 from surehand.agent.steps import Step, StepCall, waiting_calls
 from surehand.agent.sub_agents import find_agent_handler
@@ -31,10 +32,11 @@ class StepCalls:
         self._scope = scope
         self._gives_ids = gives_ids
 
-    async def make(self, step: Step, steps: Sequence[Step]) -> None:
+    async def make(self, step: Step, steps: Sequence[Step]) -> float:
         """Make the calls whose outcome is not decided; afterwards each has one, or is pending.
 
-        With derived ids, a call that was made before gives its stored outcome, or what it waits for.
+        With derived ids, a call that was made before gives its stored outcome, or what it waits for. Returns how many
+        seconds of this were spent waiting for people.
 
         Args:
             steps: all steps of the run, with this one as the last.
@@ -52,8 +54,12 @@ class StepCalls:
             else:
                 made.append(call)
                 calls.append(Call(call.name, call.arguments, id=call.call_id, model_id=model_call.model_id))
-        for call, outcome in zip(made, await self._scope.call_many(calls), strict=True):
+        started_at = self._scope.clock.now()
+        outcomes = await self._scope.call_many(calls)
+        waited_seconds = seconds_for_people(outcomes, self._scope.clock.now() - started_at)
+        for call, outcome in zip(made, outcomes, strict=True):
             await self._set_outcome(call, outcome)
+        return waited_seconds
 
     async def _follow(self, call: StepCall, first: StepCall) -> None:
         call.call_id = call.call_id or new_id()

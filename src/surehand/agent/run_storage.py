@@ -21,6 +21,8 @@ from surehand.store.store import Store
 from surehand.store.tables.runs import RunClaim
 
 log = logging.getLogger("surehand")
+CLAIM_CHECK_SECONDS = 1.0
+"""How often a process that drives a run looks whether it was cancelled elsewhere."""
 MessageKind: TypeAlias = Literal["steer", "follow_up"]
 FIRST_RETRY_SECONDS = 2.0
 """How long a run waits after its first failed attempt; after each further one four times as long."""
@@ -189,10 +191,18 @@ class StoredRun:
         assert driver is not None
 
         async def renew() -> None:
+            renewal_seconds = self._claim.lease_seconds / 3
+            pause = min(CLAIM_CHECK_SECONDS, renewal_seconds)
+            seconds = 0.0
             while True:
-                await asyncio.sleep(self._claim.lease_seconds / 3)
+                await asyncio.sleep(pause)
+                seconds += pause
                 try:
-                    is_claimed = await self._store.runs.renew(self._claim)
+                    if seconds < renewal_seconds:
+                        is_claimed = await self._store.runs.is_claimed(self._claim)
+                    else:
+                        seconds = 0.0
+                        is_claimed = await self._store.runs.renew(self._claim)
                 except StoreError as error:  # if it lasts, the lease ends, and the next write fails
                     log.warning("The claim of run %s could not be renewed: %s", self._claim.run_id, error)
                     continue

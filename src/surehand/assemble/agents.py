@@ -10,12 +10,14 @@ from typing import Any
 from surehand.agent.agent import Agent
 from surehand.agent.limits import Limits
 from surehand.agent.models.base import Model
-from surehand.agent.models.choose import choose_model
+from surehand.agent.models.choose import access_variables, choose_model
+from surehand.agent.models.rule_based import AnswerRule, RuleBasedModel
 from surehand.agent.models.usage import Price
 from surehand.assemble.tool_sources import load_source_object
-from surehand.config.agents_section import AgentEntry, ModelEntry
+from surehand.config.agents_section import AgentEntry, ModelChoice, ModelEntry
 from surehand.config.config import Config
 from surehand.config.node import ConfigNode
+from surehand.config.scripted_model import ScriptedModelEntry
 from surehand.core.errors import DefinitionError
 
 
@@ -63,7 +65,7 @@ def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mappin
     options: dict[str, Any] = {}
     if entry.context_window is not None:
         options["context_window"] = entry.context_window
-    model = _build_model(entry.model, environment)
+    model = _choose_first_model(entry, environment)
     try:
         return Agent(
             entry.name,
@@ -79,12 +81,38 @@ def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mappin
         raise entry.node.error(_problem(error)) from error
 
 
-def _build_model(entry: ModelEntry, environment: Mapping[str, str]) -> Model:
+def _choose_first_model(entry: AgentEntry, environment: Mapping[str, str]) -> Model:
+    """The first model of the entry that can be used; a model that is the only one is taken in any case."""
+    if len(entry.models) == 1:
+        return _build_model(entry.models[0], environment)
+    for choice in entry.models:
+        if _is_usable(choice, environment):
+            return _build_model(choice, environment)
+    problem = f"None of the models of {entry.name} can be used: their keys are not set."
+    raise entry.node.error(problem, "set the variable of a key, such as OPENAI_API_KEY.")
+
+
+def _is_usable(entry: ModelChoice, environment: Mapping[str, str]) -> bool:
+    """Whether the key or the address of a model is known; a scripted one needs neither."""
+    if isinstance(entry, ScriptedModelEntry):
+        return True
+    if entry.variables:
+        return entry.has_variables(environment)
+    return any(environment.get(name) for name in access_variables(entry.name))
+
+
+def _build_model(entry: ModelChoice, environment: Mapping[str, str]) -> Model:
+    if isinstance(entry, ScriptedModelEntry):
+        return RuleBasedModel([AnswerRule(rule.when, rule.answers) for rule in entry.rules])
+    return _build_api_model(entry, environment)
+
+
+def _build_api_model(entry: ModelEntry, environment: Mapping[str, str]) -> Model:
     options: dict[str, Any] = {**entry.options, **entry.expand(environment)}
     if entry.price is not None:
         options["price"] = Price(**entry.price)
     try:
-        return choose_model(entry.name, **options)
+        return choose_model(entry.expand_name(environment), **options)
     except DefinitionError as error:
         raise entry.node.error(_problem(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
@@ -16,7 +16,10 @@ from surehand.config.parsers import (
     read_positive_integer,
     read_text,
     read_texts,
+    referenced_variables,
+    substitute_variables,
 )
+from surehand.config.scripted_model import ScriptedModelEntry, parse_scripted_model
 
 _AGENT_KEYS = (
     "model",
@@ -48,9 +51,21 @@ class ModelEntry:
     price: Mapping[str, float] | None = None
     """Dollars for a million tokens: `input`, `output` and perhaps `cached_input`."""
 
+    def expand_name(self, environment: Mapping[str, str]) -> str:
+        """`provider:name`, with the name from a variable if it refers to one."""
+        return substitute_variables(self.node, self.name, environment)
+
+    def has_variables(self, environment: Mapping[str, str]) -> bool:
+        """Whether all variables are set that the name, the key and the address refer to."""
+        texts = [self.name, *(read_text(node) for node in self.variables.values())]
+        return all(environment.get(name) for text in texts for name in referenced_variables(text))
+
     def expand(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The options that may refer to variables, with their values."""
         return {name: expand_variables(node, environment) for name, node in self.variables.items()}
+
+
+ModelChoice: TypeAlias = ModelEntry | ScriptedModelEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +74,8 @@ class AgentEntry:
 
     node: ConfigNode
     name: str
-    model: ModelEntry
+    models: tuple[ModelChoice, ...]
+    """The first that can be used is the agent's model."""
     instructions: ConfigNode | None = None
     tools: tuple[str, ...] | None = None
     """Names, globs and toolsets; None: all tools that models may see."""
@@ -113,7 +129,7 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
     return AgentEntry(
         node,
         name,
-        _parse_model(entries["model"]),
+        _parse_models(entries["model"]),
         instructions=entries.get("instructions"),
         tools=tuple(read_texts(entries["tools"])) if "tools" in entries else None,
         agents=dict.fromkeys(read_texts(entries["agents"]), entries["agents"]) if "agents" in entries else {},
@@ -177,6 +193,22 @@ _MODEL_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "options": _read_mapping,
 }
 _VARIABLE_KEYS = ("base_url", "api_key")
+
+
+def _parse_models(node: ConfigNode) -> tuple[ModelChoice, ...]:
+    """Parse one model, or a list of which the first that can be used counts."""
+    if not isinstance(node.value, list):
+        return (_parse_choice(node),)
+    models = tuple(_parse_choice(each) for each in node.items())
+    if not models:
+        raise node.error("The list of models is empty.", 'write model: ["openai:gpt-5-mini"].')
+    return models
+
+
+def _parse_choice(node: ConfigNode) -> ModelChoice:
+    if isinstance(node.value, dict) and "scripted" in node.value:
+        return parse_scripted_model(known_entries(node, ("scripted",))["scripted"])
+    return _parse_model(node)
 
 
 def _parse_model(node: ConfigNode) -> ModelEntry:

@@ -51,7 +51,7 @@ class Gateway:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Start the runtime, unless it is running, and hear its events while the context is entered."""
+        """Start the runtime, unless it is running, and receive its events while the context is entered."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(ensure_running(self.runtime))
             self.feed = EventFeed()
@@ -85,7 +85,7 @@ class Gateway:
         return task
 
     async def _end_calls(self) -> None:
-        """Cancel the calls that still run: who waited for them has had the time of the server's shutdown."""
+        """Cancel the calls that still run: their clients have had the time of the server's shutdown."""
         for task in self._calls:
             task.cancel()
         if self._calls:
@@ -99,8 +99,8 @@ class Gateway:
                 self._scopes.clear()
             scope = self.runtime if identity.user is None else self.runtime.scope(user=identity.user)
             self._scopes[identity.user] = scope
-        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        return scope.scope(**given) if given else scope
+        set_fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return scope.scope(**set_fields) if set_fields else scope
 
     def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
         """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
@@ -124,7 +124,7 @@ class Gateway:
             return True
         waiting_for = fields.get("waiting_for")
         return waiting_for is not None and self.answers.may_see(
-            identity, _Wait(fields["tool"], user, fields.get("agent"), waiting_for)
+            identity, _PendingCallFields(fields["tool"], user, fields.get("agent"), waiting_for)
         )
 
     async def require_store(self) -> Store:
@@ -145,6 +145,10 @@ class Gateway:
         detail = {"action": "accept a definition", "server": server, "sha256": sha256}
         await self._write_audit_row(identity, "granted", "", tool or server, detail)
 
+    async def audit_sign_in(self, identity: Identity, server: str) -> None:
+        """Write to the audit that a user has signed in to a server, if the runtime has a store."""
+        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
+
     async def _write_audit_row(
         self, identity: Identity, kind: AuditKind, call_id: str, tool: str, detail: dict[str, str]
     ) -> None:
@@ -159,8 +163,8 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wait:
-    """A call that waits, by the fields of one of its events."""
+class _PendingCallFields:
+    """A call that waits, as the fields of one of its events describe it."""
 
     tool: str
     user: str | None

@@ -344,6 +344,14 @@ class Scope:
         """End the calls that wait for a run of an agent which has ended."""
         await self._parts.calls.load().resumptions.end_calls_that_follow_run(run_id)
 
+    async def cancel_run(self, run_id: str, reason: str) -> bool:
+        """Stop a run of an agent and end its calls; False if it has ended. `Agent.cancel` checks whose run it is."""
+        return await self._parts.calls.load().cancelled_runs.cancel(run_id, reason)
+
+    async def end_calls_of_cancelled_run(self, run_id: str) -> None:
+        """End the calls that this process has made for a run while another one cancelled it."""
+        await self._parts.calls.load().cancelled_runs.end_calls(run_id)
+
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""
         running = [each for each in self.running_calls() if call_id in (None, each.assigned_id)]

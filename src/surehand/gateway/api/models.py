@@ -28,7 +28,7 @@ class CallBody(Body):
     turn: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH, description="The run that the call is of.")
 
 
-class CallAnswer(BaseModel):
+class CallOutcome(BaseModel):
     """The outcome of a call."""
 
     status: Literal["done", "failed", "pending"]
@@ -207,7 +207,7 @@ class RunWait(BaseModel):
     path: list[str] = Field(description="The agents whose runs wait for the call, from the top.")
 
 
-class RunAnswer(BaseModel):
+class RunResult(BaseModel):
     """The end of a run, or what it waits for."""
 
     run_id: str
@@ -238,16 +238,16 @@ class RunInfo(BaseModel):
 
 
 class StepCallInfo(BaseModel):
-    """A call that an answer of the model asks for."""
+    """A call that a response of the model asks for."""
 
     call_id: str
     tool: str
     arguments: str = Field(description="As the model wrote them.")
-    outcome: dict[str, Any] | None = Field(None, description="What the model was told of the call.")
+    outcome: dict[str, Any] | None = Field(None, description="The outcome of the call that the model was shown.")
 
 
 class StepInfo(BaseModel):
-    """One answer of the model."""
+    """One response of the model."""
 
     step: int
     text: str
@@ -305,7 +305,7 @@ class CallDetails(CallInfo):
     """A call with its arguments and outcome, as far as they are remembered."""
 
     arguments: Any = None
-    outcome: CallAnswer | None = None
+    outcome: CallOutcome | None = None
 
 
 class AuditInfo(BaseModel):
@@ -465,18 +465,18 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many requests; `Retry-After` says when to try again", "content": _PROBLEM},
     503: {"description": "Not available now", "content": _PROBLEM},
 }
-"""The errors that any route may answer with."""
+"""The errors that any route may respond with."""
 CALL_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The call ended", "model": CallAnswer},
-    202: {"description": "The call waits, or goes on elsewhere", "model": CallAnswer},
+    200: {"description": "The call ended", "model": CallOutcome},
+    202: {"description": "The call waits, or goes on elsewhere", "model": CallOutcome},
 }
 RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run ended",
-        "model": RunAnswer,
+        "model": RunResult,
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    202: {"description": "The run waits", "model": RunAnswer},
+    202: {"description": "The run waits", "model": RunResult},
 }
 TRIGGER_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "The event is stored", "model": InboxEventInfo},

@@ -51,7 +51,7 @@ class OperationParameters:
         if self._parameters is None:
             plan = self._load_plan()
             self._other_names = plan.other_names
-            self._parameters = RawParameters(plan.schema, where=plan.operation.label)
+            self._parameters = plan.arguments
         return self._parameters
 
     @property

@@ -59,13 +59,19 @@ class RunRow:
     fence: int
     started_at: float
     ended_at: float | None
+    """When the run ended; of a cancelled one, when its calls had ended too."""
     attempts: int = 0
     """How many attempts to go on have failed since the run last waited."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the run is done, stopped or failed."""
-        return self.ended_at is not None
+        return self.state not in ("running", "waiting")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the run was cancelled: one that stops at a limit has a report."""
+        return self.state == "stopped" and self.report is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class ResumableRun:
     run_id: str
     agent: str
     answers: int = 0
-    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+    """How many answers and messages a run that waits has ever got; 0 for one whose process is gone."""
     attempts: int = 0
     """How many attempts to go on with it have failed."""
     reason: str | None = None
@@ -260,9 +266,24 @@ class RunTable:
         return [_run_from_row(row) for row in await self._database.read(_SQL["list_latest_runs"], params)]
 
     async def cancel(self, run_id: str, reason: str) -> bool:
-        """Stop a run, whoever drives it; False if it has ended or is unknown."""
-        stop = Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason}, expect=1)
-        return await self._write([stop, _ANNOUNCE])
+        """Stop a run, whoever drives it; False if it has ended or is unknown.
+
+        Its calls have to be ended then, and `close_cancelled` to be called.
+        """
+        params: dict[str, SqlValue] = {"run_id": run_id, "reason": reason}
+        return await self._write([Statement(_SQL["cancel_run"], params, expect=1), _ANNOUNCE])
+
+    async def close_cancelled(self, run_id: str) -> None:
+        """Store that the calls of a cancelled run have ended."""
+        await self._database.write([Statement(_SQL["close_cancelled_run"], {"run_id": run_id})])
+
+    async def cancelled_with_open_calls(self, *, limit: int = 100) -> list[str]:
+        """The ids of cancelled runs whose calls may not have ended."""
+        return [row["run_id"] for row in await self._database.read(_SQL["list_cancelled_runs"], {"limit": limit})]
+
+    async def is_claimed(self, claim: RunClaim) -> bool:
+        """Whether a claim still holds; in contrast to `renew`, it writes nothing."""
+        return bool(await self._database.quick_read(_SQL["find_claim"], claim.params()))
 
     async def answered(self, agents: Collection[str], *, after: str = "", limit: int = 100) -> list[ResumableRun]:
         """Runs of these agents that wait and have answers, by their ids from `after` on."""
@@ -319,6 +340,11 @@ class RunTable:
 
     async def _write(self, statements: Sequence[Statement]) -> bool:
         return await write_if_claimed(self._database, statements)
+
+
+def cancel_run_statement(run_id: str, reason: str) -> Statement:
+    """Cancel a run in the transaction of another change; nothing changes if it has ended or is unknown."""
+    return Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason})
 
 
 async def write_if_claimed(database: Database, statements: Sequence[Statement]) -> bool:
