@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from surehand import Done
 from surehand.agent.loop import RunLoop
 from surehand.agent.models.base import ModelRequest
 from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.pending import resumption
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.store.tables.inbox import InboxTable
@@ -93,6 +96,20 @@ def drop_outcomes_of_steps() -> None:
     StepTable.set_outcomes = pretend_to_store  # type: ignore[method-assign]
 
 
+def never_follow() -> None:
+    """Ask again for a call of a session that waits already."""
+
+    def have_no_key(self: RepeatedCalls, invocation: Any) -> None:
+        return None
+
+    RepeatedCalls.key_of = have_no_key  # type: ignore[method-assign]
+
+
+def forget_reports() -> None:
+    """End a call that waits for a run without the report of the run."""
+    resumption.outcome_of_run = lambda run: Done("It has ended.") if run.has_ended else None
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -103,5 +120,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         push_to_inbox_separately,
         ask_model_again,
         drop_outcomes_of_steps,
+        never_follow,
+        forget_reports,
     )
 }
