@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from surehand.assemble.tool_sources import ToolSourceError, load_source_object
 from surehand.config.agents_section import AgentEntry, MiddlewareEntry
@@ -39,7 +39,7 @@ def _build(entry: MiddlewareEntry, config: Config) -> Middleware:
     if entry.name == "dry_run":
         return middleware.dry_run()
     if ":" in entry.name:
-        return _load_function(entry, config)
+        return cast("Middleware", _load_function(entry, config))
     near = nearest_names(entry.name, MIDDLEWARE_NAMES, 1)
     suggestion = f"did you mean {near[0]!r}? " if near else ""
     fix = f"{suggestion}Write logging, dry_run, {{caching: 5m}}, or file.py:function."
@@ -60,6 +60,6 @@ def _limit_to_agent(agent: str, middleware: Middleware) -> Middleware:
     async def wrap_calls_of_agent(invocation: Invocation, proceed: NextStage) -> Outcome:
         if invocation.principal.agent != agent:
             return await proceed(invocation)
-        return await middleware(invocation, proceed)
+        return cast("Outcome", await middleware(invocation, proceed))
 
     return wrap_calls_of_agent
