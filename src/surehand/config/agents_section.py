@@ -186,7 +186,10 @@ def _parse_limits(node: ConfigNode) -> dict[str, Any]:
 
 def _parse_loop(node: ConfigNode) -> dict[str, Any]:
     """The limits of a think cycle, under their other names."""
-    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle"), unavailable=("tool_choice",))
+    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle", "tool_choice"))
+    choice = entries.pop("tool_choice", None)
+    if choice is not None and choice.value != "auto":
+        raise choice.error(f"{choice.key} can only be auto: the model decides what it calls.", "write auto.")
     names = {"max_steps": "steps", "max_tokens_per_cycle": "tokens"}
     return {names[name]: read_positive_integer(entry) for name, entry in entries.items()}
 
