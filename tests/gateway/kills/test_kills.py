@@ -8,7 +8,8 @@ import httpx2
 import pytest
 
 from tests.gateway.kills.__main__ import is_clean
-from tests.gateway.kills.run_kills import GatewayProcess, run_kills
+from tests.gateway.kills.gateway_process import GatewayProcess
+from tests.gateway.kills.run_kills import run_kills
 
 
 @pytest.mark.timeout(300)
@@ -24,8 +25,7 @@ async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(tmp_path: P
 @pytest.mark.timeout(120)
 async def test_a_stopped_gateway_ends_its_streams_and_lets_running_calls_finish(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
-    await gateway.start()
-    async with httpx2.AsyncClient(base_url=gateway.url, timeout=20, trust_env=False) as client:
+    async with gateway, httpx2.AsyncClient(base_url=gateway.url, timeout=20, trust_env=False) as client:
         async with client.stream("GET", "/api/events") as events:
             lines = events.aiter_lines()
             await anext(lines)
