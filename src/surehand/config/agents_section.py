@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from surehand.config.mcp_section import McpSection, parse_mcp_servers
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
     expand_variables,
@@ -27,12 +28,13 @@ _AGENT_KEYS = (
     "instructions",
     "tools",
     "agents",
+    "mcp",
     "limits",
     "context_window",
     "loop",
     "consciousness",
 )
-_UNAVAILABLE_AGENT_KEYS = ("mcp", "middleware")
+_UNAVAILABLE_AGENT_KEYS = ("middleware",)
 _TEXT_FILE_ENDINGS = (".md", ".txt")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
@@ -81,6 +83,8 @@ class AgentEntry:
     """Names, globs and toolsets; None: all tools that models may see."""
     agents: Mapping[str, ConfigNode] = field(default_factory=dict)
     """The agents that it calls, each with its place in the file."""
+    mcp: McpSection | None = None
+    """MCP servers of the agent's own."""
     description: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     context_window: int | None = None
@@ -110,7 +114,7 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
     entries = known_entries(
         node,
         _AGENT_KEYS,
-        aliases={"system_prompt": "instructions", "prompt": "instructions"},
+        aliases={"system_prompt": "instructions", "prompt": "instructions", "mcp_servers": "mcp"},
         unavailable=_UNAVAILABLE_AGENT_KEYS,
         ignored=("version",),
     )
@@ -133,6 +137,7 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
         instructions=entries.get("instructions"),
         tools=tuple(read_texts(entries["tools"])) if "tools" in entries else None,
         agents=dict.fromkeys(read_texts(entries["agents"]), entries["agents"]) if "agents" in entries else {},
+        mcp=parse_mcp_servers(entries["mcp"]) if "mcp" in entries else None,
         description=read_text(entries["description"]) if "description" in entries else "",
         limits=limits,
         context_window=read_positive_integer(window) if window is not None else None,

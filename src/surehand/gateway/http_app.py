@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -11,6 +12,7 @@ from fastapi import FastAPI
 from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
@@ -142,6 +144,7 @@ def app(
             "mcp_app": mcp,
             "answers": gateway.answers,
             "is_started": lambda: gateway.is_started,
+            "refusals": RefusalAudit(gateway.audit_refused_request),
         },
     )
     return api
@@ -189,7 +192,7 @@ class _RequestChecks:
             HTTP_METHODS,
             default_hosts=loopback,
             allow_loopback_origins=False,
-            refuse=refuse_host,
+            refuse=partial(refuse_host, access["refusals"]),
         )
         self._app = app
         self._checked_app = SecurityHeaders(FramingCheck(host_check))

@@ -14,6 +14,7 @@ from tests import node_packages
 
 PROGRAM = Path(__file__).parent / "client.mjs"
 MAX_LINE_BYTES = 8 << 20
+RUN_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ class AguiClient:
 
     async def _send(self, command: dict[str, Any]) -> ClientRun:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         stdin.write(f"{json.dumps(command)}\n".encode())
-        return ClientRun(**json.loads(await stdout.readline()))
+        async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
+            return ClientRun(**json.loads(await stdout.readline()))
 
 
 def resolved(interrupt: dict[str, Any], payload: Any) -> dict[str, Any]:

@@ -43,3 +43,4 @@ async function run({ url, headers = {}, message, state, abortAt, parameters }) {
 for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${JSON.stringify(await run(JSON.parse(line)))}\n`);
 }
+process.exit(0); // a stream that the client gave up may still be open

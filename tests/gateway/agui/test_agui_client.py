@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from surehand import Agent, Context, gateway, tool
+from surehand.agent.models.base import ModelAnswer, ModelCall
 from surehand.testing import ScriptedModel
 from tests.gateway.agui.agui_client import AguiClient, agui_client, cancelled, resolved
 from tests.gateway.api.served_gateway import ServedGateway, build_runtime, pay, serve
@@ -17,6 +18,7 @@ from tests.requirements import needs
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long, needs("node servers")]
 PAYMENT = ("pay", {"amount": 5})
+TEXT_AND_PAYMENT = ModelAnswer("I will pay.", (ModelCall("pay", '{"amount": 5}'),))
 
 
 def agent_of(name: str, *replies: Any, **options: Any) -> Agent:
@@ -24,17 +26,17 @@ def agent_of(name: str, *replies: Any, **options: Any) -> Agent:
 
 
 @asynccontextmanager
-async def served(
-    folder: Path, *agents: Agent, token: str | None = None, **options: Any
-) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
+async def served(folder: Path, *agents: Agent, **options: Any) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
     """A gateway with agents, and the client of the first one."""
-    async with serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api:
-        async with agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client:
-            yield client, api
+    async with (
+        serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api,
+        agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client,
+    ):
+        yield client, api
 
 
 async def test_a_run_goes_to_an_approval_and_over_it(tmp_path: Path) -> None:
-    async with served(tmp_path, agent_of("payer", ["I will pay.", PAYMENT], "It is paid.")) as (client, _):
+    async with served(tmp_path, agent_of("payer", TEXT_AND_PAYMENT, "It is paid.")) as (client, _):
         asked = await client.run("Pay 5.")
         [interrupt] = asked.interrupts
         answered = await client.resume(resolved(interrupt, {"approved": True}))
@@ -77,7 +79,7 @@ async def test_two_interrupts_are_answered_together(tmp_path: Path) -> None:
 
 
 async def test_sub_agents_have_events_of_their_own(tmp_path: Path) -> None:
-    clerk = agent_of("clerk", ["Paying.", PAYMENT], "Clerk: paid.")
+    clerk = agent_of("clerk", TEXT_AND_PAYMENT, "Clerk: paid.")
     bookkeeper = agent_of("bookkeeper", [("agent__clerk", {"prompt": "Pay 5."})], "Booked.", tools=[], agents=[clerk])
     boss = agent_of("boss", [("agent__bookkeeper", {"prompt": "Go."})], "All done.", tools=[], agents=[bookkeeper])
     async with served(tmp_path, boss) as (client, _):

@@ -173,10 +173,12 @@ class _Conversion:
             self._add_properties(properties, source, depth, converted)
         names = schema.get("required")
         if isinstance(names, list):
-            shown = converted.get("properties", {})
+            converted_properties = converted.get("properties", {})
             known = properties if isinstance(properties, dict) else {}
             # A read-only property cannot be required of a request.
-            required = [each for each in names if isinstance(each, str) and (each in shown or each not in known)]
+            required = [
+                each for each in names if isinstance(each, str) and (each in converted_properties or each not in known)
+            ]
             if required:
                 converted["required"] = list(dict.fromkeys(required))
         items = schema.get("items")
@@ -207,13 +209,13 @@ class _Conversion:
     def _add_properties(
         self, properties: dict[str, Any], source: SourceFile, depth: int, converted: dict[str, Any]
     ) -> None:
-        shown = {
+        visible = {
             str(name): self.convert(each, source, depth)
             for name, each in properties.items()
             if not self._is_hidden(each, source)
         }
-        if shown or properties:
-            converted["properties"] = shown
+        if visible or properties:
+            converted["properties"] = visible
 
     def _is_hidden(self, schema: Any, source: SourceFile) -> bool:
         """Whether a property is read-only, in a schema for arguments."""
