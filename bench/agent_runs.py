@@ -25,7 +25,7 @@ SQLITE_RUNS = 16
 """Runs at the same time, whose writes the store commits together."""
 LIMIT_RUNS_PER_RUN = 20
 """Runs of the bare loop for each of ours: so few of its own would end before the caches are warm."""
-REPLIES: Sequence[Any] = ([("add", {"a": 1, "b": 2})], "3")
+REPLIES: tuple[Any, ...] = ([("add", {"a": 1, "b": 2})], "3")
 
 
 @tool
