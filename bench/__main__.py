@@ -7,15 +7,18 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.agent_runs import measure_agents
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
+from bench.gateway_calls import measure_gateway_calls
+from bench.gateway_events import measure_event_streams
 from bench.imports import measure_imports
 from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
 from bench.openapi_import import measure_openapi_import
-from bench.peers.environments import measure_peer_imports, measure_peers
+from bench.peers.environments import measure_peer_agents, measure_peer_imports, measure_peers
 from bench.queued_calls import measure_queue
 from bench.rest_calls import measure_rest_calls
 from bench.sandbox import measure_sandbox
@@ -41,6 +44,7 @@ BENCHMARKS = (
     Benchmark("queue", measure_queue, {"rounds": 1, "count": 3000}),
     Benchmark("imports", measure_imports, {"rounds": 5}),
     Benchmark("durable calls", measure_durable_calls, {"rounds": 5, "count": 1280, "waiting": 10_000}),
+    Benchmark("agents", measure_agents, {"rounds": 5, "count": 128}),
     Benchmark("spaces", measure_spaces, {"rounds": 3, "count": 320}),
     Benchmark("shared slots", measure_shared_slots, {"rounds": 3, "count": 50}),
     Benchmark("files", measure_files, {"rounds": 3, "megabytes": 50}),
@@ -49,6 +53,8 @@ BENCHMARKS = (
     Benchmark("mcp calls", measure_mcp_calls, {"rounds": 21, "http_rounds": 7}),
     Benchmark("rest calls", measure_rest_calls, {"rounds": 15}),
     Benchmark("openapi import", measure_openapi_import, {"rounds": 3}),
+    Benchmark("gateway calls", measure_gateway_calls, {"rounds": 11, "count": 400}),
+    Benchmark("gateway events", measure_event_streams, {"rounds": 7}),
     Benchmark("mcp connections", measure_mcp_connections, {"rounds": 3}),
     Benchmark("mcp proxy", measure_own_proxy, {"rounds": 5}),
     # Definitions come last: ten thousand tools would slow garbage collection in the others.
@@ -90,10 +96,10 @@ def main() -> None:
     options = parse_options()
     rows = asyncio.run(measure_all(select_benchmarks(options.only), quick=options.quick))
     print(f"{describe_versions()}\n\n{format_table(rows)}")
-    peer_rows = (
-        [*measure_peers(), *measure_peer_imports(), *asyncio.run(measure_other_proxies())] if options.peers else []
-    )
-    if peer_rows:
+    peer_rows: list[Row] = []
+    if options.peers:
+        peer_rows = [*measure_peers(), *measure_peer_agents(), *measure_peer_imports()]
+        peer_rows += asyncio.run(measure_other_proxies())
         print(format_table(peer_rows))
     if not options.quick and not options.only:
         write_results(rows, peer_rows)

@@ -19,6 +19,12 @@ from tests.crash.scenarios import CRASH_SCENARIOS
 
 PROGRESS_SECONDS = 20.0
 """Pause between two lines that say how far the runs are."""
+EPILOG = """\
+A line on stderr says every 20 seconds how far the runs are. Ctrl-C, SIGTERM and --seconds let the runs end
+that are under way, and then the table is printed. The column `pause` is the longest time in which nothing
+changed in the store of a run, in rounds: 0.25 seconds each on a machine with nothing else to do, and longer
+on a busy one. After 80 rounds a run is stuck, which is a problem. Exit code: 1 with problems, 130 or 143 if
+it was interrupted, else 0."""
 SCENARIO_NAMES = [*(scenario.name for scenario in CRASH_SCENARIOS), SERVER_KILLED]
 
 
@@ -62,11 +68,7 @@ def parse_options() -> Namespace:
     parser = ArgumentParser(
         prog="scripts/crash",
         description="Kill processes in the middle of calls and check what is left.",
-        epilog="A line on stderr says every 20 seconds how far the runs are. Ctrl-C, SIGTERM and --seconds let the runs "
-        "end that are under way, and then the table is printed. The column `pause` is the longest time in which nothing "
-        "changed in the store of a run, in rounds: 0.25 seconds each on a machine with nothing else to do, and longer "
-        "on a busy one. After 80 rounds a run is stuck, which is a problem. Exit code: 1 with problems, 130 or 143 if "
-        "it was interrupted, else 0.",
+        epilog=EPILOG,
     )
     parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="default: 10000")
     parser.add_argument("--seconds", type=float, metavar="N", help="start no further run after so many seconds")

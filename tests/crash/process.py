@@ -117,6 +117,7 @@ async def _survive(caller: Caller) -> None:
     (folder / "ready").touch()
     while not (folder / "dead").exists():
         await caller.repeat_calls()
+        await caller.driver.drive_free()
         for wait in await caller.scope.pending():
             await caller.answer(wait)
         await asyncio.sleep(0.001)

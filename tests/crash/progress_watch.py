@@ -49,19 +49,26 @@ def exit_if_event_loop_hangs() -> None:
     faulthandler.dump_traceback_later(HANG_TIMEOUT_SECONDS, exit=True, file=2)
 
 
-async def watch_progress(runtime: Runtime, run_log: RunLog, work: Awaitable[Any]) -> None:
+async def watch_progress(
+    runtime: Runtime,
+    run_log: RunLog,
+    work: Awaitable[Any],
+    *,
+    round_seconds: float = ROUND_SECONDS,
+    stuck_after_rounds: int = STUCK_AFTER_ROUNDS,
+) -> None:
     """Await the work of a process; cancel it, and record what is open, if the store does not change any more."""
     task = asyncio.ensure_future(work)
     seen: list[Any] = []
     idle_rounds = longest_pause = 0
-    while not (await asyncio.wait([task], timeout=ROUND_SECONDS))[0]:
+    while not (await asyncio.wait([task], timeout=round_seconds))[0]:
         exit_if_event_loop_hangs()
         with suppress(StoreError):
             progress = await _read_all(runtime, _SELECT_PROGRESS)
             idle_rounds = idle_rounds + 1 if seen == progress else 0
             seen = progress
         longest_pause = max(longest_pause, idle_rounds)
-        if idle_rounds >= STUCK_AFTER_ROUNDS:
+        if idle_rounds >= stuck_after_rounds:
             await _record_stuck_work(runtime, run_log)
             task.cancel()
             await asyncio.wait([task])

@@ -277,7 +277,9 @@ class RunDriver:
             async with record.keep_claimed():
                 run = await self._drive(state, record)
         except RunLost:
-            await self.runtime.end_calls_of_cancelled_run(claim.run_id)
+            row = await store.runs.find(claim.run_id)
+            if row is not None and row.is_cancelled:  # with the calls that this process has made meanwhile
+                await self.runtime.cancel_run(row.run_id, row.reason or "")
             raise
         finally:
             if self._local.driven.get(claim.run_id) is record:

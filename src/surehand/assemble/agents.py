@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ def build_agents(config: Config, environment: Mapping[str, str], defined: Iterab
     Args:
         defined: agents of Python sources, which the file may name in `agents` too.
     """
-    builder = _AgentBuilder({entry.name: entry for entry in config.agents}, environment)
+    builder = _AgentBuilder(config, environment)
     builder.built |= {agent.name: agent for agent in defined if agent.name not in builder.entries}
     return [builder.build(entry, ()) for entry in config.agents]
 
@@ -35,8 +36,9 @@ def build_agents(config: Config, environment: Mapping[str, str], defined: Iterab
 class _AgentBuilder:
     """Builds each agent after those that it calls."""
 
-    def __init__(self, entries: Mapping[str, AgentEntry], environment: Mapping[str, str]) -> None:
-        self.entries = entries
+    def __init__(self, config: Config, environment: Mapping[str, str]) -> None:
+        self.entries = {entry.name: entry for entry in config.agents}
+        self._config = config
         self.built: dict[str, Agent] = {}
         self._environment = environment
 
@@ -44,8 +46,17 @@ class _AgentBuilder:
         """The agent of an entry; `callers` are the agents that are being built because they name it."""
         if entry.name not in self.built:
             called = [self._find(name, node, (*callers, entry.name)) for name, node in entry.agents.items()]
-            self.built[entry.name] = _build_agent(entry, called, self._environment)
+            self.built[entry.name] = _build_agent(entry, called, self._build_tools(entry), self._environment)
         return self.built[entry.name]
+
+    def _build_tools(self, entry: AgentEntry) -> list[Any] | None:
+        tools = None if entry.tools is None else list(entry.tools)
+        if entry.mcp is None:
+            return tools
+        from surehand.assemble.mcp_servers import build_mcp_servers  # imports the MCP SDK
+
+        servers = build_mcp_servers(replace(self._config, mcp_servers=entry.mcp), self._environment)
+        return [*(["*"] if tools is None else tools), *servers]
 
     def _find(self, name: str, node: ConfigNode, callers: tuple[str, ...]) -> Agent:
         if name in callers:
@@ -61,7 +72,9 @@ class _AgentBuilder:
         return self.build(self.entries[name], callers)
 
 
-def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mapping[str, str]) -> Agent:
+def _build_agent(
+    entry: AgentEntry, agents: Sequence[Agent], tools: list[Any] | None, environment: Mapping[str, str]
+) -> Agent:
     options: dict[str, Any] = {}
     if entry.context_window is not None:
         options["context_window"] = entry.context_window
@@ -71,7 +84,7 @@ def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mappin
             entry.name,
             model=model,
             instructions=entry.read_instructions(),
-            tools=None if entry.tools is None else list(entry.tools),
+            tools=tools,
             agents=agents,
             description=entry.description,
             limits=Limits(**entry.limits),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +76,15 @@ class ServedGateway:
         return EventReader(self.client, path, {**bearer(token), **names})
 
 
+async def until(is_true: Callable[[], Any]) -> None:
+    """Wait for something of which no event tells."""
+    for _ in range(1_000):
+        if is_true():
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
 def bearer(token: str | None) -> dict[str, str]:
     return {} if token is None else {"authorization": f"Bearer {token}"}
 
@@ -135,7 +144,16 @@ async def serve(
     sockets = bind_sockets("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     ready = asyncio.Event()
-    server = asyncio.create_task(listen(api, sockets, ready=ready.set, on_stop=api.begin_shutdown, limits=connections))
+    server = asyncio.create_task(
+        listen(
+            api,
+            sockets,
+            ready=ready.set,
+            on_stop=api.begin_shutdown,
+            limits=connections,
+            refusal=api.early_refusal,
+        )
+    )
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({server, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -10,6 +10,7 @@ import pytest
 from surehand import Runtime
 from surehand.core.errors import DefinitionError
 from surehand.providers.openapi.factory import openapi
+from tests.http.server import reply
 from tests.providers.openapi.api_server import document, operation, serving_api, with_body
 
 SERVERS = [{"url": "https://api.example"}]
@@ -204,6 +205,64 @@ async def test_alternatives_that_multiply_are_not_checked():
     async with serving_api(root) as api:
         assert len(json.dumps(api.schema("send"))) < 300_000
         assert (await api.call("send", {"a": {"b": {}}})).ok
+
+
+def circle(keyword: str, count: int) -> dict[str, Any]:
+    """A document whose body contains itself, and is compared so often with each level of a value."""
+    alternatives = [{"$ref": "#/components/schemas/A"}] * count
+    schemas = {"A": {"type": "object", "properties": {"n": {keyword: alternatives}, "z": {"type": "integer"}}}}
+    body = {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/A"}}}
+    return with_body("application/json", body) | {"components": {"schemas": schemas}}
+
+
+def nested(levels: int, **innermost: Any) -> dict[str, Any]:
+    value: dict[str, Any] = innermost
+    for _ in range(levels):
+        value = {"n": value}
+    return {"a": value}
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
+async def test_a_value_that_would_be_compared_2_to_the_60_times_is_refused_before_it_is(keyword):
+    async with serving_api(circle(keyword, 2)) as api:
+        outcome = await api.call("send", nested(60, z="x"))
+
+        assert (outcome.code, outcome.executed) == ("invalid_arguments", False)
+        assert "deeply nested" in outcome.message
+
+
+async def test_a_schema_that_contains_itself_once_takes_deep_values():
+    async with serving_api(circle("anyOf", 1)) as api:
+        assert (await api.call("send", nested(90, z=1))).ok
+        refused = await api.call("send", nested(90, z="x"))
+
+        assert refused.code == "invalid_arguments"
+
+
+async def test_large_arguments_are_validated_though_mistakes_in_them_are_not_explained():
+    item = {"oneOf": [{"type": "integer"}, {"type": "boolean"}]}
+    rows = {"type": "array", "items": {"type": "array", "items": item}}
+    root = with_body("application/json", {"type": "object", "properties": {"rows": rows}})
+    async with serving_api(root) as api:
+        fine = await api.call("send", {"rows": [[1, True]] * 20_000})
+        wrong = await api.call("send", {"rows": [[1, "x"]] * 20_000})
+
+        assert fine.ok
+        assert wrong.code == "invalid_arguments"
+        assert "too large to say where" in wrong.message
+
+
+async def test_a_large_response_is_not_compared_with_its_document():
+    responses = {"200": {"content": {"application/json": {"schema": {"type": "array", "items": {"type": "integer"}}}}}}
+    root = document({"/x": {"get": operation(responses=responses)}})
+    bodies = [json.dumps(["x"] * count) for count in (10, 100_000)]
+    async with serving_api(root, lambda _: reply(bodies.pop(0), content_type="application/json")) as api:
+        small = await api.call("send")
+        large = await api.call("send")
+
+        assert "note" in small.metadata
+        assert large.ok
+        assert "note" not in large.metadata
 
 
 async def test_thousands_of_anchors_are_found_in_one_pass():

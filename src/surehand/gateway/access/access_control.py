@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
+from surehand.gateway.access.paced_starts import PacedStarts
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 IDENTITY_KEY = "surehand.identity"
 """The key of the ASGI scope under which routes find the identity."""
+AUDITED_STATUSES = (401, 403)
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
 SIGNED_PATHS = re.compile(r"/api/webhooks/[^/]+/answers")
 """Routes whose requests are signed instead of having a token: they verify the signature themselves."""
@@ -46,7 +48,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
-_EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
+EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
 _METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -85,6 +87,7 @@ class AccessControl:
         mcp_app: ASGIApp,
         answers: AnswerPolicy,
         is_started: Callable[[], bool],
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._mcp_app = mcp_app
@@ -92,6 +95,8 @@ class AccessControl:
         self._authenticate = authenticate
         self._limiter = limiter
         self._is_started = is_started
+        self._refusals = refusals
+        self._starts = PacedStarts()
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,12 +118,15 @@ class AccessControl:
             receive = _limit_body(receive, max_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
-            elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+            elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
+                    await self._starts.wait()
                     await self._app(scope, receive, send)
         except Problem as error:
+            if error.status_code in AUDITED_STATUSES:
+                await self._refusals.record(scope, error.code, scope.get(IDENTITY_KEY))
             response = problem_response(error.status_code, error.code, error.detail, error.headers)
             await response(scope, receive, send)
 
@@ -204,9 +212,16 @@ def _limit_body(receive: Receive, limit: int) -> Receive:
     return receive_within_limit
 
 
-def refuse_host(status: int, detail: str) -> Response:
-    """The response to a request for an unknown host, or from an unknown origin."""
-    return problem_response(status, "misdirected" if status == 421 else "denied", detail)
+def refuse_host(refusals: RefusalAudit, status: int, detail: str) -> ASGIApp:
+    """The response to a request for an unknown host, or from an unknown origin, which is written to the audit."""
+    code = "misdirected" if status == 421 else "denied"
+    response = problem_response(status, code, detail)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await refusals.record(scope, code)
+        await response(scope, receive, send)
+
+    return respond
 
 
 def identity_of(connection: HTTPConnection) -> Identity:

@@ -20,7 +20,7 @@ from surehand.http.text_decoding import decode_text, is_text
 MAX_INLINE_BYTES = 256 * 1024
 """A larger body is parsed in a thread, so as not to block the event loop."""
 Result = TypeVar("Result")
-_JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
+_JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+|x-)?json")
 _TEXT_TYPE = re.compile(
     r"text/[\w.+-]+|image/svg\+xml"
     r"|application/(?:[\w.+-]+\+)?(?:xml|yaml|x-yaml|javascript|graphql|x-www-form-urlencoded|toml|sql)"

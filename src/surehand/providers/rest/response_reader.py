@@ -98,8 +98,8 @@ async def read_error(incoming: IncomingResponse, redactor: Redactor, mask: Field
 def _describe_head(response: HttpResponse) -> dict[str, Any]:
     """The answer to a HEAD request as data."""
     headers = {name.lower(): strip_hidden(value) for name, value in response.headers}
-    shown = {name: value for name, value in headers.items() if not is_secret_name(name)}
-    return {"status": response.status, "headers": shown}
+    public_headers = {name: value for name, value in headers.items() if not is_secret_name(name)}
+    return {"status": response.status, "headers": public_headers}
 
 
 def _may_have_hidden(body: bytes) -> bool:
