@@ -19,7 +19,7 @@ from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
-from surehand.runtime.pending.expiry_timer import ExpiryTimer
+from surehand.runtime.pending.local_calls import ExpiryTimer
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import RestoredCalls
 from surehand.runtime.pending.resumption import Resumptions, store_failure, wait_for_task

@@ -19,9 +19,8 @@ from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
 from surehand.runtime.background_tasks import BackgroundTasks
-from surehand.runtime.durability.call_record import identity_of_stored_call
+from surehand.runtime.durability.call_record import StoredOutcomes, identity_of_stored_call
 from surehand.runtime.durability.ledger import Ledger
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.listeners import Listeners
