@@ -77,7 +77,7 @@ class ScopeAnswers(ScopeView):
 
     async def end_calls_that_follow_run(self, run_id: str) -> None:
         """End the calls that wait for a run of an agent which has ended."""
-        await self._parts.calls.load().resumptions.end_calls_that_follow_run(run_id)
+        await self._parts.calls.load().resumptions.following_calls.end_calls_that_follow_run(run_id)
 
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""

@@ -245,7 +245,9 @@ class Answers:
         if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
             return outcome
         if not isinstance(outcome, Pending):
-            await self._resumptions.end_following_calls(inner_call_id)  # those that wait for it may still be pending
+            await self._resumptions.following_calls.end_following_calls(
+                inner_call_id
+            )  # those that wait for it may still be pending
         in_progress = self._resumptions.find_in_progress(row.call.call_id)
         if in_progress is not None and in_progress.task is not None:
             await wait_for_task(
