@@ -13,6 +13,7 @@ from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.store.tables.inbox import InboxTable
 from surehand.store.tables.steps import StepTable
+from tests.crash.agent_driver import CURRENT_RUN
 
 
 def intent_after_effect() -> None:
@@ -75,6 +76,7 @@ def ask_model_again() -> None:
     drive = RunLoop.drive
 
     async def ask_and_drive(self: RunLoop) -> Any:
+        CURRENT_RUN.set(self._state.run_id)
         async for _ in self._settings.model.stream(ModelRequest(self._state.prompt)):
             pass
         return await drive(self)

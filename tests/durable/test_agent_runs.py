@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from surehand import Runtime, tool
+from surehand import Context, Runtime, tool
 from surehand.agent.agent import Agent
 from surehand.agent.models.scripted import ScriptedModel
+from tests.durable.bank_tools import simulate_dead_owner, wait_until
 from tests.durable.conftest import ON_BOTH_DATABASES
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
@@ -69,3 +70,49 @@ async def test_a_run_that_is_started_twice_under_one_id_is_one_run(address: str)
     assert [first.status, second.status] == ["waiting", "waiting"]
     assert [wait.call_id for wait in first.waiting] == [wait.call_id for wait in second.waiting]
     assert office.requests == [0]
+
+
+async def test_a_run_makes_a_call_again_that_verify_finds_has_not_happened(file: str) -> None:
+    is_running, may_verify, booked = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def verify(arguments: dict[str, Any], ctx: Context) -> bool:
+        await may_verify.wait()
+        return False
+
+    @tool(effects={"write"}, verify=verify)
+    async def book(what: str) -> str:
+        """Book a room; the first process that does so dies."""
+        if not is_running.is_set():
+            is_running.set()
+            await asyncio.Event().wait()
+        booked.append(what)
+        return f"booked {what}"
+
+    @tool(effects={"read"})
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    model = ScriptedModel([("book", {"what": "room"}), ("look", {})], "I wait.", "It is booked.")
+    agent = Agent("clerk", model=model, tools=["book", "look"])
+    async with Runtime(book, look, store=file) as runtime:
+        interrupted = asyncio.create_task(agent.run("Book a room.", run_id="r1", runtime=runtime))
+        await is_running.wait()
+        await simulate_dead_owner(runtime, "r1.0.0")
+        interrupted.cancel()
+        await asyncio.wait([interrupted])
+        assert runtime.store is not None
+        await wait_until(runtime.pending)
+        waiting = await agent.resume("r1", runtime=runtime)
+        may_verify.set()
+        answered = await wait_until(lambda: answered_runs(runtime))
+        ended = await agent.resume("r1", runtime=runtime)
+
+    assert (waiting.status, waiting.text, answered) == ("waiting", "I wait.", ["r1"])
+    assert (ended.status, ended.text, booked) == ("done", "It is booked.", ["room"])
+
+
+async def answered_runs(runtime: Runtime) -> list[str]:
+    """The runs that a worker would go on with."""
+    assert runtime.store is not None
+    return [run.run_id for run in await runtime.store.runs.answered(["clerk"])]

@@ -8,6 +8,7 @@ from time import time
 _RANDOM_BYTES_PER_ID = 12
 _IDS_PER_FETCH = 256
 MAX_CALL_ID_LENGTH = 200
+_RUN_SUFFIX = ".run"
 
 
 class _IdGenerator:
@@ -58,4 +59,14 @@ def derive_call_id(run: str, step: int, position: int) -> str:
 
 def derive_run_id(call_id: str) -> str:
     """The id of the run that a call of an agent starts: the same for the same call, however often it is made."""
-    return f"{call_id}.run"
+    return f"{call_id}{_RUN_SUFFIX}"
+
+
+def find_starting_call(run_id: str) -> str:
+    """The id of the call that started the run of a sub-agent, from the id of the run."""
+    return run_id.removesuffix(_RUN_SUFFIX)
+
+
+def is_run_of_call(run_id: str) -> bool:
+    """Whether a run may have been started by a call of an agent, which then waits for it."""
+    return run_id.endswith(_RUN_SUFFIX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from surehand.gateway.events.feed import EventFeed
 from surehand.gateway.events.journal_catch_up import JournalCatchUp
 from surehand.gateway.mcp.runtime_lifespan import ensure_running
 from surehand.gateway.problems import Problem
-from surehand.runtime.run_worker import RunWorker
+from surehand.runtime.worker import Worker
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -49,18 +49,19 @@ class Gateway:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Start the runtime, unless it is running, and hear its events while the context is entered."""
+        """Start the runtime, unless it is running, and receive its events while the context is entered."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(ensure_running(self.runtime))
             self.feed = EventFeed()
             await stack.enter_async_context(self.feed.run(self.runtime))
             await self.runs.attach()
             store = self.runtime.store
-            if store is not None and self.runtime.is_durable and not store.database.is_read_only:
+            has_store = store is not None and self.runtime.is_durable and not store.database.is_read_only
+            if store is not None and has_store:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
-            if self.runs.agents:
-                await stack.enter_async_context(RunWorker(self.runtime, self.runs.agents.values()).run())
+            if has_store and self.runs.agents:
+                await stack.enter_async_context(Worker(self.runtime, self.runs.agents.values()))
             self.is_started = True
             try:
                 yield
@@ -81,7 +82,7 @@ class Gateway:
         return task
 
     async def _end_calls(self) -> None:
-        """Cancel the calls that still run: who waited for them has had the time of the server's shutdown."""
+        """Cancel the calls that still run: their clients have had the time of the server's shutdown."""
         for task in self._calls:
             task.cancel()
         if self._calls:
@@ -95,8 +96,8 @@ class Gateway:
                 self._scopes.clear()
             scope = self.runtime if identity.user is None else self.runtime.scope(user=identity.user)
             self._scopes[identity.user] = scope
-        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        return scope.scope(**given) if given else scope
+        set_fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return scope.scope(**set_fields) if set_fields else scope
 
     def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
         """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
@@ -120,7 +121,7 @@ class Gateway:
             return True
         waiting_for = fields.get("waiting_for")
         return waiting_for is not None and self.answers.may_see(
-            identity, _Wait(fields["tool"], user, fields.get("agent"), waiting_for)
+            identity, _PendingCallFields(fields["tool"], user, fields.get("agent"), waiting_for)
         )
 
     async def require_store(self) -> Store:
@@ -134,20 +135,34 @@ class Gateway:
         self, identity: Identity, action: str, *, call_id: str = "", tool: str = "", code: str = "denied"
     ) -> None:
         """Write a refused request to the audit, if the runtime has a store."""
-        await self._write_audit_row(identity, "refused", call_id, tool, {"action": action, "code": code})
+        await self._write_audit_row(identity.user, "refused", call_id, tool, {"action": action, "code": code})
+
+    async def audit_refused_request(self, identity: Identity | None, detail: Mapping[str, str]) -> None:
+        """Write a request to the audit that was refused before a route has seen it, if the runtime has a store."""
+        await self._write_audit_row(None if identity is None else identity.user, "refused", "", "", detail)
+
+    async def require_all_calls(self, identity: Identity, action: str) -> None:
+        """Raise `Problem`, and audit it, unless an identity may see the calls of all users."""
+        if not identity.sees_all_calls:
+            await self.audit_refusal(identity, action)
+            raise Problem("denied", "This is about all users: the scope calls:all is needed.")
 
     async def audit_acceptance(self, identity: Identity, server: str, tool: str | None, sha256: str) -> None:
         """Write to the audit that a changed definition was accepted, if the runtime has a store."""
         detail = {"action": "accept a definition", "server": server, "sha256": sha256}
-        await self._write_audit_row(identity, "granted", "", tool or server, detail)
+        await self._write_audit_row(identity.user, "granted", "", tool or server, detail)
+
+    async def audit_sign_in(self, identity: Identity, server: str) -> None:
+        """Write to the audit that a user has signed in to a server, if the runtime has a store."""
+        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
 
     async def _write_audit_row(
-        self, identity: Identity, kind: AuditKind, call_id: str, tool: str, detail: dict[str, str]
+        self, user: str | None, kind: AuditKind, call_id: str, tool: str, detail: Mapping[str, str]
     ) -> None:
         store = self.runtime.store
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
-        row = store.audit.row_statement(kind, call_id[:200], tool, user=identity.user, by=identity.user, detail=detail)
+        row = store.audit.row_statement(kind, call_id[:200], tool, user=user, by=user, detail=detail)
         try:
             await store.write([row])
         except StoreError as error:
@@ -155,8 +170,8 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wait:
-    """A call that waits, by the fields of one of its events."""
+class _PendingCallFields:
+    """A call that waits, as the fields of one of its events describe it."""
 
     tool: str
     user: str | None

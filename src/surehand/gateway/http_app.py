@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
+from surehand.core.errors import DefinitionError
+from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
-from surehand.gateway.access.door import Door, SecurityHeaders, refuse_host
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.agui.routes import agui_routes
+from surehand.gateway.api.agent_inbox import agent_inbox_routes
 from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
@@ -37,6 +41,9 @@ from surehand.gateway.mcp.http.app import app as mcp_app
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
 from surehand.gateway.mcp.http.request_monitor import FramingCheck
 from surehand.gateway.problems import respond_with_problems
+from surehand.gateway.webhooks.answer_routes import webhook_routes
+from surehand.gateway.webhooks.sender import WebhookSender
+from surehand.gateway.webhooks.webhook import Webhook
 from surehand.version import __version__
 
 if TYPE_CHECKING:
@@ -55,6 +62,8 @@ def app(
     agents: Iterable[ServedAgent] = (),
     auth: Authenticate | None = None,
     answers: Iterable[AnswerRule] = (),
+    webhooks: Iterable[Webhook] = (),
+    public_url: str | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     port: int | None = None,
@@ -65,11 +74,13 @@ def app(
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:
-        agents: agents that clients may run. With a store, their runs go on by themselves: when what they wait for is
-            answered, and when the process that drove them has died.
+        agents: agents that clients may run. With a store, the app runs a `Worker` for them: it runs them on what
+            is put into their inboxes, and their runs go on by themselves.
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
+        webhooks: programs that calls that wait are announced to, and that may answer them.
+        public_url: the address of this gateway for people, which announcements link to: `"https://tools.example"`.
         hosts: host names of this server, besides those of the loopback interface; `"*"` for any.
         origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
         port: with it, the loopback names count only with this port.
@@ -79,10 +90,12 @@ def app(
     limiter = RequestLimiter(limits or GatewayLimits())
     gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter, agents=agents)
     mcp = mcp_app(runtime, hosts=["*"])  # hosts are checked outside
+    webhooks = _with_unique_names(webhooks)
+    sender = WebhookSender(runtime, webhooks, public_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with gateway.run(), mcp.router.lifespan_context(mcp):
+        async with gateway.run(), sender.run(), mcp.router.lifespan_context(mcp):
             yield
 
     api = GatewayApp(
@@ -103,8 +116,10 @@ def app(
         call_tree_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
+        webhook_routes(gateway, webhooks),
         session_routes(gateway),
         agent_routes(gateway),
+        agent_inbox_routes(gateway),
         agui_routes(gateway),
         run_routes(gateway),
         space_routes(gateway),
@@ -118,20 +133,31 @@ def app(
         api.include_router(router)
     add_documentation(api)
     api.add_middleware(
-        _Entrance,
+        _RequestChecks,
         hosts=[*hosts],
         origins=[*origins],
         port=port,
         console=console,
-        door={
+        access={
             "authenticate": auth,
             "limiter": limiter,
             "mcp_app": mcp,
             "answers": gateway.answers,
             "is_started": lambda: gateway.is_started,
+            "refusals": RefusalAudit(gateway.audit_refused_request),
         },
     )
     return api
+
+
+def _with_unique_names(webhooks: Iterable[Webhook]) -> list[Webhook]:
+    """The webhooks; raises `DefinitionError` if two have one name, under which deliveries are remembered."""
+    found = [*webhooks]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"Two webhooks are called {name}.", fix="give each a name of its own.")
+    return found
 
 
 class GatewayApp(FastAPI):
@@ -144,8 +170,8 @@ class GatewayApp(FastAPI):
         self.gateway.begin_shutdown()
 
 
-class _Entrance:
-    """The checks around all routes, from the outside: headers, framing, host and origin, then the door."""
+class _RequestChecks:
+    """The checks around all routes, from the outside: headers, framing, host and origin, then the access control."""
 
     def __init__(
         self,
@@ -155,18 +181,18 @@ class _Entrance:
         origins: list[str],
         port: int | None,
         console: bool,
-        door: dict[str, Any],
+        access: dict[str, Any],
     ) -> None:
         loopback = LOOPBACK_HOSTS if port is None else frozenset(f"{name}:{port}" for name in LOOPBACK_HOSTS)
-        entered_app: ASGIApp = Door(app, **door)
+        access_control: ASGIApp = AccessControl(app, **access)
         host_check = HostCheck(
-            ConsoleFiles(entered_app) if console else entered_app,
+            ConsoleFiles(access_control) if console else access_control,
             hosts,
             origins,
             HTTP_METHODS,
             default_hosts=loopback,
             allow_loopback_origins=False,
-            refuse=refuse_host,
+            refuse=partial(refuse_host, access["refusals"]),
         )
         self._app = app
         self._checked_app = SecurityHeaders(FramingCheck(host_check))

@@ -32,13 +32,13 @@ STATUS_BY_CODE: Mapping[str, int] = {
     "rate_limited": 429,
     "unavailable": 503,
 }
-"""The codes of problems. Codes of failed calls that are not here are answered with 200, as results of the call."""
+"""The codes of problems. Failed calls with other codes have the status 200, as results of the call."""
 _CODE_BY_STATUS = {status: code for code, status in STATUS_BY_CODE.items()}
 MAX_REPORTED_ERRORS = 5
 
 
 class Problem(HTTPException):
-    """An error that is answered with problem details. `extra` are further members, such as `call_id`."""
+    """An error whose response is problem details. `extra` are further members, such as `call_id`."""
 
     def __init__(self, code: str, detail: str, *, retry_after: float | None = None, **extra: Any) -> None:
         headers = None if retry_after is None else {"Retry-After": str(max(ceil(retry_after), 1))}
@@ -67,7 +67,7 @@ def problem_response(
 
 
 def respond_with_problems(api: FastAPI) -> None:
-    """Answer the errors of an API with problem details."""
+    """Respond to the errors of an API with problem details."""
 
     async def on_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -95,5 +95,5 @@ def respond_with_problems(api: FastAPI) -> None:
 
 
 def _describe_error(error: Mapping[str, Any]) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    return f"{place}: {error['msg']}"
+    location = ".".join(str(part) for part in error["loc"])
+    return f"{location}: {error['msg']}"

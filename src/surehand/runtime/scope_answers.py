@@ -79,6 +79,10 @@ class ScopeAnswers(ScopeView):
         """End the calls that wait for a run of an agent which has ended."""
         await self._parts.calls.load().resumptions.following_calls.end_calls_that_follow_run(run_id)
 
+    async def cancel_run(self, run_id: str, reason: str) -> bool:
+        """Stop a run of an agent for good, and end its calls; False if it has ended, or is not of this scope."""
+        return await self._parts.calls.load().cancelled_runs.cancel(run_id, reason, self.principal)
+
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""
         running = [each for each in self.running_calls() if call_id in (None, each.assigned_id)]
@@ -93,8 +97,12 @@ class ScopeAnswers(ScopeView):
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in outcomes)
 
     async def _pending_call_ids(self) -> list[str]:
-        """Ids of pending calls, and of answered calls that no runtime has resumed yet."""
-        if self.store is None:
+        """Ids of pending calls, and of answered calls that no runtime has resumed yet.
+
+        Calls that wait for runs of agents come first: the calls of these runs end with them.
+        """
+        if (store := self.store) is None:
             return []
+        outer = await store.pending.find_calls_that_wait_for_runs(self.principal.user, self.principal.session)
         calls = await self._parts.calls.load().pending_calls.list_for(self.principal, grace_seconds=0.0)
-        return [call.call_id for call in calls]
+        return [*outer, *(call.call_id for call in calls)]

@@ -1,10 +1,10 @@
-"""Scope events: the verbs of a scope for hearing of its calls, and a call as a stream of its events."""
+"""Scope events: the verbs of a scope for hearing of its calls, and for the inboxes of agents."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surehand.core.call import Arguments, CallerFields, CallIdentity
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
@@ -13,11 +13,14 @@ from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.listeners import EventBuffer, stream_events
 from surehand.runtime.scope_view import ScopeView
 
+if TYPE_CHECKING:
+    from surehand.store.tables.inbox import InboxEvent
+
 _NO_TOOL = CallIdentity()[:4]
 
 
 class ScopeEvents(ScopeView):
-    """The events of the calls of a scope's user and session."""
+    """The events of the calls of a scope's user and session, and those that wake agents."""
 
     caller_fields: CallerFields
     """The principal, as fields of an event."""
@@ -91,6 +94,36 @@ class ScopeEvents(ScopeView):
         identity = origin.identity if isinstance(origin, Invocation) else CallIdentity(*_NO_TOOL, *self.caller_fields)
         at = self.clock.time()
         self._parts.listeners.emit(CallEnded(meta.call_id, meta.tool, outcome, at, *identity))
+
+    # The inboxes of agents
+
+    async def trigger(self, agent: Any, data: Any, event_id: str | None = None) -> InboxEvent:
+        """Put an event into the inbox of an agent, for this scope's user and session; a `Worker` runs the agent on it.
+
+        It is stored when this returns. The agent need not be in this process.
+
+        Args:
+            agent: the agent, or its name.
+            data: what the agent is run on: a text, or a JSON value, which its model reads as JSON.
+            event_id: an id of the caller's: the same id again is the same event, and is run once.
+        """
+        return await self._parts.calls.load().agent_inbox.trigger(self.principal, agent, data, event_id)
+
+    async def inbox(
+        self, agent: Any = None, *, limit: int = 100, before: InboxEvent | int | None = None
+    ) -> list[InboxEvent]:
+        """The events in the inbox of an agent, or of all agents, with what has become of them, newest first.
+
+        A scope with a user or session sees the events of these alone.
+
+        Args:
+            before: the last event of the page before, or its `cursor`.
+        """
+        return await self._parts.calls.load().agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
+
+    async def find_event(self, agent: Any, event_id: str) -> InboxEvent | None:
+        """An event in the inbox of an agent, with what has become of it; None for an unknown one."""
+        return await self._parts.calls.load().agent_inbox.find_event(self.principal, agent, event_id)
 
 
 async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocation: Invocation) -> Event:

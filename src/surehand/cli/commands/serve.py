@@ -124,6 +124,7 @@ class _Server:
                 hosts=self.address.allowed_hosts_with_port(port),
                 origins=self.address.allowed_origins,
                 port=port,
+                url=self.address.client_url(port),
             )
         except ConfigError as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error

@@ -95,12 +95,12 @@ def bearer_tokens(*tokens: Token, now: Callable[[], float] = time) -> Authentica
     identities = [(token, token.identity) for token in tokens]
 
     async def authenticate(request: HTTPConnection) -> Identity | None:
-        presented = presented_token(request)
-        if presented is None:
+        token_text = read_bearer_token(request)
+        if token_text is None:
             return None
-        digest = hash_token(presented)
+        digest = hash_token(token_text)
         found: Identity | None = None
-        # All of them, whichever matches: how long it takes tells nothing.
+        # All of them, whichever matches: the time that it takes must not depend on the token.
         for token, identity in identities:
             if compare_digest(digest, token.hash) and not token.is_expired(now()):
                 found = identity
@@ -109,7 +109,7 @@ def bearer_tokens(*tokens: Token, now: Callable[[], float] = time) -> Authentica
     return authenticate
 
 
-def presented_token(request: HTTPConnection) -> str | None:
+def read_bearer_token(request: HTTPConnection) -> str | None:
     """The bearer token of a request; None unless it has exactly one `Authorization` header with one."""
     values = request.headers.getlist("authorization")
     if len(values) != 1:

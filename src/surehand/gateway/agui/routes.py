@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from ag_ui.core import RunAgentInput
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -12,9 +9,11 @@ from starlette.responses import Response
 from surehand.core.define import tool as define
 from surehand.core.errors import DefinitionError
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.agent_runs import FinishedRun, RunRequest, ServedAgent
+from surehand.gateway.agent_runs import RunRequest, ServedAgent
 from surehand.gateway.agui.run_input import conversation, find_answered_calls, give_answers
+from surehand.gateway.agui.run_position import find_last_wait, find_run_start
 from surehand.gateway.agui.run_stream import AguiRun
+from surehand.gateway.agui.run_tree import RunTree
 from surehand.gateway.api.agents import AgentId, require_agent
 from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
 from surehand.gateway.api.requests import Caller
@@ -38,23 +37,17 @@ def agui_routes(gateway: Gateway) -> APIRouter:
 
         The thread is the session. A call that waits is an interrupt with the id of the call; `resume` answers it.
         """
-        found = require_agent(gateway, identity, agent)
+        served_agent = require_agent(gateway, identity, agent)
         _check_ids(body)
         await _offer_tools(gateway, identity, body)
         _set_state(gateway, identity, body)
-        last_number = gateway.feed.event_log.last_number  # before the first event of the run
-        waiting_run = await _find_waiting_run(gateway, identity, found, body)
-        if waiting_run is None:
-            run_id, task = await _start(gateway, identity, found, body)
-        else:
-            run_id = waiting_run.run_id
-            await give_answers(gateway, identity, body)
-            task = gateway.runs.resume(found, run_id)
-        run = AguiRun(gateway, body, run_id, identity.user, last_number, task)
+        run = await _resume_run(gateway, identity, served_agent, body)
+        if run is None:
+            run = await _start_run(gateway, identity, served_agent, body)
 
         async def cancel_run() -> None:
-            if not gateway.is_stopping and not task.done():
-                await gateway.runs.cancel(found, run_id, CLIENT_LEFT_REASON)
+            if not gateway.is_stopping and not run.task.done():
+                await gateway.runs.cancel(served_agent, run.runs.top, CLIENT_LEFT_REASON)
 
         return EventStreamResponse(run.frames(), on_disconnect=cancel_run)
 
@@ -84,34 +77,58 @@ async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput
 
 
 def _set_state(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
-    """Let the calls of the session begin with the client's state, if it sends one."""
-    if isinstance(body.state, dict):
+    """Let the calls of the session begin with the client's state. An empty one is that of a client without any."""
+    if isinstance(body.state, dict) and body.state:
         state = gateway.scope(identity, session=body.thread_id).state
         state.clear()
         state.update(body.state)
 
 
-async def _find_waiting_run(
+async def _resume_run(gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput) -> AguiRun | None:
+    """Go on with the run that the answers of the input are for; None if it has none, and a new run starts."""
+    found = await _find_answered_run(gateway, identity, agent, body)
+    if found is None:
+        return None
+    run, runs = found
+    # A run that was answered elsewhere may have ended since: then the client reads what it has not seen of it.
+    number = await find_last_wait(gateway, run) if run.has_ended else gateway.feed.event_log.last_number
+    await give_answers(gateway, identity, body)
+    task = gateway.runs.resume(agent, run.run_id)
+    return AguiRun(gateway, body, runs, identity.user, number, task, run.usage or {})
+
+
+async def _find_answered_run(
     gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput
-) -> RunSummary | None:
-    """The run that the answers of the input are for; None if it has none, and a new run starts."""
+) -> tuple[RunSummary, RunTree] | None:
+    """The run that waits for the calls which the input answers, with the sub-agents that made some of them."""
+    turns: list[str] = []
     for call_id in find_answered_calls(body):
         status = await gateway.runtime.status(call_id)
         if status is not None and status.turn is not None and status.user == identity.user:
-            run = await find_own_run(gateway, identity, await find_top_run(gateway, status.turn))
-            if run.agent == agent.name and run.session == body.thread_id and not run.has_ended:
-                return run
+            turns.append(status.turn)
+    for turn in turns:
+        run = await find_own_run(gateway, identity, await find_top_run(gateway, turn))
+        is_of_thread = run.agent == agent.name and run.session == body.thread_id
+        if is_of_thread and (body.resume or not run.has_ended):
+            runs = RunTree(run.run_id)
+            for each in turns:
+                await runs.add_with_ancestors(gateway, each)
+            return run, runs
     if body.resume:
         raise Problem("not_found", f"No run of this thread waits for {body.resume[0].interrupt_id[:80]}.")
     return None
 
 
-async def _start(
-    gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput
-) -> tuple[str, asyncio.Task[FinishedRun]]:
+async def _start_run(gateway: Gateway, identity: Identity, agent: ServedAgent, body: RunAgentInput) -> AguiRun:
+    """Start a run. A run that was started before goes on, and the client reads it from its beginning."""
     run_id = id_under_key(identity, body.run_id)
-    known: Any = await find_any_run(gateway, run_id)
-    if known is not None and (known.agent, known.user, known.session) != (agent.name, identity.user, body.thread_id):
-        raise Problem("conflict", f"The run id {body.run_id[:80]} belongs to another run.")
+    number = gateway.feed.event_log.last_number  # before the first event of the run
+    existing_run = await find_any_run(gateway, run_id)
+    if existing_run is not None:
+        owner = (existing_run.agent, existing_run.user, existing_run.session)
+        if owner != (agent.name, identity.user, body.thread_id):
+            raise Problem("conflict", f"The run id {body.run_id[:80]} belongs to another run.")
+        number = await find_run_start(gateway, existing_run)
     request = RunRequest(run_id, conversation(body), identity.user, body.thread_id)
-    return run_id, gateway.runs.start(agent, request)
+    task = gateway.runs.start(agent, request)
+    return AguiRun(gateway, body, RunTree(run_id), identity.user, number, task, {})

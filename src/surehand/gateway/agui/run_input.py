@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ag_ui.core import AssistantMessage, Message, ReasoningMessage, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
@@ -15,14 +15,26 @@ from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
 CANCELLED_REASON = "The person cancelled it."
+NO_RESULT = "This call has no result: the run ended before."
 
 
 def conversation(run_input: RunAgentInput) -> list[dict[str, Any]]:
     """The messages of a client in the form of OpenAI's Chat Completions API; those of the system are left out."""
-    messages = [converted for each in run_input.messages if (converted := _convert(each)) is not None]
+    own_messages = [each for each in run_input.messages if each.subagent_run_id is None]  # not those of sub-agents
+    messages = [converted for each in own_messages if (converted := _convert(each)) is not None]
     if not messages:
         raise Problem("invalid_arguments", "`messages` has no message of a user.")
-    return messages
+    return [*_complete_calls(messages)]
+
+
+def _complete_calls(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Add a result to each call without one, such as those of a cancelled run: models refuse a conversation without."""
+    results = {each["tool_call_id"] for each in messages if each["role"] == "tool"}
+    for message in messages:
+        yield dict(message)
+        for call in message.get("tool_calls", ()):
+            if call["id"] not in results:
+                yield {"role": "tool", "tool_call_id": call["id"], "content": NO_RESULT}
 
 
 def _convert(message: Message) -> dict[str, Any] | None:
@@ -71,8 +83,8 @@ async def give_answers(gateway: Gateway, identity: Identity, run_input: RunAgent
         raise_if_refused(outcome, *REFUSALS, call_id=entry.interrupt_id)
     for call_id, result in find_tool_results(run_input).items():
         if await _waiting_for(gateway, call_id) == "result":  # the conversation has results of ended calls, too
-            allowed = await require_may_answer(gateway, identity, call_id, "settle")
-            outcome = await allowed.scope.settle(call_id, result, by=identity.user, round=allowed.round)
+            permission = await require_may_answer(gateway, identity, call_id, "settle")
+            outcome = await permission.scope.settle(call_id, result, by=identity.user, round=permission.round)
             raise_if_refused(outcome, *REFUSALS, call_id=call_id)
 
 
@@ -85,17 +97,17 @@ async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry,
     call_id = entry.interrupt_id
     payload = entry.payload
     if entry.status == "cancelled":
-        allowed = await require_may_answer(gateway, identity, call_id, "reject")
-        return await allowed.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "reject")
+        return await permission.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=permission.round)
     if waiting_for != "approval":
-        allowed = await require_may_answer(gateway, identity, call_id, "settle")
-        return await allowed.scope.settle(call_id, payload, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "settle")
+        return await permission.scope.settle(call_id, payload, by=identity.user, round=permission.round)
     approved, arguments, reason = _read_decision(payload)
     if approved:
-        allowed = await require_may_answer(gateway, identity, call_id, "approve")
-        return await allowed.scope.approve(call_id, arguments=arguments, by=identity.user, round=allowed.round)
-    allowed = await require_may_answer(gateway, identity, call_id, "reject")
-    return await allowed.scope.reject(call_id, reason, by=identity.user, round=allowed.round)
+        permission = await require_may_answer(gateway, identity, call_id, "approve")
+        return await permission.scope.approve(call_id, arguments=arguments, by=identity.user, round=permission.round)
+    permission = await require_may_answer(gateway, identity, call_id, "reject")
+    return await permission.scope.reject(call_id, reason, by=identity.user, round=permission.round)
 
 
 def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:
@@ -110,19 +122,19 @@ def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:
     return approved, arguments, reason
 
 
-def response_schema(waiting_for: str, request: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def response_schema(waiting_for: str, request: Any) -> dict[str, Any] | None:
     """The JSON Schema of the answer to a wait; None if any answer will do."""
+    schema = request.get("schema") if isinstance(request, Mapping) else None
     if waiting_for == "approval":
         return {
             "type": "object",
             "properties": {
                 "approved": {"type": "boolean"},
-                "arguments": dict(parameters or {"type": "object"}),
+                "arguments": dict(schema) if isinstance(schema, Mapping) else {"type": "object"},
                 "reason": {"type": "string"},
             },
             "required": ["approved"],
         }
-    schema = request.get("schema") if isinstance(request, Mapping) else None
     return dict(schema) if isinstance(schema, Mapping) else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from itertools import count
 from typing import Any
 
 from ag_ui.core import (
@@ -11,32 +12,37 @@ from ag_ui.core import (
     CustomEvent,
     StateDeltaEvent,
     StateSnapshotEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
+    SubagentErrorEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuccessOutcome,
+    SubagentFinishedSuspendedOutcome,
+    SubagentStartedEvent,
 )
 from pydantic_core import from_json, to_json
 
-from surehand.store.serialization import dump_json
+from surehand.core.ids import find_starting_call, new_id
+from surehand.gateway.agui.message_writer import MessageWriter
+from surehand.gateway.agui.run_tree import RunTree, run_of_event
+
+CANCELLED_PREFIX = "Cancelled"
+"""What the reason of a run begins with that was cancelled; one that a limit stopped has a report."""
 
 
 class AguiTranslation:
-    """Keeps track of the message and the tool call that are open, because AG-UI events start and end them."""
+    """Translates the events of a run and of the sub-agents below it, each of which writes messages of its own."""
 
-    def __init__(self, run_id: str, state: Mapping[str, Any], known_results: Iterable[str] = ()) -> None:
+    def __init__(self, runs: RunTree, state: Mapping[str, Any], known_results: Iterable[str] = ()) -> None:
         """`known_results` are the calls whose results the client has itself."""
-        self._run_id = run_id
+        self._runs = runs
         self._state = state
         self._sent_state: dict[str, Any] = {}
-        self._message_count = 0
-        self._open_message: str | None = None
-        self._open_call: str | None = None
-        self._announced_calls: set[str] = set()
-        self._sent_results = set(known_results)
+        self._known_results = set(known_results)
+        # Another prefix for each response: the ids of messages are unique in a thread, and a run may have several.
+        prefix = new_id()
+        numbers = count(1)
+        self._new_message_id = lambda: f"{prefix}-{next(numbers)}"
+        self._writers = {runs.top: MessageWriter(self._new_message_id, self._known_results)}
+        self._active_subagents: list[str] = []
 
     def snapshot_state(self) -> Iterator[BaseEvent]:
         """The whole state, if there is any."""
@@ -46,74 +52,75 @@ class AguiTranslation:
 
     def translate(self, fields: Mapping[str, Any]) -> Iterator[BaseEvent]:
         """The AG-UI events of one event."""
+        run_id = run_of_event(fields) or self._runs.top
+        yield from self._start_subagent(run_id)
+        writer = self._writers[run_id]
         match fields["type"]:
             case "TextDelta":
-                yield from self._write_text(fields["text"])
+                yield from writer.write_text(fields["text"])
             case "ToolInputDelta" if fields["call_id"] is not None:
-                yield from self._write_arguments(fields["call_id"], fields["tool"], fields["text"])
+                yield from writer.write_arguments(fields["call_id"], fields["tool"], fields["text"])
             case "CallStarted" if fields["parent"] is None:
-                yield from self._start_call(fields)
+                yield from writer.start_call(fields)
             case "CallProgress":
-                yield CustomEvent(name="progress", value={name: fields[name] for name in _PROGRESS_FIELDS})
-            case "CallEnded" if fields["outcome"]["status"] != "pending":
-                yield from self._end_call(fields)
-            case "ModelRetried":
-                yield from self.close()
-                yield CustomEvent(name="model_retried", value={"reason": fields["reason"]})
-            case "RunEnded":
-                yield from self.close()
+                progress = {name: fields[name] for name in _PROGRESS_FIELDS}
+                yield CustomEvent(name="progress", value=progress, **self._attribution(run_id))
+            case "CallEnded" if fields["outcome"]["status"] != "pending" and fields["parent"] is None:
+                yield from writer.end_call(fields)
                 yield from self._update_state()
+            case "ModelRetried":
+                yield from writer.end_response()
+                retried = {"reason": fields["reason"]}
+                yield CustomEvent(name="model_retried", value=retried, **self._attribution(run_id))
+            case "RunEnded":
+                yield from writer.end_response()
+                yield from self._update_state()
+                if run_id in self._active_subagents and fields["status"] != "waiting":
+                    yield from self._end_subagent(run_id, fields)
 
-    def close(self) -> Iterator[BaseEvent]:
-        """End the message and the tool call that are open."""
-        if self._open_message is not None:
-            yield TextMessageEndEvent(message_id=self._open_message)
-            self._open_message = None
-        if self._open_call is not None:
-            yield ToolCallEndEvent(tool_call_id=self._open_call)
-            self._open_call = None
+    def close(self, interrupts: Mapping[str, str] | None = None) -> Iterator[BaseEvent]:
+        """End what is open. A sub-agent that has not ended is suspended.
 
-    def _write_text(self, text: str) -> Iterator[BaseEvent]:
-        if self._open_message is None:
-            yield from self.close()
-            self._message_count += 1
-            self._open_message = f"{self._run_id}-{self._message_count}"
-            yield TextMessageStartEvent(message_id=self._open_message, role="assistant")
-        if text:  # AG-UI allows no empty piece
-            yield TextMessageContentEvent(message_id=self._open_message, delta=text)
+        Args:
+            interrupts: the interrupts of the run, each with the run of the agent that waits for it.
+        """
+        for writer in self._writers.values():
+            yield from writer.end_response()
+        while self._active_subagents:
+            run_id = self._active_subagents.pop()
+            own = [interrupt for interrupt, waiting_run in (interrupts or {}).items() if waiting_run == run_id]
+            outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=own or None)
+            yield SubagentFinishedEvent(subagent_run_id=run_id, outcome=outcome)
 
-    def _write_arguments(self, call_id: str, tool: str, text: str) -> Iterator[BaseEvent]:
-        if self._open_call != call_id:
-            yield from self.close()
-            if call_id in self._announced_calls:  # the model was asked again, and the call has another try
-                return
-            self._open_call = call_id
-            self._announced_calls.add(call_id)
-            yield ToolCallStartEvent(tool_call_id=call_id, tool_call_name=tool)
-        if text:
-            yield ToolCallArgsEvent(tool_call_id=call_id, delta=text)
+    def _attribution(self, run_id: str) -> dict[str, Any]:
+        return {} if run_id == self._runs.top else {"subagent_run_id": run_id}
 
-    def _start_call(self, fields: Mapping[str, Any]) -> Iterator[BaseEvent]:
-        """End the arguments of a call; without a store, its id is known only now, and all of it follows at once."""
-        yield from self.close()
-        call_id = fields["call_id"]
-        if call_id not in self._announced_calls and call_id not in self._sent_results:
-            arguments = fields["arguments"]
-            text = arguments if isinstance(arguments, str) else dump_json({} if arguments is None else arguments)
-            yield from self._write_arguments(call_id, fields["tool"], text)
-            yield from self.close()
-
-    def _end_call(self, fields: Mapping[str, Any]) -> Iterator[BaseEvent]:
-        if fields["parent"] is not None:
+    def _start_subagent(self, run_id: str) -> Iterator[BaseEvent]:
+        """Announce a sub-agent before its first event, and before it those that have called it."""
+        if run_id in self._writers:
             return
-        yield from self.close()
-        call_id = fields["call_id"]
-        if call_id not in self._sent_results:  # a run that goes on takes up the outcomes of calls that have ended
-            self._sent_results.add(call_id)
-            yield ToolCallResultEvent(
-                message_id=f"{call_id}-result", tool_call_id=call_id, content=fields["outcome"]["text"]
+        parent = self._runs.parents[run_id]
+        yield from self._start_subagent(parent)
+        self._writers[run_id] = MessageWriter(self._new_message_id, self._known_results, run_id)
+        self._active_subagents.append(run_id)
+        yield SubagentStartedEvent(
+            subagent_run_id=run_id,
+            name=self._runs.agents[run_id],
+            parent_subagent_run_id=None if parent == self._runs.top else parent,
+            parent_tool_call_id=find_starting_call(run_id),
+        )
+
+    def _end_subagent(self, run_id: str, fields: Mapping[str, Any]) -> Iterator[BaseEvent]:
+        self._active_subagents.remove(run_id)
+        if fields["status"] == "failed":
+            yield SubagentErrorEvent(
+                subagent_run_id=run_id, message=fields["reason"] or "The run failed.", code="failed"
             )
-        yield from self._update_state()
+        elif is_cancelled(fields):
+            yield SubagentErrorEvent(subagent_run_id=run_id, message=fields["reason"], code="cancelled")
+        else:
+            outcome = SubagentFinishedSuccessOutcome()
+            yield SubagentFinishedEvent(subagent_run_id=run_id, result=fields["output"], outcome=outcome)
 
     def _update_state(self) -> Iterator[BaseEvent]:
         """What has changed in the state that the calls of the session share."""
@@ -131,6 +138,11 @@ class AguiTranslation:
 
 
 _PROGRESS_FIELDS = ("call_id", "tool", "message", "fraction", "title")
+
+
+def is_cancelled(run_ended: Mapping[str, Any]) -> bool:
+    """Whether a run was stopped by a person or a program, and not by one of its limits."""
+    return run_ended["status"] == "stopped" and bool(run_ended["reason"].startswith(CANCELLED_PREFIX))
 
 
 def _copy_json(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from surehand.gateway.access.identity import Identity
 from surehand.gateway.agent_runs import RunRequest, ServedAgent
 from surehand.gateway.api.models import RUN_RESPONSES, AgentDetails, AgentPage, RunBody
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
-from surehand.gateway.api.run_details import RunSummary, find_any_run, summary_answer
-from surehand.gateway.api.run_stream import answer_run, stream_run
+from surehand.gateway.api.run_details import RunSummary, find_any_run, summary_to_result_json
+from surehand.gateway.api.run_stream import run_result_response, stream_run
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import EVENT_STREAM, IdempotencyKey, id_under_key
 from surehand.gateway.gateway import Gateway
@@ -38,10 +38,12 @@ def agent_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/agents/{agent}", responses={200: {"model": AgentDetails}})
     async def show_agent(identity: Caller, agent: AgentId, session: SessionFilter = None) -> Response:
         """Show one agent, with the tools that its model may call."""
-        found = require_agent(gateway, identity, agent)
-        scope = await gateway.runtime.enter_agent(found, user=identity.user, session=session)
+        served_agent = require_agent(gateway, identity, agent)
+        scope = await gateway.runtime.enter_agent(served_agent, user=identity.user, session=session)
         await scope.load_user_tools()
-        return json_response({**_describe(found), "tools": sorted(each.name for each in scope.usable_listings())})
+        return json_response(
+            {**_describe(served_agent), "tools": sorted(each.name for each in scope.usable_listings())}
+        )
 
     @router.post("/api/agents/{agent}/run", responses=RUN_RESPONSES)
     async def run_agent(
@@ -51,20 +53,20 @@ def agent_routes(gateway: Gateway) -> APIRouter:
 
         With `Accept: text/event-stream`, its events follow, and the last is `RunEnded`.
         """
-        found = require_agent(gateway, identity, agent)
+        served_agent = require_agent(gateway, identity, agent)
         run_id = _choose_run_id(identity, body, idempotency_key)
-        wanted = RunRequest(run_id, body.messages(), identity.user, body.session)
-        known = await find_any_run(gateway, run_id)
-        if known is not None:
-            _require_same_run(found, wanted, known)
+        run_request = RunRequest(run_id, body.messages(), identity.user, body.session)
+        existing_run = await find_any_run(gateway, run_id)
+        if existing_run is not None:
+            _require_same_run(served_agent, run_request, existing_run)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
-        if known is not None and known.has_ended and not wants_events:
-            return json_response(summary_answer(known))
+        if existing_run is not None and existing_run.has_ended and not wants_events:
+            return json_response(summary_to_result_json(existing_run))
         last_number = gateway.feed.event_log.last_number  # before the first event of the run
-        task = gateway.runs.start(found, wanted)
+        task = gateway.runs.start(served_agent, run_request)
         if wants_events:
             return stream_run(gateway, run_id, last_number, task)
-        return await answer_run(task, run_id)
+        return await run_result_response(task, run_id)
 
     return router
 
@@ -85,11 +87,15 @@ def _choose_run_id(identity: Identity, body: RunBody, key: str | None) -> str:
     return body.run_id or new_id()
 
 
-def _require_same_run(agent: ServedAgent, wanted: RunRequest, known: RunSummary) -> None:
-    """Raise `Problem` if the id belongs to another run; whose it is is not told."""
-    is_same = (agent.name, wanted.user, wanted.session) == (known.agent, known.user, known.session)
-    if not is_same or (known.prompt is not None and known.prompt != wanted.messages):
-        raise Problem("conflict", f"The run id {wanted.run_id} belongs to another run.", run_id=wanted.run_id)
+def _require_same_run(agent: ServedAgent, run_request: RunRequest, existing_run: RunSummary) -> None:
+    """Raise `Problem` if the id belongs to another run; the problem does not say whose it is."""
+    is_same = (agent.name, run_request.user, run_request.session) == (
+        existing_run.agent,
+        existing_run.user,
+        existing_run.session,
+    )
+    if not is_same or (existing_run.prompt is not None and existing_run.prompt != run_request.messages):
+        raise Problem("conflict", f"The run id {run_request.run_id} belongs to another run.", run_id=run_request.run_id)
 
 
 def _describe(agent: ServedAgent) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def call_routes(gateway: Gateway) -> APIRouter:
         """Cancel a call that runs or waits; one that has ended is a conflict."""
         details = await find_call(gateway, identity, call_id)
         if details is None or (details["user"] != identity.user and not identity.is_operator):
+            await gateway.audit_refusal(identity, "cancel", call_id=call_id, code="not_found")
             raise unknown_call(call_id)
         scope = gateway.runtime if identity.is_operator else gateway.scope(identity)
         if not await scope.cancel(call_id, by=identity.user):
@@ -90,12 +91,16 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
     if status is not None:
         outcome = status.outcome
         kind = status.state if outcome is None else "pending" if isinstance(outcome, Pending) else "ended"
-        shown = None if outcome is None else outcome_to_json(outcome, status.call_id)
-        word = status.state if shown is None else shown.get("code") or shown.get("waiting_for") or "ok"
+        outcome_fields = None if outcome is None else outcome_to_json(outcome, status.call_id)
+        status_code = (
+            status.state
+            if outcome_fields is None
+            else outcome_fields.get("code") or outcome_fields.get("waiting_for") or "ok"
+        )
         summary = CallHistoryEntry(
             status.call_id,
             status.tool,
-            word,
+            status_code,
             kind,
             status.changed_at,
             status.user,
@@ -103,7 +108,7 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
             turn=status.turn,
             agent=status.agent,
         )
-        return {**asdict(summary), "arguments": status.arguments, "outcome": shown}
+        return {**asdict(summary), "arguments": status.arguments, "outcome": outcome_fields}
     for running in runtime.running_calls():
         if running.assigned_id == call_id:
             principal = running.principal

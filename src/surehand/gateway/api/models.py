@@ -28,7 +28,7 @@ class CallBody(Body):
     turn: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH, description="The run that the call is of.")
 
 
-class CallAnswer(BaseModel):
+class CallOutcome(BaseModel):
     """The outcome of a call."""
 
     status: Literal["done", "failed", "pending"]
@@ -112,6 +112,13 @@ class RunBody(Body):
         if isinstance(self.prompt, str):
             return [{"role": "user", "content": self.prompt}]
         return [each for each in self.prompt if each["role"] != "system"]
+
+
+class TriggerBody(Body):
+    """An event for an agent."""
+
+    data: Any = Field(description="What the agent is run on: a text, or any JSON, which its model reads as JSON.")
+    session: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH)
 
 
 class RunMessageBody(Body):
@@ -200,7 +207,7 @@ class RunWait(BaseModel):
     path: list[str] = Field(description="The agents whose runs wait for the call, from the top.")
 
 
-class RunAnswer(BaseModel):
+class RunResult(BaseModel):
     """The end of a run, or what it waits for."""
 
     run_id: str
@@ -231,16 +238,16 @@ class RunInfo(BaseModel):
 
 
 class StepCallInfo(BaseModel):
-    """A call that an answer of the model asks for."""
+    """A call that a response of the model asks for."""
 
     call_id: str
     tool: str
     arguments: str = Field(description="As the model wrote them.")
-    outcome: dict[str, Any] | None = Field(None, description="What the model was told of the call.")
+    outcome: dict[str, Any] | None = Field(None, description="The outcome of the call that the model was shown.")
 
 
 class StepInfo(BaseModel):
-    """One answer of the model."""
+    """One response of the model."""
 
     step: int
     text: str
@@ -298,7 +305,7 @@ class CallDetails(CallInfo):
     """A call with its arguments and outcome, as far as they are remembered."""
 
     arguments: Any = None
-    outcome: CallAnswer | None = None
+    outcome: CallOutcome | None = None
 
 
 class AuditInfo(BaseModel):
@@ -374,6 +381,30 @@ class AgentPage(BaseModel):
     next: str | None = None
 
 
+class InboxEventInfo(BaseModel):
+    """An event in the inbox of an agent, and what has become of it."""
+
+    event_id: str
+    agent: str
+    user: str | None = None
+    session: str | None = None
+    type: Literal["tool_result", "space_message", "plan", "service"] = Field(description="`service`: it was triggered.")
+    data: Any = None
+    status: Literal["waiting", "done", "failed"] = Field(description="`waiting` until the run of the event has ended.")
+    reason: str = Field(description="Why it failed, what its run waits for, or why the last attempt failed.")
+    attempts: int = Field(description="How many attempts of its run have failed.")
+    run_id: str | None = Field(None, description="The run that the event starts or continues.")
+    run_status: RunStatus | None = Field(None, description="The status of that run; null if it has not begun.")
+    created_at: float
+
+
+class InboxEventPage(BaseModel):
+    """A page of events in the inbox of an agent, newest first."""
+
+    items: list[InboxEventInfo]
+    next: str | None = None
+
+
 class RunPage(BaseModel):
     """A page of runs, newest first."""
 
@@ -434,18 +465,21 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many requests; `Retry-After` says when to try again", "content": _PROBLEM},
     503: {"description": "Not available now", "content": _PROBLEM},
 }
-"""The errors that any route may answer with."""
+"""The errors that any route may respond with."""
 CALL_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The call ended", "model": CallAnswer},
-    202: {"description": "The call waits, or goes on elsewhere", "model": CallAnswer},
+    200: {"description": "The call ended", "model": CallOutcome},
+    202: {"description": "The call waits, or goes on elsewhere", "model": CallOutcome},
 }
 RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run ended",
-        "model": RunAnswer,
+        "model": RunResult,
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    202: {"description": "The run waits", "model": RunAnswer},
+    202: {"description": "The run waits", "model": RunResult},
+}
+TRIGGER_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "The event is stored", "model": InboxEventInfo},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}

@@ -47,7 +47,7 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/pending/{call_id}", responses={200: {"model": PendingInfo}})
     async def show_pending(identity: Caller, call_id: CallId) -> Response:
         """Show the open question of a call."""
-        call = await find_wait(gateway, identity, call_id)
+        call = await find_pending_call(gateway, identity, call_id)
         if call is None:
             raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
         return json_response(_describe(gateway, identity, call))
@@ -57,27 +57,27 @@ def pending_routes(gateway: Gateway) -> APIRouter:
         identity: Caller, call_id: CallId, body: Annotated[ApproveBody | None, Body()] = None
     ) -> Response:
         """Let a call run, optionally with edited arguments."""
-        given = body or ApproveBody(always=False, round=None)
-        allowed = await require_may_answer(gateway, identity, call_id, "approve", given.round)
-        outcome = await allowed.scope.approve(
-            call_id, always=given.always, arguments=given.arguments, by=identity.user, round=allowed.round
+        approval = body or ApproveBody(always=False, round=None)
+        permission = await require_may_answer(gateway, identity, call_id, "approve", approval.round)
+        outcome = await permission.scope.approve(
+            call_id, always=approval.always, arguments=approval.arguments, by=identity.user, round=permission.round
         )
-        return answer_response(outcome, call_id)
+        return answered_call_response(outcome, call_id)
 
     @router.post("/api/pending/{call_id}/reject", responses=CALL_RESPONSES)
     async def reject(identity: Caller, call_id: CallId, body: Annotated[RejectBody | None, Body()] = None) -> Response:
         """End a call without running it."""
-        given = body or RejectBody(reason="", round=None)
-        allowed = await require_may_answer(gateway, identity, call_id, "reject", given.round)
-        outcome = await allowed.scope.reject(call_id, given.reason, by=identity.user, round=allowed.round)
-        return answer_response(outcome, call_id)
+        rejection = body or RejectBody(reason="", round=None)
+        permission = await require_may_answer(gateway, identity, call_id, "reject", rejection.round)
+        outcome = await permission.scope.reject(call_id, rejection.reason, by=identity.user, round=permission.round)
+        return answered_call_response(outcome, call_id)
 
     @router.post("/api/pending/{call_id}/result", responses=CALL_RESPONSES)
     async def settle(identity: Caller, call_id: CallId, body: ResultBody) -> Response:
         """Answer a call with its result."""
-        allowed = await require_may_answer(gateway, identity, call_id, "settle", body.round)
-        outcome = await allowed.scope.settle(call_id, body.result, by=identity.user, round=allowed.round)
-        return answer_response(outcome, call_id)
+        permission = await require_may_answer(gateway, identity, call_id, "settle", body.round)
+        outcome = await permission.scope.settle(call_id, body.result, by=identity.user, round=permission.round)
+        return answered_call_response(outcome, call_id)
 
     return router
 
@@ -102,7 +102,7 @@ async def _visible_page(
     return found[:limit]
 
 
-async def find_wait(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall | None:
+async def find_pending_call(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall | None:
     """The open question of a call, if the identity may see it."""
     status = await gateway.runtime.status(call_id)
     question = None if status is None else status.question
@@ -111,8 +111,8 @@ async def find_wait(gateway: Gateway, identity: Identity, call_id: str) -> Pendi
     return question
 
 
-class AllowedAnswer(NamedTuple):
-    """Where an answer may be given, and to which question of the call: no other question was judged."""
+class AnswerPermission(NamedTuple):
+    """The scope that an answer may be given in, and the one question of the call that it may be given to."""
 
     scope: Scope
     round: int
@@ -120,7 +120,7 @@ class AllowedAnswer(NamedTuple):
 
 async def require_may_answer(
     gateway: Gateway, identity: Identity, call_id: str, action: str, round: int | None = None
-) -> AllowedAnswer:
+) -> AnswerPermission:
     """What an identity may answer; raises `Problem`, and audits it, if that is nothing.
 
     The answer counts for the question that was judged here alone. Another one may be opened before it is carried out.
@@ -135,15 +135,15 @@ async def require_may_answer(
         scope = gateway.scope(identity) if question.user == identity.user else gateway.runtime
         if round not in (None, status.round):
             raise Problem("conflict", f"Question {round} of call {call_id} is not open.", call_id=call_id)
-        return AllowedAnswer(scope, status.round)
+        return AnswerPermission(scope, status.round)
     if question is not None and gateway.answers.may_see(identity, question):
         await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool)
         raise Problem("denied", f"You may not answer call {call_id}: a rule leaves that to others.", call_id=call_id)
     if question is None and await find_call(gateway, identity, call_id) is not None:
         scope = gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
         answered = await _last_answered_round(scope, call_id)
-        if answered is not None:  # the runtime tells a repeated answer from a different one, and changes nothing
-            return AllowedAnswer(scope, answered if round is None else min(round, answered))
+        if answered is not None:  # the runtime distinguishes a repeated answer from a different one
+            return AnswerPermission(scope, answered if round is None else min(round, answered))
     await gateway.audit_refusal(identity, action, call_id=call_id, code="not_found")
     raise Problem("not_found", f"No call {call_id[:80]} is waiting.", call_id=call_id)
 
@@ -158,16 +158,20 @@ async def _last_answered_round(scope: Scope, call_id: str) -> int | None:
     return last.round if inner is None else last.round - 1 + inner
 
 
-def answer_response(outcome: Outcome, call_id: str) -> Response:
+def answered_call_response(outcome: Outcome, call_id: str) -> Response:
     """The outcome of the answered call; a refused answer is a problem, and the call waits as before."""
     raise_if_refused(outcome, *REFUSALS, call_id=call_id)
     return outcome_response(outcome, call_id)
 
 
-def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
+def describe_wait(call: PendingCall) -> dict[str, Any]:
+    """What is shown of a call that waits, to all who may see it."""
     names = (
         "call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "created_at", "expires_at",
         "user", "session", "agent", "run", "space", "parent", "display",
     )  # fmt: skip
-    may_answer = gateway.answers.may_answer(identity, call)
-    return {**{name: getattr(call, name) for name in names}, "may_answer": may_answer}
+    return {name: getattr(call, name) for name in names}
+
+
+def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
+    return {**describe_wait(call), "may_answer": gateway.answers.may_answer(identity, call)}

@@ -1,4 +1,4 @@
-"""What routes have in common: the identity of the caller, pages of lists, and answers as HTTP responses."""
+"""What routes have in common: the identity of the caller, pages of lists, and outcomes as HTTP responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.gateway.access.door import identity_of
+from surehand.gateway.access.access_control import identity_of
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.events.event_json import outcome_to_json
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
@@ -20,7 +20,7 @@ MAX_PAGE_ITEMS = 200
 MAX_NUMBER_DIGITS = 18
 
 
-def current_identity(request: Request) -> Identity:
+async def current_identity(request: Request) -> Identity:  # FastAPI runs a plain function in a thread
     """On whose behalf the request is made."""
     return identity_of(request)
 
@@ -43,8 +43,8 @@ def page_response(items: Sequence[Any], next_cursor: str | None) -> Response:
 
 def outcome_response(outcome: Outcome, call_id: str | None = None) -> Response:
     """The outcome of a call: 200 if it ended, 202 if it waits."""
-    answer = outcome_to_json(outcome, call_id or None)
-    return json_response(answer, 200 if isinstance(outcome, (Done, Failed)) else 202)
+    body = outcome_to_json(outcome, call_id or None)
+    return json_response(body, 200 if isinstance(outcome, (Done, Failed)) else 202)
 
 
 def raise_if_refused(outcome: Outcome, *codes: str, call_id: str | None = None) -> None:

@@ -90,17 +90,17 @@ def list_memory_runs(gateway: Gateway) -> list[RunSummary]:
         if fields["type"] == "RunStarted":
             known = runs.pop(fields["run_id"], None)
             started_at = fields["at"] if known is None else known.started_at
-            runs[fields["run_id"]] = _running(fields, started_at)
-        elif fields["type"] == "RunEnded" and (begun := runs.get(fields["run_id"])) is not None:
+            runs[fields["run_id"]] = _summary_of_running(fields, started_at)
+        elif fields["type"] == "RunEnded" and (running := runs.get(fields["run_id"])) is not None:
             ended_at = None if fields["status"] == "waiting" else fields["at"]
             runs[fields["run_id"]] = RunSummary(
-                begun.run_id, begun.agent, fields["status"], begun.user, begun.session, begun.started_at, ended_at,
-                fields["reason"], fields["text"], fields["output"], fields["usage"],
+                running.run_id, running.agent, fields["status"], running.user, running.session, running.started_at,
+                ended_at, fields["reason"], fields["text"], fields["output"], fields["usage"],
             )  # fmt: skip
     return [*reversed(runs.values())]
 
 
-def _running(fields: Mapping[str, Any], started_at: float) -> RunSummary:
+def _summary_of_running(fields: Mapping[str, Any], started_at: float) -> RunSummary:
     return RunSummary(fields["run_id"], fields["agent"], "running", fields["user"], fields["session"], started_at)
 
 
@@ -118,8 +118,8 @@ def unknown_run(run_id: str) -> Problem:
     return Problem("not_found", f"No run {run_id[:80]} is known.")
 
 
-def run_answer(run: FinishedRun) -> dict[str, Any]:
-    """A run that has ended or waits, as the request that drove it is answered."""
+def run_result_to_json(run: FinishedRun) -> dict[str, Any]:
+    """A run that has ended or waits, as the response to the request that drove it."""
     return {
         "run_id": run.id,
         "agent": run.agent,
@@ -132,8 +132,8 @@ def run_answer(run: FinishedRun) -> dict[str, Any]:
     }
 
 
-def summary_answer(run: RunSummary) -> dict[str, Any]:
-    """A run that has ended before, as the request for it is answered."""
+def summary_to_result_json(run: RunSummary) -> dict[str, Any]:
+    """A run that has ended before, as the response to a request for it."""
     names = ("run_id", "agent", "status", "text", "output", "reason", "usage")
     return {**{name: getattr(run, name) for name in names}, "waiting": []}
 
@@ -172,7 +172,7 @@ async def find_top_run(gateway: Gateway, run_id: str) -> str:
 
 
 async def list_steps(store: Store, run_id: str) -> list[dict[str, Any]]:
-    """The steps of a run: the text of each answer, its calls and what it used."""
+    """The steps of a run: the text of each response of the model, its calls and what it used."""
     steps = []
     for row in await store.steps.list(run_id):
         calls = [

@@ -11,14 +11,14 @@ from starlette.responses import Response
 from surehand.core.events import RunEnded
 from surehand.gateway.agent_runs import FinishedRun
 from surehand.gateway.api.requests import json_response
-from surehand.gateway.api.run_details import RunSummary, run_answer
+from surehand.gateway.api.run_details import RunSummary, run_result_to_json
 from surehand.gateway.events.event_json import run_event_to_json
 from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
 
-async def answer_run(task: asyncio.Task[FinishedRun], run_id: str) -> Response:
+async def run_result_response(task: asyncio.Task[FinishedRun], run_id: str) -> Response:
     """The end of a run that the task drives: 200, or 202 if it waits."""
     try:
         run = await asyncio.shield(task)
@@ -26,7 +26,7 @@ async def answer_run(task: asyncio.Task[FinishedRun], run_id: str) -> Response:
         raise Problem("not_found", f"No run {run_id[:80]} is known.") from None
     except ValueError as error:
         raise Problem("conflict", str(error), run_id=run_id) from None
-    return json_response(run_answer(run), 202 if run.status == "waiting" else 200)
+    return json_response(run_result_to_json(run), 202 if run.status == "waiting" else 200)
 
 
 def stream_run(gateway: Gateway, run_id: str, after: int, task: asyncio.Task[FinishedRun]) -> Response:

@@ -28,11 +28,11 @@ from surehand.gateway.api.run_details import (
     list_memory_runs,
     list_steps,
     list_waits,
-    summary_answer,
     summary_of_row,
+    summary_to_result_json,
     unknown_run,
 )
-from surehand.gateway.api.run_stream import answer_run, stream_run
+from surehand.gateway.api.run_stream import run_result_response, stream_run
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
 from surehand.gateway.api.tools import EVENT_STREAM
@@ -81,14 +81,14 @@ def run_routes(gateway: Gateway) -> APIRouter:
         agent = _agent_of(gateway, found)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
         if found.has_ended and not wants_events:
-            return json_response(summary_answer(found))
+            return json_response(summary_to_result_json(found))
         last_number = gateway.feed.event_log.last_number
         task = gateway.runs.resume(agent, run)
-        return stream_run(gateway, run, last_number, task) if wants_events else await answer_run(task, run)
+        return stream_run(gateway, run, last_number, task) if wants_events else await run_result_response(task, run)
 
     @router.post("/api/runs/{run}/steer", status_code=202, responses={202: {"model": RunInfo}})
     async def steer_run(identity: Caller, run: RunId, body: RunMessageBody) -> Response:
-        """Send a message to a run; the model reads it before its next answer."""
+        """Send a message to a run; the model reads it with its next request."""
         return await _send(gateway, identity, run, body.text, when_idle=False)
 
     @router.post("/api/runs/{run}/follow_up", status_code=202, responses={202: {"model": RunInfo}})

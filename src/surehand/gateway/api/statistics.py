@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from surehand.gateway.api.requests import Caller, json_response
 from surehand.gateway.gateway import Gateway
-from surehand.gateway.problems import Problem
 
 MAX_SAMPLE = 5_000
 """The newest calls of the journal that latencies are computed from."""
@@ -37,11 +36,24 @@ class QueueStatistics(BaseModel):
     waiting: int
 
 
+class WebhookStatistics(BaseModel):
+    """The calls that waited and were announced by a webhook."""
+
+    name: str
+    delivered: int
+    waiting: int = Field(description="Announcements that are still to be sent, or sent again.")
+    failed: int = Field(description="Announcements that were given up.")
+    last_delivered_at: float | None = None
+    failing_since: float | None = Field(None, description="Since when the webhook fails; null while it does not.")
+    last_error: str | None = None
+
+
 class StatisticsInfo(BaseModel):
     """What the calls of all users took, and what waits now."""
 
     tools: list[ToolStatistics]
     queues: list[QueueStatistics]
+    webhooks: list[WebhookStatistics]
     running: int
     pending: int
     tool_count: int
@@ -56,28 +68,35 @@ def statistics_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/statistics", responses={200: {"model": StatisticsInfo}})
     async def show_statistics(identity: Caller) -> Response:
         """Show latency and failures by tool, and the queues, to those who may see all calls."""
-        if not identity.sees_all_calls:
-            raise Problem("denied", "Statistics are about all users: the scope calls:all is needed.")
+        await gateway.require_all_calls(identity, "read statistics")
         runtime = gateway.runtime
         stats = runtime.stats()
         queues = [
             {"name": name, "capacity": each.capacity, "in_use": each.in_use, "waiting": each.waiting}
             for name, each in sorted(runtime.queues().items())
         ]
-        answer: dict[str, Any] = {"queues": queues, "running": stats.running, "tool_count": stats.total}
+        webhooks = (
+            [] if runtime.store is None else [each._asdict() for each in await runtime.store.webhooks.summaries()]
+        )
+        overview: dict[str, Any] = {
+            "queues": queues,
+            "webhooks": webhooks,
+            "running": stats.running,
+            "tool_count": stats.total,
+        }
         if not runtime.is_durable:
             tools = [
                 _describe(name, each.count, each.failures, each.avg_duration, each.avg_duration)
                 for name, each in sorted(stats.calls.items())
             ]
             waiting = len(await runtime.pending(limit=MAX_SAMPLE))
-            return json_response({**answer, "tools": tools, "pending": waiting, "sample": 0, "since": None})
+            return json_response({**overview, "tools": tools, "pending": waiting, "sample": 0, "since": None})
         store = await gateway.require_store()
         entries = [each for each in await store.journal.list(limit=MAX_SAMPLE) if each.kind == "ended"]
         rows = _by_tool((each.tool, each.latency_ms, each.status != "ok") for each in entries)
         waiting = len(await runtime.pending(limit=MAX_SAMPLE))
         since = entries[-1].at if entries else None
-        return json_response({**answer, "tools": rows, "pending": waiting, "sample": len(entries), "since": since})
+        return json_response({**overview, "tools": rows, "pending": waiting, "sample": len(entries), "since": since})
 
     return router
 

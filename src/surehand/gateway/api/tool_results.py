@@ -11,7 +11,7 @@ from surehand.core.outcome import Failed
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import find_call, unknown_call
 from surehand.gateway.api.models import CALL_RESPONSES, ToolResultBody
-from surehand.gateway.api.pending import answer_response, require_may_answer
+from surehand.gateway.api.pending import answered_call_response, require_may_answer
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
@@ -42,11 +42,11 @@ def tool_result_routes(gateway: Gateway) -> APIRouter:
 async def _settle(gateway: Gateway, identity: Identity, body: ToolResultBody) -> Response:
     if not body.callId:
         raise Problem("bad_request", "`callId` is missing: it names the call that the result is of.")
-    allowed = await require_may_answer(gateway, identity, body.callId, "settle")
-    outcome = await allowed.scope.settle(body.callId, body.result, by=identity.user, round=allowed.round)
+    permission = await require_may_answer(gateway, identity, body.callId, "settle")
+    outcome = await permission.scope.settle(body.callId, body.result, by=identity.user, round=permission.round)
     if isinstance(outcome, Failed) and outcome.code == "expired" and not outcome.executed:
         raise Problem("conflict", f"Call {body.callId} has expired.", call_id=body.callId)
-    return answer_response(outcome, body.callId)
+    return answered_call_response(outcome, body.callId)
 
 
 async def _require_run(gateway: Gateway, identity: Identity, run: str, call_id: str) -> None:

@@ -25,32 +25,34 @@ class DeltaBuffer:
     def add(self, delta: Delta) -> None:
         """Join a delta to the one before, if it continues the same text or arguments."""
         run_id = delta.run_id
-        held = self._deltas.get(run_id)
-        if held is not None and not _continues(held, delta):
+        buffered = self._deltas.get(run_id)
+        if buffered is not None and not _continues(buffered, delta):
             self.flush(run_id)
-            held = None
-        if held is None:
+            buffered = None
+        if buffered is None:
             self._deltas[run_id] = delta
             self._timers[run_id] = asyncio.get_running_loop().call_later(DELTA_SECONDS, self.flush, run_id)
             return
-        self._deltas[run_id] = joined = held._replace(text=held.text + delta.text)
+        self._deltas[run_id] = joined = buffered._replace(text=buffered.text + delta.text)
         if len(joined.text) >= MAX_DELTA_CHARACTERS:
             self.flush(run_id)
 
     def flush(self, run_id: str) -> None:
-        """Append what is held of a run."""
+        """Append the buffered delta of a run."""
         delta = self._deltas.pop(run_id, None)
         if delta is not None:
             self._timers.pop(run_id).cancel()
             self._append(delta)
 
     def flush_all(self) -> None:
-        """Append what is held of all runs."""
+        """Append the buffered deltas of all runs."""
         for run_id in [*self._deltas]:
             self.flush(run_id)
 
 
-def _continues(held: Delta, delta: Delta) -> bool:
-    if isinstance(held, ToolInputDelta) and isinstance(delta, ToolInputDelta):
-        return held.position == delta.position and held.call_id == delta.call_id
-    return type(held) is type(delta)
+def _continues(buffered: Delta, delta: Delta) -> bool:
+    if isinstance(buffered, ToolInputDelta) and isinstance(delta, ToolInputDelta):
+        if not buffered.text:  # the beginning of a call, which some formats have an event of its own for
+            return False
+        return buffered.position == delta.position and buffered.call_id == delta.call_id
+    return type(buffered) is type(delta)

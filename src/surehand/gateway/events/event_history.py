@@ -22,12 +22,12 @@ async def read_memory_events(feed: EventFeed) -> list[Mapping[str, Any]]:
 
 async def read_stored_events(store: Store, since: float, until: float, limit: int) -> list[Mapping[str, Any]]:
     """The events of a time from the store, oldest first, at most as many as the limit."""
-    number = await _number_before(store, since)
+    number = await number_before(store, since)
     rows = await store.streams.read(GATEWAY_STREAM, number, limit)
     return [each.data for each in rows if each.at <= until + WRITE_DELAY_SECONDS]
 
 
-async def _number_before(store: Store, moment: float) -> int:
+async def number_before(store: Store, moment: float) -> int:
     """The number of the last event before a moment, by bisection: numbers grow with time."""
     low = 0
     high = await store.streams.last(GATEWAY_STREAM)

@@ -55,19 +55,19 @@ class EventStreamResponse(Response):
     def __init__(
         self,
         frames: AsyncIterator[bytes],
-        place: AbstractContextManager[None] | None = None,
+        quota: AbstractContextManager[None] | None = None,
         *,
         on_disconnect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`place` is entered while the stream is open: it counts the stream against a limit."""
+        """`quota` is entered while the stream is open: it counts the stream against a limit."""
         super().__init__(headers=_HEADERS)
         self._on_disconnect = on_disconnect
         # The length is unknown: without this header, the body is sent in chunks.
         del self.headers["content-length"]
         self._frames = frames
         self._exit_stack = ExitStack()
-        if place is not None:  # now, so that a stream too many is refused before the response begins
-            self._exit_stack.enter_context(place)
+        if quota is not None:  # now, so that a stream too many is refused before the response begins
+            self._exit_stack.enter_context(quota)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until one of the ends."""
@@ -123,7 +123,7 @@ async def _listener_frames(
 ) -> AsyncIterator[bytes]:
     """The events that a listener gets, after a number."""
     while True:
-        # An event that tells the end may still be on its way when the call is over, so look twice.
+        # The event that ends the stream may still be on its way when the call is over, so look twice.
         final_event = None if request.final_event is None else await request.final_event()
         news = await listener.wait(ping_seconds if request.final_event is None else LAST_EVENT_SECONDS)
         fresh = [each for each in news if isinstance(each, Missed) or each.number > number]
@@ -145,7 +145,7 @@ async def _listener_frames(
 async def space_frames(
     feed: EventFeed, store: Store, space_id: str, after: int | None, *, ping_seconds: float = PING_SECONDS
 ) -> AsyncIterator[bytes]:
-    """The events of a space after a number, then new ones. The feed tells when the gateway shuts down."""
+    """The events of a space after a number, then new ones; ends when the gateway shuts down."""
     stream = space_stream(space_id)
     request = StreamRequest(lambda fields: fields.get("spaceId") == space_id)
     start = await store.streams.last(stream) if after is None else after
@@ -185,19 +185,19 @@ class FrameEncoder:
         return frame
 
     def missed_frame(self, count: int | None) -> bytes:
-        """The bytes that tell how many events are missing; null if that is not known."""
+        """The bytes of `Missed` with the number of missing events; null if that is not known."""
         data = to_json({"type": "Missed", "count": count}).decode()
         return format_sse_event(event="Missed", data_str=data)
 
     def format(self, fields: Mapping[str, Any], event_id: str | None) -> bytes:
         """The bytes of the JSON of an event; only its id, if the family has no such event."""
-        shown: Mapping[str, Any] | None = fields
+        encoded_fields: Mapping[str, Any] | None = fields
         if self._family is not None and fields["type"] != "Missed":
             event = event_from_json(fields)
-            shown = None if event is None else format_event(event, self._family, task=fields.get("task"))
-        if shown is None:
+            encoded_fields = None if event is None else format_event(event, self._family, task=fields.get("task"))
+        if encoded_fields is None:
             return b"" if event_id is None else format_sse_event(id=event_id)
-        return format_sse_event(event=shown["type"], data_str=to_json(shown).decode(), id=event_id)
+        return format_sse_event(event=encoded_fields["type"], data_str=to_json(encoded_fields).decode(), id=event_id)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -1,4 +1,4 @@
-"""EventFeed: hears the events of a runtime, keeps them in a log, and passes what the log publishes on to listeners."""
+"""EventFeed: receives the events of a runtime, keeps them in a log, and passes what the log publishes to listeners."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class EventFeed:
 
     @asynccontextmanager
     async def run(self, runtime: Runtime) -> AsyncIterator[None]:
-        """Hear the events of an open runtime while the context is entered."""
+        """Receive the events of an open runtime while the context is entered."""
         store = runtime.store if runtime.is_durable else None
         if store is not None and not store.database.is_read_only:
             self.event_log = StoredEventLog(store)
         async with self.event_log.run(self._publish):
-            unsubscribe = runtime.listen(self._hear)
+            unsubscribe = runtime.listen(self._receive)
             try:
                 yield
             finally:
@@ -107,7 +107,7 @@ class EventFeed:
                 self._deltas.flush_all()
                 self.close_listeners()
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         if isinstance(event, (TextDelta, ToolInputDelta)):
             self._deltas.add(event)
         elif isinstance(event, RUN_EVENTS):

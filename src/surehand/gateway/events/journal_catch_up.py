@@ -50,7 +50,7 @@ class JournalCatchUp:
         self._cursor = ""
         self._unmatched_events: Counter[EventKey] = Counter()
         self._unmatched_since: deque[tuple[float, EventKey]] = deque()
-        self._held_entries: deque[tuple[float, JournalRow]] = deque()
+        self._unmatched_entries: deque[tuple[float, JournalRow]] = deque()
         feed.observe(self._note_event)
 
     @asynccontextmanager
@@ -65,7 +65,7 @@ class JournalCatchUp:
             await asyncio.wait({task})
 
     async def _start(self) -> None:
-        """Read the newest events, and hold the journal entries of the same time."""
+        """Read the newest events and the journal entries of the same time, to match them."""
         streams = self._store.streams
         last_number = await streams.last(GATEWAY_STREAM)
         first_number = max(last_number - EVENTS_READ_AT_START, 0)
@@ -79,7 +79,7 @@ class JournalCatchUp:
         newest = entries[-1:] or await self._store.journal.latest(1)
         self._cursor = newest[0].cursor if newest else ""
         now = monotonic()
-        self._held_entries.extend((now, entry) for entry in entries)
+        self._unmatched_entries.extend((now, entry) for entry in entries)
 
     def _note_event(self, event: LoggedEvent) -> None:
         key = _event_key(event.fields)
@@ -92,24 +92,24 @@ class JournalCatchUp:
             try:
                 for entry in await self._store.journal.after(self._cursor):
                     self._cursor = entry.cursor
-                    self._held_entries.append((monotonic(), entry))
+                    self._unmatched_entries.append((monotonic(), entry))
                 await self._add_missing(monotonic() - DELAY_SECONDS)
             except StoreError as error:
                 log.warning("The journal cannot be read now: %s", error)
             self._forget_old_events(monotonic() - MATCH_SECONDS)
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _add_missing(self, held_since: float) -> None:
+    async def _add_missing(self, read_before: float) -> None:
         """Add the events of entries that were read before a moment, unless they were published meanwhile."""
-        while self._held_entries and self._held_entries[0][0] <= held_since:
-            _, entry = self._held_entries[0]
+        while self._unmatched_entries and self._unmatched_entries[0][0] <= read_before:
+            _, entry = self._unmatched_entries[0]
             key = (entry.call_id, entry.kind)
             if self._unmatched_events[key] > 0:
                 self._unmatched_events[key] -= 1
             else:
                 self._feed.add(await self._build_event(entry))
                 self._unmatched_events[key] -= 1  # matched by this event itself, once it is published
-            self._held_entries.popleft()
+            self._unmatched_entries.popleft()
 
     def _forget_old_events(self, before: float) -> None:
         while self._unmatched_since and self._unmatched_since[0][0] < before:
@@ -134,10 +134,14 @@ class JournalCatchUp:
             event = CallEnded(entry.call_id, entry.tool, outcome, entry.at, **identity)
         elif entry.kind == "pending":
             question = None if status is None else status.question
-            asked: dict[str, Any] = {}
+            question_fields: dict[str, Any] = {}
             if question is not None:
-                asked = {name: getattr(question, name) for name in ("message", "request", "arguments", "expires_at")}
-            event = CallPending(entry.call_id, entry.tool, _waiting_for(entry.status), at=entry.at, **asked, **identity)
+                question_fields = {
+                    name: getattr(question, name) for name in ("message", "request", "arguments", "expires_at")
+                }
+            event = CallPending(
+                entry.call_id, entry.tool, _waiting_for(entry.status), at=entry.at, **question_fields, **identity
+            )
         else:
             waiting_for = "approval" if entry.status in ("approve", "reject") else "result"
             event = CallSettled(

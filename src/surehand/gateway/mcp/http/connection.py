@@ -21,7 +21,7 @@ from surehand.core.clock import Deadline
 from surehand.gateway.mcp.http.connection_table import ConnectionTable
 
 MAX_BYTES_PARSED_AT_ONCE = 8 << 10
-"""Bytes that are parsed in one turn of the event loop. All requests that they contain are queued by uvicorn."""
+"""Bytes that are parsed in one iteration of the event loop. All requests that they contain are queued by uvicorn."""
 MAX_UNPARSED_BYTES = 64 << 10
 """Bytes that are kept unparsed while a request is being answered; beyond it the socket is not read."""
 MAX_CHUNK_FRAMING_BYTES = 256 << 10
@@ -47,7 +47,7 @@ class ConnectionPhase(Enum):
     HEAD = auto()
     """No request runs: the next one is awaited, or its head is arriving."""
     STARTING = auto()
-    """The head was parsed, and the task of the request has not yet had its first turn."""
+    """The head was parsed, and the task of the request has not yet had its first step."""
     BODY = auto()
     """A request runs, and its body has not all been received."""
     RESPONSE = auto()
@@ -78,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         """The last bytes of the head that were parsed."""
         self._may_be_chunked = False
         self._parsed_with_head = b""
-        """The bytes that were parsed in the same turn as the end of the head: the body, or its beginning."""
+        """The bytes that were parsed in the same iteration as the end of the head: the body, or its beginning."""
         self._body_bytes_left: int | None = None
         """Bytes of the body that were not parsed yet; None if it is chunked."""
         self._chunk_framing_bytes = 0
@@ -155,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
         """Parse the part of the data that belongs to the head or the body that is arriving; keep the rest.
 
         uvicorn would queue any number of requests that a client sends at once, and it adds the trailers of a chunked
-        body to the headers of its request, where they cannot be told apart if both are parsed in one turn.
+        body to the headers of its request, where they cannot be told apart if both are parsed in one iteration.
         """
         if self._phase is ConnectionPhase.HEAD:
             if self._deadline is None:
@@ -175,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
         finally:
             self._is_parsing = False
         if self._phase is ConnectionPhase.STARTING:
-            self._loop.call_soon(self._check_request_started)  # after the first turn of the request's task
+            self._loop.call_soon(self._check_request_started)  # after the first step of the request's task
         self._schedule_parse()
 
     def _take_head(self, data: bytes) -> bytes:
@@ -213,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
             self._loop.call_soon(self._parse_next)
 
     def _parse_next(self) -> None:
-        # One part for each turn of the loop, so that a client that sends a lot does not keep others waiting.
+        # One part for each iteration of the loop, so that a client that sends a lot does not keep others waiting.
         self._is_parse_scheduled = False
         if not self._can_parse or self._is_reading_paused_by_uvicorn or self._transport.is_closing():
             return

@@ -128,11 +128,11 @@ class DescriptorWriter:
         self.is_closed = False
 
     def write(self, data: bytes, *, is_last: bool = False) -> None:
-        """Write after everything written before. In each turn of the loop the first write goes out at once, the others
-        together.
+        """Write after everything written before. In each iteration of the loop the first write is sent at once, the
+        others together.
 
         Args:
-            is_last: that no other write is expected in this turn.
+            is_last: that no other write is expected in this iteration.
         """
         if self.is_closed:
             return

@@ -1,6 +1,6 @@
-"""The door of the gateway: the ASGI middleware that every request passes before a route sees it.
+"""AccessControl: the ASGI middleware that every request passes before a route sees it.
 
-It authenticates the request, counts it, limits its body, and adds the security headers to its response. Hosts and
+It authenticates the request, counts it and limits its body. `SecurityHeaders` adds headers to the responses. Hosts and
 origins are checked before, by `gateway/mcp/http/host_check.py`.
 """
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 IDENTITY_KEY = "surehand.identity"
 """The key of the ASGI scope under which routes find the identity."""
+AUDITED_STATUSES = (401, 403)
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
+SIGNED_PATHS = re.compile(r"/api/webhooks/[^/]+/answers")
+"""Routes whose requests are signed instead of having a token: they verify the signature themselves."""
+MAX_SIGNED_BODY_BYTES = 1 << 20
+"""A signature covers the body, so the body is read before anything is known about the sender."""
+_UNVERIFIED_SENDER = Identity("webhook", frozenset())
 AUTHENTICATION_TIMEOUT_SECONDS = 5.0
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -68,7 +74,7 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-class Door:
+class AccessControl:
     """Lets authenticated requests within the limits through to an app, with their identity in the scope."""
 
     def __init__(
@@ -80,6 +86,7 @@ class Door:
         mcp_app: ASGIApp,
         answers: AnswerPolicy,
         is_started: Callable[[], bool],
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._mcp_app = mcp_app
@@ -87,21 +94,26 @@ class Door:
         self._authenticate = authenticate
         self._limiter = limiter
         self._is_started = is_started
+        self._refusals = refusals
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or answer 401, 413, 415, 429 or 503."""
+        """Serve a request, or refuse it with 401, 403, 413, 415, 429 or 503."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in PUBLIC_PATHS:
             await self._app(scope, receive, send)
             return
         try:
             self._check_started()
-            self._check_framing(scope)
-            identity = await self._identify(scope)
+            is_signed = SIGNED_PATHS.fullmatch(path) is not None
+            max_bytes = self._limiter.limits.body_bytes
+            if is_signed:
+                max_bytes = min(max_bytes, MAX_SIGNED_BODY_BYTES)
+            self._check_framing(scope, max_bytes)
+            identity = _UNVERIFIED_SENDER if is_signed else await self._identify(scope)
             scope[IDENTITY_KEY] = identity
             self._limiter.check_rate(identity)
-            receive = _limit_body(receive, self._limiter.limits.body_bytes)
+            receive = _limit_body(receive, max_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
             elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
@@ -110,6 +122,8 @@ class Door:
                 with self._limiter.count_request(identity):
                     await self._app(scope, receive, send)
         except Problem as error:
+            if error.status_code in AUDITED_STATUSES:
+                await self._refusals.record(scope, error.code, scope.get(IDENTITY_KEY))
             response = problem_response(error.status_code, error.code, error.detail, error.headers)
             await response(scope, receive, send)
 
@@ -118,12 +132,12 @@ class Door:
             problem = "The gateway is not running: the lifespan of its app was not entered, or has ended."
             raise Problem("unavailable", problem, retry_after=1)
 
-    def _check_framing(self, scope: Scope) -> None:
+    def _check_framing(self, scope: Scope, max_bytes: int) -> None:
         """Refuse what is too large or no JSON before anything is read. A form of another site cannot send JSON."""
         headers = HTTPConnection(scope).headers
         length = headers.get("content-length", "0")
-        if length.isdigit() and (len(length) > 18 or int(length) > self._limiter.limits.body_bytes):
-            raise _body_too_large(self._limiter.limits.body_bytes)
+        if length.isdigit() and (len(length) > 18 or int(length) > max_bytes):
+            raise _body_too_large(max_bytes)
         has_body = length != "0" or "transfer-encoding" in headers
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = content_type == "application/json" or content_type.endswith("+json")
@@ -195,14 +209,21 @@ def _limit_body(receive: Receive, limit: int) -> Receive:
     return receive_within_limit
 
 
-def refuse_host(status: int, detail: str) -> Response:
-    """The response to a request for an unknown host, or from an unknown origin."""
-    return problem_response(status, "misdirected" if status == 421 else "denied", detail)
+def refuse_host(refusals: RefusalAudit, status: int, detail: str) -> ASGIApp:
+    """The response to a request for an unknown host, or from an unknown origin, which is written to the audit."""
+    code = "misdirected" if status == 421 else "denied"
+    response = problem_response(status, code, detail)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await refusals.record(scope, code)
+        await response(scope, receive, send)
+
+    return respond
 
 
 def identity_of(connection: HTTPConnection) -> Identity:
-    """The identity that the door has found for a request."""
+    """The identity of a request, which the access control has stored in its ASGI scope."""
     identity = connection.scope.get(IDENTITY_KEY)
     if not isinstance(identity, Identity):
-        raise HTTPException(500, "The request did not pass the door of the gateway.")
+        raise HTTPException(500, "The request did not pass the access control of the gateway.")
     return identity
