@@ -40,10 +40,10 @@ async def _throughput_ratio(ours: TimedRound, bare: TimedRound, rounds: int) -> 
 
 
 @asynccontextmanager
-async def start_server(kind: str) -> AsyncIterator[str]:
+async def start_server(kind: str, *arguments: str) -> AsyncIterator[str]:
     """Start a server in another process; gives its URL."""
     # -P: without it, modules in the script's folder could shadow those of the standard library.
-    argv = (sys.executable, "-P", str(Path(__file__).with_name("gateway_server.py")), kind)
+    argv = (sys.executable, "-P", str(Path(__file__).with_name("gateway_server.py")), kind, *arguments)
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:

@@ -1,21 +1,26 @@
 """A server for the benchmarks of the gateway: `python gateway_server.py KIND` prints its port, then serves.
 
-Kinds: `gateway` is our gateway with a tool; `bare` is a FastAPI route with the same body model and one dependency. Both
-are served as `surehand serve` does it.
+Kinds: `gateway` is our gateway with a tool; `bare` is a FastAPI route with the same body model and one dependency;
+`durable STORE` is our gateway with a tool that writes. All are served as `surehand serve` does it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from starlette.applications import Starlette
 
 from surehand import Runtime, gateway, tool
+from surehand.cli.commands.serve import MAX_CONNECTIONS
 from surehand.cli.lifecycle import fastest_loop_factory
 from surehand.gateway.api.models import CallBody
+from surehand.gateway.http_app import GatewayApp
+from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bind_sockets, listen
 
 
@@ -26,7 +31,7 @@ async def add(a: int, b: int) -> int:
 
 def gateway_app() -> Starlette:
     """Our gateway with the tool `add`."""
-    return gateway.app(Runtime(tool(add, effects={"read"})))
+    return gateway.app(Runtime(tool(effects={"read"})(add)))
 
 
 async def current_user(request: Request) -> str | None:
@@ -47,16 +52,34 @@ def bare_app() -> Starlette:
     return app
 
 
-APPS = {"gateway": gateway_app, "bare": bare_app}
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
 
 
-async def serve(kind: str) -> None:
+def durable_app(store: str) -> Starlette:
+    """Our gateway with a tool that writes, on a store."""
+    return gateway.app(Runtime(tool(effects={"write"})(pay), store=store))
+
+
+APPS: dict[str, Callable[..., Starlette]] = {"gateway": gateway_app, "bare": bare_app, "durable": durable_app}
+
+
+async def serve(kind: str, *arguments: str) -> None:
     """Serve one kind of app until the process is killed."""
     sockets = bind_sockets("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]
-    await listen(APPS[kind](), sockets, ready=lambda: print(port, flush=True))
+
+    def ready() -> None:
+        gc.freeze()
+        print(port, flush=True)
+
+    app = APPS[kind](*arguments)
+    refusal = app.early_refusal if isinstance(app, GatewayApp) else None
+    limits = ConnectionLimits(max_connections=MAX_CONNECTIONS)
+    await listen(app, sockets, ready=ready, limits=limits, refusal=refusal)
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=fastest_loop_factory()) as runner:
-        runner.run(serve(sys.argv[1]))
+        runner.run(serve(*sys.argv[1:]))

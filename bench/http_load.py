@@ -47,6 +47,11 @@ class LoadConnection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(self._parser.get_status_code())
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no request can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
     def send(self, request: bytes) -> asyncio.Future[int]:
         """Send a request; the future has the status of its response."""
         assert self._transport is not None
@@ -73,6 +78,8 @@ def post_request(url: str, path: str, body: bytes, headers: str = "") -> bytes:
 async def open_connections(url: str, count: int) -> AsyncIterator[list[LoadConnection]]:
     """Connections to a server."""
     address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
     loop = asyncio.get_running_loop()
     connections: list[LoadConnection] = []
     try:

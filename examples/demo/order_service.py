@@ -22,7 +22,7 @@ ORDER_SCHEMA = {
     "properties": {
         "title": {"type": "string", "description": "The title of the book."},
         "copies": {"type": "integer", "minimum": 1, "maximum": 20},
-        "gift_wrap": {"type": "boolean", "default": False},
+        "gift_wrap": {"type": "boolean", "description": "Wrap it as a present."},
     },
     "required": ["title", "copies"],
 }

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("surehand")
 MAX_CACHED_SCOPES = 1_000
+WORKER_SHUTDOWN_SECONDS = 10.0
+"""How long runs may take to finish their step when the gateway stops: as long as requests of `surehand serve`."""
 
 
 class Gateway:
@@ -61,7 +63,8 @@ class Gateway:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
             if has_store and self.runs.agents:
-                await stack.enter_async_context(Worker(self.runtime, self.runs.agents.values()))
+                worker = Worker(self.runtime, self.runs.agents.values(), shutdown_seconds=WORKER_SHUTDOWN_SECONDS)
+                await stack.enter_async_context(worker)
             self.is_started = True
             try:
                 yield
@@ -154,7 +157,7 @@ class Gateway:
 
     async def audit_sign_in(self, identity: Identity, server: str) -> None:
         """Write to the audit that a user has signed in to a server, if the runtime has a store."""
-        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
+        await self._write_audit_row(identity.user, "granted", "", server, {"action": "sign in", "server": server})
 
     async def _write_audit_row(
         self, user: str | None, kind: AuditKind, call_id: str, tool: str, detail: Mapping[str, str]

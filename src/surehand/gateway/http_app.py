@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
+from surehand.gateway.access.overload import counts_as_request, early_refusal, refuse_overload
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
@@ -38,6 +39,7 @@ from surehand.gateway.api.tools import tool_routes
 from surehand.gateway.console.static_files import ConsoleFiles
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.http.app import app as mcp_app
+from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
 from surehand.gateway.mcp.http.request_monitor import FramingCheck
 from surehand.gateway.problems import respond_with_problems
@@ -164,6 +166,25 @@ class GatewayApp(FastAPI):
     """The application that `app` returns."""
 
     gateway: Gateway
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests are in flight as may be."""
+        return self.gateway.limiter.is_full
+
+    @property
+    def early_refusal(self) -> EarlyRefusal:
+        """For `listen`: the refusal of requests before they reach the app."""
+        return early_refusal(lambda: self.is_full)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; one too many is refused before anything is done for it."""
+        if scope["type"] == "http" and self.is_full:
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            if counts_as_request(scope["method"], path):
+                await refuse_overload(send)
+                return
+        await super().__call__(scope, receive, send)
 
     def begin_shutdown(self) -> None:
         """End all event streams, and answer `/readyz` with 503; requests that run go on."""

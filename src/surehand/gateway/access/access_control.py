@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
+from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
@@ -47,7 +48,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
-_EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
+EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
 _METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -95,6 +96,7 @@ class AccessControl:
         self._limiter = limiter
         self._is_started = is_started
         self._refusals = refusals
+        self._starts = PacedStarts()
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,10 +118,11 @@ class AccessControl:
             receive = _limit_body(receive, max_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
-            elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+            elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
+                    await self._starts.wait()
                     await self._app(scope, receive, send)
         except Problem as error:
             if error.status_code in AUDITED_STATUSES:

@@ -56,7 +56,7 @@ function AuditRow({ row }) {
   return html`<tr>
     <td class="when"><time>${formatTime(row.at)}</time></td>
     <td><span class=${`status ${TONES[row.kind] ?? "neutral"}`}>${row.kind}</span> ${what}</td>
-    <td>${row.tool}</td><td>${row.user ?? "–"}</td><td>${row.by ?? "–"}</td>
+    <td>${row.tool}</td><td>${row.user}</td><td>${row.by}</td>
     <td>${row.call_id && html`<a href=${link("calls", row.call_id)} title=${row.call_id}>${row.call_id.slice(0, 12)}</a>`}</td>
     <td><${Details} values=${rest} /></td>
   </tr>`;
@@ -71,7 +71,7 @@ function Details({ values }) {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     const isDigest = DIGEST.test(text);
     const shown = isDigest ? `${text.slice(0, DIGEST_BEGINNING)}…` : text;
-    return html`<span class="detail" title=${isDigest ? text : undefined}><span class="meta">${name.replaceAll("_", " ")}</span>
+    return html`<span class="detail" title=${isDigest ? text : undefined}><span class="meta">${name.replaceAll("_", " ")}${" "}</span>
       <code class="wrap">${visible(shown)}</code></span>`;
   });
 }
