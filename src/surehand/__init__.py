@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.policy import Policy as Policy
     from surehand.runtime.runtime import Runtime as Runtime
+    from surehand.runtime.worker import Worker as Worker
     from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
     from surehand.sandbox.sandbox import Sandbox as Sandbox
     from surehand.store.retention import Retention as Retention
@@ -115,6 +116,7 @@ _MODULE_BY_NAME = {
     "ToolError": "core.errors",
     "UNPROTECTED": "sandbox.sandbox",
     "Unavailable": "core.errors",
+    "Worker": "runtime.worker",
     "Workspace": "workspace.workspace",
     "clock": "builtin.clock",
     "data": "builtin.data",

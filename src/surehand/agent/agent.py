@@ -23,7 +23,7 @@ from surehand.agent.run_family import RunFamily
 from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
 from surehand.catalogue.catalogue import Catalogue
-from surehand.core.define import ParametersLike
+from surehand.core.define import LazyTool, ParametersLike
 from surehand.core.errors import DefinitionError
 from surehand.core.events import Event
 from surehand.core.ids import new_id
@@ -114,6 +114,11 @@ class Agent:
         return self._selection.own_tools
 
     @property
+    def lazy_tools(self) -> tuple[LazyTool, ...]:
+        """The agent's own tools whose factories a runtime calls when it starts the agent."""
+        return self._selection.lazy_tools
+
+    @property
     def providers(self) -> tuple[Provider, ...]:
         """The providers that are the agent's own; a runtime that has the agent starts them."""
         return self._selection.providers
@@ -168,6 +173,19 @@ class Agent:
         """Go on with a run; None if another process drives it, or if it has ended. Workers use it."""
         async with self._open_driver(runtime) as driver:
             return await driver.resume_if_free(run_id)
+
+    def hand_back(self, run_id: str) -> bool:
+        """Leave a run to other processes after its step; False if it is not driven here. Workers use it."""
+        record = self._local_runs.driven.get(run_id)
+        if record is None:
+            return False
+        record.hand_back()
+        return True
+
+    async def give_up(self, run_id: str, *, reason: str, runtime: Scope) -> None:
+        """End a run as failed, unless another process drives it, or it has ended. Workers use it."""
+        async with self._open_driver(runtime) as driver:
+            await driver.give_up(run_id, reason)
 
     async def cancel(self, run_id: str, *, reason: str = "Cancelled.", runtime: Scope | None = None) -> bool:
         """Stop a run for good, from any process, and cancel its calls; False if it has ended."""

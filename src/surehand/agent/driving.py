@@ -13,9 +13,10 @@ from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_origin import RunOrigin
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, SentMessage, StoredRun, UnstoredRun
-from surehand.agent.steps import Step
+from surehand.agent.steps import Step, has_ended
 from surehand.agent.tool_selection import ToolSelection
 from surehand.core.events import RunEnded, RunStarted
+from surehand.core.ids import is_run_of_call
 from surehand.store.tables.runs import RunClaim, RunRow
 
 if TYPE_CHECKING:
@@ -138,31 +139,35 @@ class RunDriver:
         except RunLost:  # another process goes on with it, or it was cancelled
             return None
 
+    async def give_up(self, run_id: str, reason: str) -> None:
+        """End a run in the store as failed, unless another process drives it, or it has ended."""
+        if (store := self._store) is None:
+            return
+        await self._find_row(store, run_id)
+        claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
+        if claim is None:
+            return
+        state = _state_from_row(claim.run)
+        state.steps = await _load_steps(store, run_id)
+        report = {"text": state.last_text, "output": None}
+        if await store.runs.save(claim, "failed", report=report, reason=reason):
+            self._report(await build_run(self.runtime, state, "failed", reason=reason), state.user, state.session)
+            await self.runtime.end_calls_that_follow_run(run_id)
+
     async def cancel(self, run_id: str, reason: str) -> bool:
         """Stop a run, whoever drives it, and cancel its calls; False if it has ended."""
         if (store := self._store) is None:
             return await self._cancel_unstored(run_id, reason)
         row = await self._find_row(store, run_id)
-        if not await store.runs.cancel(run_id, reason):
+        record = self._local.driven.get(run_id)
+        if not await self.runtime.cancel_run(run_id, reason):
             return False
-        if (record := self._local.driven.get(run_id)) is not None:
-            record.abandon()  # another process notices at its next write, or when it renews its claim
-        await self._cancel_calls(run_id)
+        if record is not None:
+            record.abandon()  # another process notices within a second
         if row.owner is None:  # nothing drives it that could tell
             await self._report_ended(store, await self._find_row(store, run_id))
         await self.runtime.end_calls_that_follow_run(run_id)
         return True
-
-    async def _cancel_calls(self, run_id: str) -> None:
-        """Cancel the calls of a run that run in this process or wait."""
-        waits = [each.call_id for each in await self.runtime.pending() if each.turn == run_id]
-        running = [
-            each.assigned_id
-            for each in self.runtime.running_calls()
-            if each.principal.turn == run_id and each.assigned_id is not None
-        ]
-        for call_id in dict.fromkeys([*running, *waits]):
-            await self.runtime.cancel(call_id)
 
     async def send(self, run_id: str, kind: MessageKind, text: Any) -> None:
         """Send a message to a run."""
@@ -214,8 +219,15 @@ class RunDriver:
         self._local.end(state, run)
         if not record.cancel():
             self._report(run, state.user, state.session)
-        await self._cancel_calls(run_id)
+        await self._cancel_unstored_calls(record.state)
         return True
+
+    async def _cancel_unstored_calls(self, state: RunState) -> None:
+        running = [each.assigned_id for each in self.runtime.running_calls() if each.principal.turn == state.run_id]
+        waiting = [call.call_id for step in state.steps for call in step.calls if not has_ended(call)]
+        for call_id in dict.fromkeys([*running, *waiting]):
+            if call_id is not None:
+                await self.runtime.cancel(call_id)
 
     # With a store
 
@@ -252,6 +264,9 @@ class RunDriver:
 
     async def _drive_reclaimed(self, store: Store, claim: RunClaim) -> Run:
         state = _state_from_row(claim.run)
+        if await self._lost_its_caller(store, state):
+            await self.runtime.cancel_run(claim.run_id, "The run that started this one was cancelled.")
+            raise RunLost
         state.steps = await _load_steps(store, claim.run_id)
         return await self._drive_claimed(store, claim, state)
 
@@ -261,12 +276,22 @@ class RunDriver:
         try:
             async with record.keep_claimed():
                 run = await self._drive(state, record)
+        except RunLost:
+            row = await store.runs.find(claim.run_id)
+            if row is not None and row.is_cancelled:  # with the calls that this process has made meanwhile
+                await self.runtime.cancel_run(row.run_id, row.reason or "")
+            raise
         finally:
             if self._local.driven.get(claim.run_id) is record:
                 del self._local.driven[claim.run_id]
-        if run.status != "waiting":
+        if run.status != "waiting" and is_run_of_call(run.id):
             await self.runtime.end_calls_that_follow_run(run.id)
         return run
+
+    async def _lost_its_caller(self, store: Store, state: RunState) -> bool:
+        """Whether the run was started by a call of a run that was cancelled."""
+        parent = None if state.origin.parent_run is None else await store.runs.find(state.origin.parent_run)
+        return parent is not None and parent.is_cancelled
 
     async def _find_row(self, store: Store, run_id: str) -> RunRow:
         row = await store.runs.find(run_id)

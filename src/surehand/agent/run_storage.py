@@ -16,16 +16,22 @@ from surehand.agent.limits import Spent
 from surehand.agent.run import RunStatus
 from surehand.agent.run_state import RunState
 from surehand.agent.steps import Step, dump_outcome
-from surehand.store.database import StoreError
+from surehand.store.database import StoreError, UnstorableValue
 from surehand.store.store import Store
 from surehand.store.tables.runs import RunClaim
 
 log = logging.getLogger("surehand")
+CLAIM_CHECK_SECONDS = 1.0
+"""How often a process that drives a run looks whether it was cancelled elsewhere."""
 MessageKind: TypeAlias = Literal["steer", "follow_up"]
+FIRST_RETRY_SECONDS = 2.0
+"""How long a run waits after its first failed attempt; after each further one four times as long."""
+MAX_RETRY_SECONDS = 600.0
+MAX_REASON_LENGTH = 500
 
 
 class RunLost(Exception):
-    """Another process drives the run by now: nothing more may be written here."""
+    """Another process drives the run by now, or is to: nothing more may be written here."""
 
 
 class RunRecord(Protocol):
@@ -120,13 +126,20 @@ class StoredRun:
         self._is_finished = False
         """Whether the claim was given up together with the last write."""
         self._is_lost = False
+        self._is_handed_back = False
         self._driver: asyncio.Task[Any] | None = None
+
+    def hand_back(self) -> None:
+        """Stop driving the run when its step is stored, and let another process go on."""
+        self._is_handed_back = True
 
     async def add_step(self, step: Step, spent: Spent) -> None:
         call_ids = [call.call_id or "" for call in step.calls] if step.runs_calls else []
         self._require(
             await self._store.steps.add(self._claim, step.index, step.to_json(), call_ids, spent=spent.to_json())
         )
+        if call_ids:
+            self._require(not self._is_handed_back)
 
     async def save_outcomes(self, step: Step, spent: Spent) -> None:
         outcomes = {
@@ -138,6 +151,7 @@ class StoredRun:
             self._require(
                 await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent.to_json())
             )
+        self._require(not self._is_handed_back)
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
         messages = await self._store.runs.take_messages(self._claim, step, kind)
@@ -177,10 +191,18 @@ class StoredRun:
         assert driver is not None
 
         async def renew() -> None:
+            renewal_seconds = self._claim.lease_seconds / 3
+            pause = min(CLAIM_CHECK_SECONDS, renewal_seconds)
+            seconds = 0.0
             while True:
-                await asyncio.sleep(self._claim.lease_seconds / 3)
+                await asyncio.sleep(pause)
+                seconds += pause
                 try:
-                    is_claimed = await self._store.runs.renew(self._claim)
+                    if seconds < renewal_seconds:
+                        is_claimed = await self._store.runs.is_claimed(self._claim)
+                    else:
+                        seconds = 0.0
+                        is_claimed = await self._store.runs.renew(self._claim)
                 except StoreError as error:  # if it lasts, the lease ends, and the next write fails
                     log.warning("The claim of run %s could not be renewed: %s", self._claim.run_id, error)
                     continue
@@ -189,11 +211,15 @@ class StoredRun:
                     return
 
         renewal = asyncio.create_task(renew())
+        failure: Exception | None = None
         try:
             yield
         except asyncio.CancelledError:
             if self._is_lost and driver.uncancel() == 0:
                 raise RunLost from None
+            raise
+        except Exception as error:
+            failure = error
             raise
         finally:
             self._driver = None
@@ -201,4 +227,19 @@ class StoredRun:
             await asyncio.wait({renewal})
             if not self._is_finished:
                 with suppress(Exception):  # of a store that is gone: then the lease runs out
-                    await self._store.runs.release(self._claim)
+                    await self._release(failure)
+
+    async def _release(self, failure: Exception | None) -> None:
+        """Let another process go on: at once, or after a back-off if the attempt has failed."""
+        if failure is None or isinstance(failure, RunLost) or _is_of_store(failure):
+            await self._store.runs.release(self._claim)
+            return
+        delay = min(FIRST_RETRY_SECONDS * 4**self._claim.run.attempts, MAX_RETRY_SECONDS)
+        first_line = next(iter(str(failure).splitlines()), "")
+        reason = f"{type(failure).__name__}: {first_line}"[:MAX_REASON_LENGTH]
+        await self._store.runs.release_after_failure(self._claim, reason, delay=delay)
+
+
+def _is_of_store(error: Exception) -> bool:
+    """Whether the store is to blame for a failure, and not the run."""
+    return isinstance(error, StoreError) and not isinstance(error, UnstorableValue)

@@ -84,7 +84,7 @@ class Step:
                 {"name": call.name, "arguments": call.arguments, "model_id": model_call.model_id, "as": call.message_id}
                 for call, model_call in zip(self.calls, answer.calls, strict=True)
             ],
-            "usage": asdict(answer.usage),
+            "usage": {name: getattr(answer.usage, name) for name in ("tokens_in", "tokens_out", "cost")},
             "stop_reason": answer.stop_reason,
         }
         optional = {
@@ -142,6 +142,11 @@ def load_outcome(stored: JSON) -> Outcome | None:
     if stored is None:
         return None
     return Pending(**stored["pending"]) if isinstance(stored, dict) else deserialize_outcome(stored)
+
+
+def has_ended(call: StepCall) -> bool:
+    """Whether the conversation shows how a call ended, and not that it waits."""
+    return call.shown_outcome is not None and not isinstance(call.shown_outcome, Pending)
 
 
 def waiting_calls(steps: Sequence[Step]) -> Iterator[StepCall]:

@@ -6,6 +6,7 @@ so that the steps of the run guard its effects.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -95,8 +96,9 @@ class AgentHandler:
         if self._agent.name in origin.path:
             return Failed("denied", _describe_recursion(self._agent.name, origin.path))
         run_id = derive_run_id(call.id)
+        scope = _base_scope(call)
         try:
-            run = await self._agent.open_driver(_base_scope(call), store).start(
+            run = await self._agent.open_driver(scope, store).start(
                 prompt,
                 user=call.principal.user,
                 session=call.principal.session,
@@ -105,6 +107,10 @@ class AgentHandler:
             )
         except RunLost:  # another process goes on with the run
             return Pending.for_run(run_id)
+        except asyncio.CancelledError:
+            if not call.can_go_on_later:
+                await scope.cancel_run(run_id, f"{call.tool_name} was cancelled.")
+            raise
         if run.status == "waiting":
             return Pending.for_run(run_id, f"The agent {run.agent} has not ended. {run.reason}")
         row = await store.runs.find(run_id)

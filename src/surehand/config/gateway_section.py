@@ -35,6 +35,20 @@ class AnswerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """A program that calls that wait are announced to, and that may answer them."""
+
+    node: ConfigNode
+    name: str
+    url: ConfigNode | None
+    """Its `${NAME}` variables are replaced late, because a URL may hold a secret."""
+    secret_env: tuple[str, ...]
+    """The environment variables with its secrets."""
+    options: Mapping[str, Any]
+    """`tools`, `waiting_for`, `people` and `scopes`, as far as the file gives them."""
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The section `gateway`."""
 
@@ -44,6 +58,9 @@ class GatewaySettings:
     """The environment variable with the operator's token."""
     tokens: tuple[TokenSettings, ...] = ()
     answers: tuple[AnswerSettings, ...] = ()
+    webhooks: tuple[WebhookSettings, ...] = ()
+    public_url: str | None = None
+    """The address for people, which announcements of waits link to."""
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -101,6 +118,15 @@ ANSWER_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "tools": _read_text_tuple,
     "waiting_for": _read_text_tuple,
 }
+WEBHOOK_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
+    "name": read_text,
+    "url": read_text,
+    "secret_env": _read_text_tuple,
+    "tools": _read_text_tuple,
+    "waiting_for": _read_text_tuple,
+    "people": _read_text_tuple,
+    "scopes": _read_text_tuple,
+}
 LIMIT_PARSERS: Mapping[str, Callable[[ConfigNode], int]] = {
     "requests": read_positive_integer,
     "requests_per_identity": read_positive_integer,
@@ -134,6 +160,21 @@ def _parse_answers(node: ConfigNode) -> tuple[AnswerSettings, ...]:
     return tuple(rules)
 
 
+def _parse_webhooks(node: ConfigNode) -> tuple[WebhookSettings, ...]:
+    webhooks = []
+    for item in node.items("write - {name: ..., url: https://..., secret_env: NAME}."):
+        entries = known_entries(item, WEBHOOK_PARSERS)
+        for key in ("name", "secret_env"):
+            if key not in entries:
+                raise item.error(
+                    f"A webhook needs `{key}`.", "write - {name: ..., url: https://..., secret_env: NAME}."
+                )
+        values = {name: WEBHOOK_PARSERS[name](entry) for name, entry in entries.items()}
+        values.pop("url", None)
+        webhooks.append(WebhookSettings(item, values.pop("name"), entries.get("url"), values.pop("secret_env"), values))
+    return tuple(webhooks)
+
+
 def _parse_limits(node: ConfigNode) -> dict[str, int]:
     entries = known_entries(node, LIMIT_PARSERS)
     limits = {name: LIMIT_PARSERS[name](entry) for name, entry in entries.items()}
@@ -148,6 +189,8 @@ GATEWAY_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "token_env": read_text,
     "tokens": _parse_tokens,
     "answers": _parse_answers,
+    "webhooks": _parse_webhooks,
+    "public_url": read_text,
     "allow_hosts": _read_text_tuple,
     "allow_origins": _read_text_tuple,
     "limits": _parse_limits,

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from surehand.config.builtin_section import BUILTIN_SETTINGS
-from surehand.config.gateway_section import ANSWER_PARSERS, GATEWAY_PARSERS, LIMIT_PARSERS, TOKEN_PARSERS
+from surehand.config.gateway_section import (
+    ANSWER_PARSERS,
+    GATEWAY_PARSERS,
+    LIMIT_PARSERS,
+    TOKEN_PARSERS,
+    WEBHOOK_PARSERS,
+)
 from surehand.config.sections import DEFAULTS_PARSERS, LOG_LEVELS
 from surehand.core.facets import EFFECTS
 
@@ -91,6 +97,11 @@ _TOKEN: Schema = {
     "additionalProperties": False,
 }
 _ANSWER: Schema = {**_object(ANSWER_PARSERS, _TEXTS), "required": ["by"], "additionalProperties": False}
+_WEBHOOK: Schema = {
+    **_object(WEBHOOK_PARSERS, _TEXTS, {"name": _TEXT, "url": _TEXT}),
+    "required": ["name", "secret_env"],
+    "additionalProperties": False,
+}
 _GATEWAY: Schema = {
     **_object(
         GATEWAY_PARSERS,
@@ -99,6 +110,7 @@ _GATEWAY: Schema = {
             "port": {"type": "integer", "minimum": 0, "maximum": 65_535},
             "tokens": {"type": "array", "items": _TOKEN},
             "answers": {"type": "array", "items": _ANSWER},
+            "webhooks": {"type": "array", "items": _WEBHOOK},
             "allow_hosts": _TEXTS,
             "allow_origins": _TEXTS,
             "limits": {**_object(LIMIT_PARSERS, _COUNT, {"body": _SIZE}), "additionalProperties": False},

@@ -69,6 +69,7 @@ _READERS: dict[str, Callable[[ConfigNode], Any]] = {
     "required": read_flag,
     "on_conflict": read_on_conflict,
     "frozen": read_flag,
+    "trusted_hosts": read_texts,
 }
 _ALIASES = {
     "document": "spec",

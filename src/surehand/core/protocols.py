@@ -6,7 +6,7 @@ A provider need not inherit from them. The runtime looks for their methods once,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -190,6 +190,19 @@ class Reviewable(Protocol):
 
     async def accept_definition(self, tool: str | None, sha256: str) -> None:
         """Accept a definition that a person has reviewed; raises `ToolError` if it has changed again."""
+
+
+class Authorizable(Protocol):
+    """Has a service that may ask people to sign in with a browser."""
+
+    def is_signed_in(self, user: str | None) -> bool | None:
+        """Whether a user has signed in; None if the service asks nobody to. No request is sent for this."""
+
+    async def sign_in(self, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in. `show_url` gets the address to open, unless the user is signed in already.
+
+        Returns when the person is done; raises `ToolError` if that fails or takes too long.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from surehand.core.errors import DefinitionError
 from surehand.core.protocols import (
+    Authorizable,
     CallChecker,
     Cancellable,
     ConnectionBound,
@@ -50,6 +51,7 @@ class ProviderAbilities:
     connection_bound: ConnectionBound | None = None
     inspectable: Inspectable | None = None
     reviewable: Reviewable | None = None
+    authorizable: Authorizable | None = None
     traits: ProviderTraits = field(default_factory=ProviderTraits)
 
 
@@ -111,6 +113,7 @@ _PROTOCOLS: dict[str, type] = {
     "connection_bound": ConnectionBound,
     "inspectable": Inspectable,
     "reviewable": Reviewable,
+    "authorizable": Authorizable,
 }
 """The protocols by the fields of `ProviderAbilities`."""
 

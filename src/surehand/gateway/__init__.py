@@ -19,30 +19,45 @@ if TYPE_CHECKING:
     from surehand.gateway.access.tokens import new_token as new_token
     from surehand.gateway.access.tokens import operator_token as operator_token
     from surehand.gateway.http_app import app as app
+    from surehand.gateway.webhooks.signatures import InvalidSignature as InvalidSignature
+    from surehand.gateway.webhooks.signatures import new_webhook_secret as new_webhook_secret
+    from surehand.gateway.webhooks.signatures import sign_webhook as sign_webhook
+    from surehand.gateway.webhooks.signatures import verify_webhook as verify_webhook
+    from surehand.gateway.webhooks.webhook import Webhook as Webhook
 
 __all__ = [
     "AnswerRule",
     "GatewayLimits",
     "Identity",
+    "InvalidSignature",
     "Token",
+    "Webhook",
     "app",
     "bearer_tokens",
     "hash_token",
     "mcp",
     "new_token",
+    "new_webhook_secret",
     "operator_token",
+    "sign_webhook",
+    "verify_webhook",
 ]
 
 _MODULE_OF_NAME = {
     "AnswerRule": "access.answers",
     "GatewayLimits": "access.request_limits",
     "Identity": "access.identity",
+    "InvalidSignature": "webhooks.signatures",
     "Token": "access.tokens",
+    "Webhook": "webhooks.webhook",
     "app": "http_app",
     "bearer_tokens": "access.tokens",
     "hash_token": "access.tokens",
     "new_token": "access.tokens",
+    "new_webhook_secret": "webhooks.signatures",
     "operator_token": "access.tokens",
+    "sign_webhook": "webhooks.signatures",
+    "verify_webhook": "webhooks.signatures",
 }
 
 

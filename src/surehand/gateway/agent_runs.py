@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surehand.gateway.problems import Problem
-from surehand.runtime.run_worker import ResumableAgent
-from surehand.runtime.sources import AgentSource
+from surehand.runtime.worker import ResumableAgent
 
 if TYPE_CHECKING:
     from surehand.runtime.pending.pending_call import PendingCall
@@ -34,7 +33,7 @@ class FinishedRun(Protocol):
     reason: str
 
 
-class ServedAgent(AgentSource, ResumableAgent, Protocol):
+class ServedAgent(ResumableAgent, Protocol):
     """An agent that clients may run."""
 
     model: Any

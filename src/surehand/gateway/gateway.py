@@ -17,7 +17,7 @@ from surehand.gateway.events.feed import EventFeed
 from surehand.gateway.events.journal_catch_up import JournalCatchUp
 from surehand.gateway.mcp.runtime_lifespan import ensure_running
 from surehand.gateway.problems import Problem
-from surehand.runtime.run_worker import RunWorker
+from surehand.runtime.worker import Worker
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("surehand")
 MAX_CACHED_SCOPES = 1_000
+WORKER_SHUTDOWN_SECONDS = 10.0
+"""How long runs may take to finish their step when the gateway stops: as long as requests of `surehand serve`."""
 
 
 class Gateway:
@@ -56,11 +58,13 @@ class Gateway:
             await stack.enter_async_context(self.feed.run(self.runtime))
             await self.runs.attach()
             store = self.runtime.store
-            if store is not None and self.runtime.is_durable and not store.database.is_read_only:
+            has_store = store is not None and self.runtime.is_durable and not store.database.is_read_only
+            if store is not None and has_store:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
-            if self.runs.agents:
-                await stack.enter_async_context(RunWorker(self.runtime, self.runs.agents.values()).run())
+            if has_store and self.runs.agents:
+                worker = Worker(self.runtime, self.runs.agents.values(), shutdown_seconds=WORKER_SHUTDOWN_SECONDS)
+                await stack.enter_async_context(worker)
             self.is_started = True
             try:
                 yield
@@ -150,6 +154,10 @@ class Gateway:
         """Write to the audit that a changed definition was accepted, if the runtime has a store."""
         detail = {"action": "accept a definition", "server": server, "sha256": sha256}
         await self._write_audit_row(identity.user, "granted", "", tool or server, detail)
+
+    async def audit_sign_in(self, identity: Identity, server: str) -> None:
+        """Write to the audit that a user has signed in to a server, if the runtime has a store."""
+        await self._write_audit_row(identity.user, "granted", "", server, {"action": "sign in", "server": server})
 
     async def _write_audit_row(
         self, user: str | None, kind: AuditKind, call_id: str, tool: str, detail: Mapping[str, str]

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
+from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
+from surehand.gateway.access.overload import counts_as_request, early_refusal, refuse_overload
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.agui.routes import agui_routes
+from surehand.gateway.api.agent_inbox import agent_inbox_routes
 from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
@@ -36,9 +39,13 @@ from surehand.gateway.api.tools import tool_routes
 from surehand.gateway.console.static_files import ConsoleFiles
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.http.app import app as mcp_app
+from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
 from surehand.gateway.mcp.http.host_check import LOOPBACK_HOSTS, HostCheck
 from surehand.gateway.mcp.http.request_monitor import FramingCheck
 from surehand.gateway.problems import respond_with_problems
+from surehand.gateway.webhooks.answer_routes import webhook_routes
+from surehand.gateway.webhooks.sender import WebhookSender
+from surehand.gateway.webhooks.webhook import Webhook
 from surehand.version import __version__
 
 if TYPE_CHECKING:
@@ -57,6 +64,8 @@ def app(
     agents: Iterable[ServedAgent] = (),
     auth: Authenticate | None = None,
     answers: Iterable[AnswerRule] = (),
+    webhooks: Iterable[Webhook] = (),
+    public_url: str | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     port: int | None = None,
@@ -67,11 +76,13 @@ def app(
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:
-        agents: agents that clients may run. With a store, their runs go on by themselves: when what they wait for is
-            answered, and when the process that drove them has died.
+        agents: agents that clients may run. With a store, the app runs a `Worker` for them: it runs them on what
+            is put into their inboxes, and their runs go on by themselves.
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
+        webhooks: programs that calls that wait are announced to, and that may answer them.
+        public_url: the address of this gateway for people, which announcements link to: `"https://tools.example"`.
         hosts: host names of this server, besides those of the loopback interface; `"*"` for any.
         origins: sites whose pages may send requests, as `"https://example.org"`, besides pages of this server.
         port: with it, the loopback names count only with this port.
@@ -81,10 +92,12 @@ def app(
     limiter = RequestLimiter(limits or GatewayLimits())
     gateway = Gateway(runtime, answers=AnswerPolicy(answers), limiter=limiter, agents=agents)
     mcp = mcp_app(runtime, hosts=["*"])  # hosts are checked outside
+    webhooks = _with_unique_names(webhooks)
+    sender = WebhookSender(runtime, webhooks, public_url)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with gateway.run(), mcp.router.lifespan_context(mcp):
+        async with gateway.run(), sender.run(), mcp.router.lifespan_context(mcp):
             yield
 
     api = GatewayApp(
@@ -105,8 +118,10 @@ def app(
         call_tree_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
+        webhook_routes(gateway, webhooks),
         session_routes(gateway),
         agent_routes(gateway),
+        agent_inbox_routes(gateway),
         agui_routes(gateway),
         run_routes(gateway),
         space_routes(gateway),
@@ -137,10 +152,39 @@ def app(
     return api
 
 
+def _with_unique_names(webhooks: Iterable[Webhook]) -> list[Webhook]:
+    """The webhooks; raises `DefinitionError` if two have one name, under which deliveries are remembered."""
+    found = [*webhooks]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"Two webhooks are called {name}.", fix="give each a name of its own.")
+    return found
+
+
 class GatewayApp(FastAPI):
     """The application that `app` returns."""
 
     gateway: Gateway
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests are in flight as may be."""
+        return self.gateway.limiter.is_full
+
+    @property
+    def early_refusal(self) -> EarlyRefusal:
+        """For `listen`: the refusal of requests before they reach the app."""
+        return early_refusal(lambda: self.is_full)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; one too many is refused before anything is done for it."""
+        if scope["type"] == "http" and self.is_full:
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            if counts_as_request(scope["method"], path):
+                await refuse_overload(send)
+                return
+        await super().__call__(scope, receive, send)
 
     def begin_shutdown(self) -> None:
         """End all event streams, and answer `/readyz` with 503; requests that run go on."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 
+from surehand.gateway.access.overload import early_refusal
 from surehand.gateway.http_app import GatewayApp
+from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -88,6 +90,11 @@ class ReplaceableApp(Starlette):
         """Serve a request with the app that is current when it arrives."""
         assert self._current is not None, "the lifespan was not entered"
         await self._current.serve(scope, receive, send)
+
+    @property
+    def early_refusal(self) -> EarlyRefusal:
+        """For `listen`: the refusal of requests while the current app has as many in flight as it may."""
+        return early_refusal(lambda: self._current is not None and self._current.app.is_full)
 
     async def replace(self, app: GatewayApp) -> None:
         """Start another app and serve new requests with it; those that run end on the old one.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from surehand.runtime.agent_inbox import AgentInbox
     from surehand.runtime.durability.ledger import Ledger
     from surehand.runtime.durability.write_retry import WriteRetry
     from surehand.runtime.pending.answers import Answers
+    from surehand.runtime.pending.cancelled_runs import CancelledRuns
     from surehand.runtime.pending.expiry_timer import ExpiryTimer
     from surehand.runtime.pending.local_calls import LocalPendingCalls
     from surehand.runtime.pending.pending_calls import PendingCalls
@@ -33,10 +35,12 @@ class CallServices:
     statuses: CallStatuses
     results: CallResults
     resumptions: Resumptions
+    cancelled_runs: CancelledRuns
     restored_calls: RestoredCalls
     expiry_timer: ExpiryTimer
     ledger: Ledger
     write_retry: WriteRetry
+    agent_inbox: AgentInbox
 
 
 class CallLoader:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.clock import Clock, Deadlines
+from surehand.core.define import InitContext
 from surehand.core.events import CatalogueChanged
 from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
@@ -116,11 +117,17 @@ class RuntimeParts:
         self.outputs = OversizedOutputs(self.store, self.catalogue, self.threads, max_output=defaults.max_output)
         self.offered_tools = OfferedTools(self.catalogue, self.store, self.running, self.background_tasks)
         self.provider_table = self._build_provider_table(self.catalogue)
+        workspace = options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.agents = AgentTable(
-            self.catalogue, self._build_provider_table, self.lifespans, self.named_scopes, discard_stacks
+            self.catalogue,
+            self._build_provider_table,
+            self.lifespans,
+            self.named_scopes,
+            discard_stacks,
+            InitContext(workspace),
         )
         self.environment = CallEnvironment(
-            workspace=options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd(),
+            workspace=workspace,
             threads=self.threads,
             lifespans=self.lifespans,
             running=self.running,

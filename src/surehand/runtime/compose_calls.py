@@ -5,6 +5,7 @@ Importing this module loads the tables of the store; `Runtime` does it when the 
 
 from __future__ import annotations
 
+from surehand.runtime.agent_inbox import AgentInbox
 from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
@@ -14,6 +15,7 @@ from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.pending.answers import Answers
+from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pending.expiry_timer import ExpiryTimer
 from surehand.runtime.pending.local_calls import LocalPendingCalls
@@ -92,7 +94,16 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         background_tasks=background_tasks,
         listeners=parts.listeners,
     )
-    answers = Answers(store, pending_calls, resumptions, restored_calls, expiry_timer=expiry_timer, running=running)
+    cancelled_runs = CancelledRuns(store, resumptions, running)
+    answers = Answers(
+        store,
+        pending_calls,
+        resumptions,
+        restored_calls,
+        cancelled_runs,
+        expiry_timer=expiry_timer,
+        running=running,
+    )
     statuses = CallStatuses(store, pending_calls, local, outcomes)
     reports = CallReports(
         parts.stats,
@@ -141,8 +152,10 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         statuses=statuses,
         results=CallResults(store, pending_calls, statuses, running),
         resumptions=resumptions,
+        cancelled_runs=cancelled_runs,
         restored_calls=restored_calls,
         expiry_timer=expiry_timer,
         ledger=ledger,
         write_retry=write_retry,
+        agent_inbox=AgentInbox(store),
     )

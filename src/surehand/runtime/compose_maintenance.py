@@ -29,7 +29,9 @@ def compose_maintenance(parts: RuntimeParts, calls: CallServices, store: Store) 
         store,
         owner_id,
         dead_runtimes=DeadRuntimes(store, owner_id, verification, parts.background_tasks),
-        answered_calls=AnsweredCalls(store, calls.answers, calls.resumptions, calls.restored_calls),
+        answered_calls=AnsweredCalls(
+            store, calls.answers, calls.resumptions, calls.restored_calls, calls.cancelled_runs
+        ),
         ended_calls=EndedCalls(store, calls.local, parts.running.ends),
         shared_limits=SharedLimits(
             parts.queues, parts.breakers, catalogue=parts.catalogue, store=store, owner_id=owner_id

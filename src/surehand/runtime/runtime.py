@@ -308,6 +308,10 @@ class Runtime(Scope):
             else await self._runtime_parts.store.is_runtime_alive(runtime_id)
         )
 
+    def on_trigger(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when `trigger` has stored an event here; returns a function that undoes this."""
+        return self._calls.load().agent_inbox.on_trigger(callback)
+
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background, until it ends or the runtime closes."""
         return self._runtime_parts.background_tasks.spawn(coroutine)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from surehand.runtime.sources import AgentSource
     from surehand.store.store import Store
     from surehand.store.tables.grants import Grant
+    from surehand.store.tables.inbox import InboxEvent
     from surehand.store.tables.pending import PendingRound
 
 T = TypeVar("T")
@@ -343,6 +344,10 @@ class Scope:
         """End the calls that wait for a run of an agent which has ended."""
         await self._parts.calls.load().resumptions.end_calls_that_follow_run(run_id)
 
+    async def cancel_run(self, run_id: str, reason: str) -> bool:
+        """Stop a run of an agent for good, and end its calls; False if it has ended, or is not of this scope."""
+        return await self._parts.calls.load().cancelled_runs.cancel(run_id, reason, self.principal)
+
     async def cancel(self, call_id: str | None = None, *, by: str | None = None) -> bool:
         """Cancel a call, or all calls of this scope's user and session; returns False if there was none."""
         running = [each for each in self.running_calls() if call_id in (None, each.assigned_id)]
@@ -357,11 +362,15 @@ class Scope:
         return bool(running) or any(isinstance(each, Failed) and each.code == "cancelled" for each in outcomes)
 
     async def _pending_call_ids(self) -> list[str]:
-        """Ids of pending calls, and of answered calls that no runtime has resumed yet."""
-        if self.store is None:
+        """Ids of pending calls, and of answered calls that no runtime has resumed yet.
+
+        Calls that wait for runs of agents come first: the calls of these runs end with them.
+        """
+        if (store := self.store) is None:
             return []
+        outer = await store.pending.find_calls_that_wait_for_runs(self.principal.user, self.principal.session)
         calls = await self._parts.calls.load().pending_calls.list_for(self.principal, grace_seconds=0.0)
-        return [call.call_id for call in calls]
+        return [*outer, *(call.call_id for call in calls)]
 
     async def grants(self) -> list[Grant]:
         """The standing approvals of this scope's user, or of all users if the scope has none."""
@@ -374,6 +383,36 @@ class Scope:
         store = self.store
         name = tool if listing is None else listing.name
         return store is not None and await store.grants.revoke(name, self.principal.user, by) > 0
+
+    # Waking agents
+
+    async def trigger(self, agent: Any, data: Any, event_id: str | None = None) -> InboxEvent:
+        """Put an event into the inbox of an agent, for this scope's user and session; a `Worker` runs the agent on it.
+
+        It is stored when this returns. The agent need not be in this process.
+
+        Args:
+            agent: the agent, or its name.
+            data: what the agent is run on: a text, or a JSON value, which its model reads as JSON.
+            event_id: an id of the caller's: the same id again is the same event, and is run once.
+        """
+        return await self._parts.calls.load().agent_inbox.trigger(self.principal, agent, data, event_id)
+
+    async def inbox(
+        self, agent: Any = None, *, limit: int = 100, before: InboxEvent | int | None = None
+    ) -> list[InboxEvent]:
+        """The events in the inbox of an agent, or of all agents, with what has become of them, newest first.
+
+        A scope with a user or session sees the events of these alone.
+
+        Args:
+            before: the last event of the page before, or its `cursor`.
+        """
+        return await self._parts.calls.load().agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
+
+    async def find_event(self, agent: Any, event_id: str) -> InboxEvent | None:
+        """An event in the inbox of an agent, with what has become of it; None for an unknown one."""
+        return await self._parts.calls.load().agent_inbox.find_event(self.principal, agent, event_id)
 
     # Looking
 

@@ -159,6 +159,22 @@ def to_storable_name(text: str | None) -> str | None:
     return text[:MAX_NAME_LENGTH]
 
 
+AGENTS_PER_READ = 8
+
+
+def agent_parameters(agents: Collection[str]) -> list[dict[str, SqlValue]]:
+    """Parameters for reads of the rows of some agents: `:agent_0` to `:agent_7` of as many reads as it takes.
+
+    Always the same number of parameters, so that the database prepares one statement.
+    """
+    names = sorted(agents)
+    batches = [names[start : start + AGENTS_PER_READ] for start in range(0, len(names), AGENTS_PER_READ)]
+    return [
+        {f"agent_{number}": batch[min(number, len(batch) - 1)] for number in range(AGENTS_PER_READ)}
+        for batch in batches
+    ]
+
+
 def validate_owner(owner: str) -> str:
     """Return a valid owner: hexadecimal digits alone, because it becomes part of a file name."""
     if not _OWNER_PATTERN.fullmatch(owner):

@@ -24,6 +24,8 @@ MIGRATION_FILES = (
     "migrations/0007_users_apart.sql",
     "migrations/0008_plain_column_names.sql",
     "migrations/0009_agent_runs.sql",
+    "migrations/0010_webhooks.sql",
+    "migrations/0011_triggered_runs.sql",
 )
 """Files under `sql/` in order, forward only: the first creates all tables, each further one changes them."""
 

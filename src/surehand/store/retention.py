@@ -53,7 +53,11 @@ class Retention:
 
 _SQL = load_queries("retention")
 _DELETIONS = {
-    "calls": (("pending", "call_id", "old_calls"), ("ledger", "call_id", "old_calls")),
+    "calls": (
+        ("webhook_deliveries", "call_id", "old_calls"),
+        ("pending", "call_id", "old_calls"),
+        ("ledger", "call_id", "old_calls"),
+    ),
     "idle": (("ledger", "call_id", "old_idle_calls"),),
     "journal": (("journal", "id", "old_journal_entries"),),
     "inbox": (("inbox", "id", "old_inbox_items"),),
@@ -100,7 +104,7 @@ async def _delete_surplus_calls(database: Database, max_calls: int, exempt_call_
         params["exempt_call_ids"] = json.dumps(list(exempt_call_ids))
     count = 0
     for query in queries:
-        deletions = (("pending", "call_id", query), ("ledger", "call_id", query))
+        deletions = tuple((table, "call_id", query) for table in ("webhook_deliveries", "pending", "ledger"))
         count += await _delete_in_batches(database, deletions, params)
     return count
 

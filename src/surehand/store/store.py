@@ -29,11 +29,12 @@ from surehand.store.tables.slots import SlotTable
 from surehand.store.tables.spaces import SpaceTable
 from surehand.store.tables.steps import StepTable
 from surehand.store.tables.streams import StreamTable
+from surehand.store.tables.webhooks import WebhookTable
 
 TABLES = (
     "ledger", "pending", "grants", "inbox", "journal", "audit", "seals", "runs", "steps", "step_calls", "run_messages",
     "artifacts", "notes", "owners", "spaces", "members", "messages", "active_spaces", "streams", "events", "queues",
-    "slots", "starts", "breakers", "offered_tools",
+    "slots", "starts", "breakers", "offered_tools", "webhook_deliveries", "webhook_messages",
 )  # fmt: skip
 _SQL = load_queries("store")
 
@@ -74,6 +75,7 @@ class Store:
         self.breakers = BreakerTable(database)
         self.streams = StreamTable(database)
         self.active_spaces = ActiveSpaceTable(database)
+        self.webhooks = WebhookTable(database)
         self.spaces = SpaceTable(database, self.streams)
 
     @staticmethod

@@ -144,7 +144,16 @@ async def serve(
     sockets = bind_sockets("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     ready = asyncio.Event()
-    server = asyncio.create_task(listen(api, sockets, ready=ready.set, on_stop=api.begin_shutdown, limits=connections))
+    server = asyncio.create_task(
+        listen(
+            api,
+            sockets,
+            ready=ready.set,
+            on_stop=api.begin_shutdown,
+            limits=connections,
+            refusal=api.early_refusal,
+        )
+    )
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({server, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

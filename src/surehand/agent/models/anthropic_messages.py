@@ -51,12 +51,13 @@ class AnthropicModel(SdkModel):
     provider = WIRE
     sdk_name = "anthropic"
     key_variable = "ANTHROPIC_API_KEY"
+    url_variable = "ANTHROPIC_BASE_URL"
 
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         client = sdk.AsyncAnthropic(**options)
         if client.api_key or client.auth_token or client.credentials:
             return client
-        if not options["base_url"] and not os.environ.get("ANTHROPIC_BASE_URL"):
+        if not options["base_url"] and not os.environ.get(self.url_variable):
             raise self.missing_key()
         return client.with_options(api_key=placeholder_key())
 

@@ -50,6 +50,7 @@ class ChatCompletionsModel(SdkModel):
     provider = WIRE
     sdk_name = "openai"
     key_variable = "OPENAI_API_KEY"
+    url_variable = "OPENAI_BASE_URL"
 
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         return build_openai_client(self, sdk, options)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from surehand.agent.models.base import ModelError
+from surehand.core.errors import Denied
 from surehand.core.retry_after import parse_retry_after
 
 _RETRYABLE_STATUSES = frozenset({408, 409, 429})
@@ -68,8 +69,8 @@ def connection_error(model: str, error: BaseException, redact: Redact) -> ModelE
     """The error of a connection that could not be made, or that broke before the answer began."""
     causes = _causes(error)
     detail = redact(_shorten(str(causes[-1]) or type(causes[-1]).__name__))
-    # A certificate that is refused now is refused again.
-    is_retryable = not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes)
+    # A certificate or an address that is refused now is refused again.
+    is_retryable = not any(isinstance(cause, (ssl.SSLCertVerificationError, Denied)) for cause in causes)
     return ModelError(f"The connection to {model} failed: {detail}", retryable=is_retryable)
 
 

@@ -47,6 +47,7 @@ class ResponsesModel(SdkModel):
     provider = WIRE
     sdk_name = "openai"
     key_variable = "OPENAI_API_KEY"
+    url_variable = "OPENAI_BASE_URL"
 
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         return build_openai_client(self, sdk, options)

@@ -7,14 +7,14 @@ that wants to keep connections open gives its own SDK client, which also reaches
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from surehand.agent.models.base import ModelChunk, ModelError, ModelRequest, TextChunk, ToolInputChunk
 from surehand.agent.models.errors import (
@@ -24,16 +24,12 @@ from surehand.agent.models.errors import (
     status_error,
     timeout_error,
 )
-from surehand.agent.models.last_bytes import record_last_bytes
+from surehand.agent.models.http_client import build_http_client, build_timeout
 from surehand.agent.models.usage import Price
 from surehand.core.extras import install_command
 from surehand.core.redaction import Redactor
 
-if TYPE_CHECKING:
-    import ssl
-
 IDLE_TIMEOUT_SECONDS = 60.0
-_CONNECT_TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_CHARACTERS = 8 * 1024 * 1024
 """Characters of the text and the arguments of one answer."""
 _NESTED_ITERATORS = 16
@@ -68,6 +64,8 @@ class SdkModel(ABC):
     provider: ClassVar[str]
     sdk_name: ClassVar[str]
     key_variable: ClassVar[str]
+    url_variable: ClassVar[str]
+    """The SDK's variable for the address of another server."""
 
     def __init__(self, model: str, settings: ModelSettings | None = None) -> None:
         self.model = model
@@ -144,16 +142,12 @@ class SdkModel(ABC):
             raise StreamBroken(f"{self.name} sent an answer that cannot be read ({detail}).") from error
 
     async def _open_client(self, sdk: Any, stack: AsyncExitStack, redact: Redactor) -> Any:
-        timeout = _build_timeout(self.settings.idle_timeout)
+        timeout = build_timeout(self.settings.idle_timeout)
         if self.settings.client is not None:
             client = self.settings.client.with_options(max_retries=0, timeout=timeout)
         else:
-            import httpx2  # see `stream`
-
-            hooks = {"response": [record_last_bytes]}
-            http_client = httpx2.AsyncClient(
-                verify=_tls_context(), timeout=timeout, follow_redirects=False, event_hooks=hooks
-            )
+            base_url = self.settings.base_url or os.environ.get(self.url_variable)
+            http_client = build_http_client(base_url, self.settings.idle_timeout)
             await stack.enter_async_context(http_client)
             client = self._build_client(
                 sdk,
@@ -177,20 +171,6 @@ async def _let_iterators_close() -> None:
     """Let asyncio close the iterators that an SDK left unfinished, each nested in the next, in tasks of its own."""
     for _ in range(_NESTED_ITERATORS):
         await asyncio.sleep(0)
-
-
-def _build_timeout(idle_timeout: float) -> Any:
-    import httpx2  # see `SdkModel.stream`
-
-    return httpx2.Timeout(idle_timeout, connect=min(idle_timeout, _CONNECT_TIMEOUT_SECONDS))
-
-
-@cache
-def _tls_context() -> ssl.SSLContext:
-    """One context for all requests: reading the certificates takes longer than building the rest of a client."""
-    import httpx2  # see `SdkModel.stream`
-
-    return httpx2.create_ssl_context()
 
 
 def load_sdk(name: str, provider: str) -> ModuleType:

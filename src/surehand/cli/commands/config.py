@@ -42,11 +42,12 @@ def check(options: RuntimeOptions) -> None:
 def _check_gateway(config: Config) -> None:
     """Check the section `gateway`, if the extra that serves is installed."""
     try:
-        from surehand.assemble.http_gateway import check_gateway  # brings FastAPI and the MCP SDK
+        from surehand.assemble.http_gateway import build_webhooks, check_gateway  # bring FastAPI and the MCP SDK
     except ModuleNotFoundError:
         return
     try:
         check_gateway(config.gateway)
+        build_webhooks(config.gateway, os.environ)
     except ConfigError as error:
         raise CommandExit(EXIT_USAGE, error_message(error)) from error
     name = config.gateway.token_env

@@ -14,6 +14,7 @@ from surehand.assemble import ToolSourceError, assemble, load_tool_source
 from surehand.assemble.builtin_tools import build_builtin_tools
 from surehand.catalogue.listing import Listing
 from surehand.cli.doctor_checks import Finding, check_machine, missing_packages, print_findings, write_findings
+from surehand.cli.doctor_webhooks import check_webhooks
 from surehand.cli.exit_codes import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, CommandExit
 from surehand.cli.formatting import format_size, is_terminal
 from surehand.cli.lifecycle import run_coroutine
@@ -65,6 +66,7 @@ async def _diagnose(options: RuntimeOptions, names: tuple[str, ...], start: bool
     findings += _check_builtin_packages(config)
     findings += await _check_documents(config)
     findings += await _check_store(options, config)
+    findings += await check_webhooks(config, os.environ, options.store_override)
     findings += await _check_servers(config, names, start)
     return findings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from contextlib import ExitStack, redirect_stdout
@@ -102,11 +103,19 @@ class _Server:
                 print_stderr(f"Serving over HTTP at {self.address.url(port)} until Ctrl-C.")
                 print_stderr(f"MCP clients connect to {self.address.client_url(port)}/mcp")
                 warn_without_store(first.gateway.runtime, NO_STORE_WARNING)
+                gc.freeze()  # what was loaded stays: collections that skip it take a fifth less of the time of a call
 
             watcher = asyncio.create_task(self._watch(config, application, port), name="watch the configuration")
             limits = ConnectionLimits(max_connections=MAX_CONNECTIONS, stop_timeout=SHUTDOWN_SECONDS)
             try:
-                await listen(application, sockets, ready=ready, on_stop=application.begin_shutdown, limits=limits)
+                await listen(
+                    application,
+                    sockets,
+                    ready=ready,
+                    on_stop=application.begin_shutdown,
+                    limits=limits,
+                    refusal=application.early_refusal,
+                )
             finally:
                 watcher.cancel()
                 await asyncio.wait({watcher})
@@ -124,6 +133,7 @@ class _Server:
                 hosts=self.address.allowed_hosts_with_port(port),
                 origins=self.address.allowed_origins,
                 port=port,
+                url=self.address.client_url(port),
             )
         except ConfigError as error:
             raise CommandExit(EXIT_USAGE, error_message(error)) from error

@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
+from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
@@ -33,6 +34,11 @@ IDENTITY_KEY = "surehand.identity"
 """The key of the ASGI scope under which routes find the identity."""
 AUDITED_STATUSES = (401, 403)
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
+SIGNED_PATHS = re.compile(r"/api/webhooks/[^/]+/answers")
+"""Routes whose requests are signed instead of having a token: they verify the signature themselves."""
+MAX_SIGNED_BODY_BYTES = 1 << 20
+"""A signature covers the body, so the body is read before anything is known about the sender."""
+_UNVERIFIED_SENDER = Identity("webhook", frozenset())
 AUTHENTICATION_TIMEOUT_SECONDS = 5.0
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -42,7 +48,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
-_EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
+EVENT_STREAMS = re.compile(r"/api/events|/api/(?:calls|runs|spaces)/[^/]+/events")
 _METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -90,6 +96,7 @@ class AccessControl:
         self._limiter = limiter
         self._is_started = is_started
         self._refusals = refusals
+        self._starts = PacedStarts()
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,17 +107,22 @@ class AccessControl:
             return
         try:
             self._check_started()
-            self._check_framing(scope)
-            identity = await self._identify(scope)
+            is_signed = SIGNED_PATHS.fullmatch(path) is not None
+            max_bytes = self._limiter.limits.body_bytes
+            if is_signed:
+                max_bytes = min(max_bytes, MAX_SIGNED_BODY_BYTES)
+            self._check_framing(scope, max_bytes)
+            identity = _UNVERIFIED_SENDER if is_signed else await self._identify(scope)
             scope[IDENTITY_KEY] = identity
             self._limiter.check_rate(identity)
-            receive = _limit_body(receive, self._limiter.limits.body_bytes)
+            receive = _limit_body(receive, max_bytes)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
-            elif scope["method"] == "GET" and _EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+            elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
+                    await self._starts.wait()
                     await self._app(scope, receive, send)
         except Problem as error:
             if error.status_code in AUDITED_STATUSES:
@@ -123,12 +135,12 @@ class AccessControl:
             problem = "The gateway is not running: the lifespan of its app was not entered, or has ended."
             raise Problem("unavailable", problem, retry_after=1)
 
-    def _check_framing(self, scope: Scope) -> None:
+    def _check_framing(self, scope: Scope, max_bytes: int) -> None:
         """Refuse what is too large or no JSON before anything is read. A form of another site cannot send JSON."""
         headers = HTTPConnection(scope).headers
         length = headers.get("content-length", "0")
-        if length.isdigit() and (len(length) > 18 or int(length) > self._limiter.limits.body_bytes):
-            raise _body_too_large(self._limiter.limits.body_bytes)
+        if length.isdigit() and (len(length) > 18 or int(length) > max_bytes):
+            raise _body_too_large(max_bytes)
         has_body = length != "0" or "transfer-encoding" in headers
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = content_type == "application/json" or content_type.endswith("+json")

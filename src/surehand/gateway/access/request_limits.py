@@ -67,6 +67,11 @@ class RequestLimiter:
         """Requests in flight, without event streams."""
         return len(self._in_flight)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request is one too many, whoever sends it."""
+        return len(self._in_flight) >= self.limits.requests
+
     def check_rate(self, identity: Identity) -> None:
         """Count a request of whatever kind; raises `Problem` if its token has made too many."""
         if identity.rate is not None and (seconds := self._bucket(identity, identity.rate).take()):

@@ -164,10 +164,14 @@ def answered_call_response(outcome: Outcome, call_id: str) -> Response:
     return outcome_response(outcome, call_id)
 
 
-def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
+def describe_wait(call: PendingCall) -> dict[str, Any]:
+    """What is shown of a call that waits, to all who may see it."""
     names = (
         "call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "created_at", "expires_at",
         "user", "session", "agent", "run", "space", "parent", "display",
     )  # fmt: skip
-    may_answer = gateway.answers.may_answer(identity, call)
-    return {**{name: getattr(call, name) for name in names}, "may_answer": may_answer}
+    return {name: getattr(call, name) for name in names}
+
+
+def _describe(gateway: Gateway, identity: Identity, call: PendingCall) -> dict[str, Any]:
+    return {**describe_wait(call), "may_answer": gateway.answers.may_answer(identity, call)}

@@ -20,7 +20,7 @@ MAX_PAGE_ITEMS = 200
 MAX_NUMBER_DIGITS = 18
 
 
-def current_identity(request: Request) -> Identity:
+async def current_identity(request: Request) -> Identity:  # FastAPI runs a plain function in a thread
     """On whose behalf the request is made."""
     return identity_of(request)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from surehand.core.errors import DefinitionError, ToolError
+from surehand.core.protocols import Authorizable
 from surehand.core.provider import Provider
 from surehand.core.provider_abilities import find_abilities
 from surehand.gateway.access.identity import Identity
@@ -17,7 +18,9 @@ from surehand.gateway.api.models import Body
 from surehand.gateway.api.requests import Caller, json_response, page_response
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
+from surehand.gateway.sign_ins import SignIns
 
+SignInState: TypeAlias = Literal["needed", "running", "done"] | None
 ServerName = Annotated[str, Path(min_length=1, max_length=200, description="The namespace of a server.")]
 
 
@@ -44,7 +47,15 @@ class ServerInfo(BaseModel):
     error: str = Field(description="The last error, until the server is up again.")
     tools: int
     can_refresh: bool
+    sign_in: SignInState = Field(description="Of your own user; null if the server asks nobody to sign in.")
+    sign_in_error: str = Field(description="Why the last sign-in that was begun here failed.")
     changes: list[HeldBackInfo]
+
+
+class SignInInfo(BaseModel):
+    """A sign-in that was begun."""
+
+    url: str | None = Field(description="To be opened in a browser; null if you are signed in already.")
 
 
 class ServerPage(BaseModel):
@@ -64,12 +75,15 @@ class AcceptBody(Body):
 def server_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/servers`."""
     router = APIRouter(tags=["servers"])
+    sign_ins = SignIns(gateway)
 
     @router.get("/api/servers", responses={200: {"model": ServerPage}})
     async def list_servers(identity: Caller) -> Response:
         """List the servers that tools come from, for those who may see all calls."""
         await gateway.require_all_calls(identity, "list servers")
-        return page_response([await _describe(gateway, each) for each in gateway.runtime.providers], None)
+        return page_response(
+            [await _describe(gateway, sign_ins, identity, each) for each in gateway.runtime.providers], None
+        )
 
     @router.post("/api/servers/{server}/refresh", responses={200: {"model": ServerInfo}})
     async def refresh_server(identity: Caller, server: ServerName) -> Response:
@@ -79,7 +93,19 @@ def server_routes(gateway: Gateway) -> APIRouter:
             await gateway.runtime.refresh(server)
         except (ToolError, KeyError) as error:
             raise Problem("unavailable", str(error), retry_after=1) from None
-        return json_response(await _describe(gateway, provider))
+        return json_response(await _describe(gateway, sign_ins, identity, provider))
+
+    @router.post("/api/servers/{server}/sign-in", responses={200: {"model": SignInInfo}})
+    async def sign_in(identity: Caller, server: ServerName) -> Response:
+        """Begin to sign your user in to a server. The browser has to run on the machine of the gateway."""
+        provider = await _require_server(gateway, identity, server, "sign in")
+        authorizable = find_abilities(provider).authorizable
+        if authorizable is None or authorizable.is_signed_in(identity.user) is None:
+            raise Problem("not_found", f"{server[:80]} asks nobody to sign in.")
+        begun = await sign_ins.begin(server, identity, authorizable)
+        if begun.problem:
+            raise Problem("unavailable", begun.problem, retry_after=1)
+        return json_response({"url": None if begun.url.cancelled() else begun.url.result()})
 
     @router.post("/api/servers/{server}/accept", responses={200: {"model": ServerInfo}})
     async def accept_definition(identity: Caller, server: ServerName, body: AcceptBody) -> Response:
@@ -95,7 +121,7 @@ def server_routes(gateway: Gateway) -> APIRouter:
         except DefinitionError as error:
             raise Problem("conflict", str(error)) from None
         await gateway.audit_acceptance(identity, server, body.tool, body.sha256)
-        return json_response(await _describe(gateway, provider))
+        return json_response(await _describe(gateway, sign_ins, identity, provider))
 
     return router
 
@@ -112,7 +138,7 @@ async def _require_server(gateway: Gateway, identity: Identity, name: str, actio
     raise Problem("not_found", f"There is no server {name[:80]!r}.")
 
 
-async def _describe(gateway: Gateway, provider: Provider) -> dict[str, Any]:
+async def _describe(gateway: Gateway, sign_ins: SignIns, identity: Identity, provider: Provider) -> dict[str, Any]:
     abilities = find_abilities(provider)
     listings = [each for each in gateway.runtime.catalogue if each.provider is provider]
     described: dict[str, Any] = {
@@ -126,13 +152,30 @@ async def _describe(gateway: Gateway, provider: Provider) -> dict[str, Any]:
         "error": "",
         "tools": len(listings),
         "can_refresh": abilities.refreshable is not None,
+        "sign_in": None,
+        "sign_in_error": "",
         "changes": [],
     }
     if abilities.inspectable is not None:
         described |= asdict(await abilities.inspectable.server_status())
+    if abilities.authorizable is not None:
+        described |= _describe_sign_in(abilities.authorizable, sign_ins, identity, provider.namespace)
     if abilities.reviewable is not None:
         try:
             described["changes"] = [asdict(each) for each in await abilities.reviewable.held_back_definitions()]
         except DefinitionError as error:  # the lock file cannot be read
             described["error"] = str(error)
     return described
+
+
+def _describe_sign_in(authorizable: Authorizable, sign_ins: SignIns, identity: Identity, server: str) -> dict[str, Any]:
+    try:
+        is_signed_in = authorizable.is_signed_in(identity.user)
+    except DefinitionError as error:  # a variable of its entry is not set
+        return {"sign_in_error": str(error)}
+    if is_signed_in is None:
+        return {}
+    begun = sign_ins.find(server, identity)
+    is_running = begun is not None and begun.is_running
+    state: SignInState = "running" if is_running else "done" if is_signed_in else "needed"
+    return {"sign_in": state, "sign_in_error": begun.problem if begun is not None else ""}

@@ -36,11 +36,24 @@ class QueueStatistics(BaseModel):
     waiting: int
 
 
+class WebhookStatistics(BaseModel):
+    """The calls that waited and were announced by a webhook."""
+
+    name: str
+    delivered: int
+    waiting: int = Field(description="Announcements that are still to be sent, or sent again.")
+    failed: int = Field(description="Announcements that were given up.")
+    last_delivered_at: float | None = None
+    failing_since: float | None = Field(None, description="Since when the webhook fails; null while it does not.")
+    last_error: str | None = None
+
+
 class StatisticsInfo(BaseModel):
     """What the calls of all users took, and what waits now."""
 
     tools: list[ToolStatistics]
     queues: list[QueueStatistics]
+    webhooks: list[WebhookStatistics]
     running: int
     pending: int
     tool_count: int
@@ -62,7 +75,15 @@ def statistics_routes(gateway: Gateway) -> APIRouter:
             {"name": name, "capacity": each.capacity, "in_use": each.in_use, "waiting": each.waiting}
             for name, each in sorted(runtime.queues().items())
         ]
-        overview: dict[str, Any] = {"queues": queues, "running": stats.running, "tool_count": stats.total}
+        webhooks = (
+            [] if runtime.store is None else [each._asdict() for each in await runtime.store.webhooks.summaries()]
+        )
+        overview: dict[str, Any] = {
+            "queues": queues,
+            "webhooks": webhooks,
+            "running": stats.running,
+            "tool_count": stats.total,
+        }
         if not runtime.is_durable:
             tools = [
                 _describe(name, each.count, each.failures, each.avg_duration, each.avg_duration)

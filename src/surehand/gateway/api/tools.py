@@ -51,6 +51,28 @@ def tool_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/tools`."""
     router = APIRouter(tags=["tools"], route_class=StrictRoute)
 
+    # The first route, because routes are matched in order: each one before it costs a call 15 us.
+    @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
+    async def call_tool(
+        request: Request,
+        identity: Caller,
+        name: ToolName,
+        body: CallBody,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
+        """Call a tool; with `Accept: text/event-stream`, its events follow, and the last is `CallEnded`."""
+        if body.space is not None:
+            await require_space(gateway, identity, body.space)
+        scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
+        name = await _require_tool(gateway, identity, scope, name)
+        call_id = None if idempotency_key is None else id_under_key(identity, idempotency_key)
+        wants_events = EVENT_STREAM in request.headers.get("accept", "")
+        if wants_events and scope.find(name) is not None:
+            return await _stream_call(gateway, scope, name, body, call_id or new_id())
+        call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
+        outcome = await gateway.spawn(call)
+        return _call_response(scope, name, outcome)
+
     @router.get("/api/tools", responses={200: {"model": ToolPage}})
     async def list_tools(
         identity: Caller, limit: Limit = 100, cursor: Cursor = None, session: SessionFilter = None
@@ -74,27 +96,6 @@ def tool_routes(gateway: Gateway) -> APIRouter:
         if listing is None or not identity.may_use_tool(listing.name) or not scope.may_use(listing, for_person=True):
             raise Problem("not_found", f"There is no tool {name[:80]!r}.")
         return json_response(describe_listing(listing))
-
-    @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
-    async def call_tool(
-        request: Request,
-        identity: Caller,
-        name: ToolName,
-        body: CallBody,
-        idempotency_key: IdempotencyKey = None,
-    ) -> Response:
-        """Call a tool; with `Accept: text/event-stream`, its events follow, and the last is `CallEnded`."""
-        if body.space is not None:
-            await require_space(gateway, identity, body.space)
-        scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
-        name = await _require_tool(gateway, identity, scope, name)
-        call_id = None if idempotency_key is None else id_under_key(identity, idempotency_key)
-        wants_events = EVENT_STREAM in request.headers.get("accept", "")
-        if wants_events and scope.find(name) is not None:
-            return await _stream_call(gateway, scope, name, body, call_id or new_id())
-        call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
-        outcome = await gateway.spawn(call)
-        return _call_response(scope, name, outcome)
 
     return router
 

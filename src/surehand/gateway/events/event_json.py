@@ -44,7 +44,9 @@ LOGGED_EVENTS = (
 RUN_EVENTS = (RunStarted, TextDelta, ToolInputDelta, ModelRetried, RunEnded)
 """The events of runs of agents that streams send."""
 USAGE_FIELDS = ("requests", "tokens_in", "tokens_out", "cost", "calls")
-_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {each.__name__: each for each in LOGGED_EVENTS}
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | ToolInputDelta]] = {
+    each.__name__: each for each in (*LOGGED_EVENTS, ToolInputDelta)
+}
 _LARGE_FIELDS = ("arguments", "request", "data", "display", "output")
 _META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
 
@@ -57,7 +59,7 @@ def event_to_json(event: CallEvent | CatalogueChanged) -> dict[str, JSON]:
     fields = {"type": type(event).__name__, **event._asdict()}
     if isinstance(event, CallEnded):
         meta = event.outcome.meta
-        fields["outcome"] = outcome_to_json(event.outcome)
+        fields["outcome"] = outcome_to_json(event.outcome, event.call_id)
         fields["meta"] = {name: getattr(meta, name) for name in _META_FIELDS}
     try:
         text = dump_json(fields)
@@ -106,6 +108,8 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
     known = {name: fields[name] for name in event_type._fields if name in fields}
     if event_type is CatalogueChanged:
         return CatalogueChanged(**{name: tuple(names) for name, names in known.items()})
+    if event_type is ToolInputDelta:
+        return ToolInputDelta(**known)
     known["display"] = known.get("display") or {}
     if event_type is CallProgress:
         known["data"] = known.get("data") or {}
@@ -118,7 +122,8 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
 
 def outcome_to_json(outcome: Outcome, call_id: str | None = None) -> dict[str, Any]:
     """The outcome of a call: status, call id, data and text; the code and message of a failure; what it waits for."""
-    call_id = outcome.meta.call_id if call_id is None else call_id
+    if call_id is None:  # not of `meta`, which measures the outcome
+        call_id = "" if outcome.origin is None else outcome.origin.call.id or ""
     fields: dict[str, Any] = {"status": "done", "call_id": call_id, "data": outcome.data, "text": outcome.text}
     if isinstance(outcome, Done) and (media := _media_blocks(outcome)):
         fields["content"] = media

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -325,6 +325,19 @@ class Server(ChangeNotifier, Provider):
             server_version="" if manifest is None else _clean_field(manifest.server, "version"),
             error="" if failure is None else failure.message,
         )
+
+    def is_signed_in(self, user: str | None) -> bool | None:
+        """Whether a user has signed in; None if the server asks nobody to."""
+        return self.address.is_signed_in(self._owner_of_user(user))
+
+    async def sign_in(self, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in."""
+        await load_sdk()
+        await self.address.sign_in(self._owner_of_user(user), show_url)
+
+    def _owner_of_user(self, user: str | None) -> str | None:
+        """The user whose tokens the calls of a user carry: none where all share one connection."""
+        return self.connections.owner_of(Principal(user=user)).user
 
     async def held_back_definitions(self) -> Sequence[HeldBackDefinition]:
         """The definitions that have changed since they were pinned, each with its diff."""

@@ -8,6 +8,7 @@ from surehand.core.errors import ToolError
 from surehand.http.headers import validate_headers
 from surehand.providers.openapi.body import BodyPlan, FieldEncoding
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.flat_body import iter_all_of_parts
 from surehand.providers.openapi.media_types import FORM, MULTIPART, body_kind, choose_media_type, sent_media_type
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Style, iter_parameters
@@ -68,7 +69,7 @@ def _read_encoding(document: Document, value: dict[str, Any], media: Located) ->
         style=known_style if has_style else None,
         explode=explode if isinstance(explode, bool) else known_style in ("form", "deepObject"),
         allow_reserved=value.get("allowReserved") is True,
-        content_types=tuple(each.strip() for each in types if each.strip()),
+        content_types=tuple(each.strip() for each in types if each.strip() and each.isprintable()),
         headers=_read_part_headers(document, value.get("headers"), media),
     )
 
@@ -106,31 +107,15 @@ def is_file_schema(document: Document, schema: Located) -> bool:
 
 def _file_fields(document: Document, schema: Located) -> frozenset[str]:
     found: set[str] = set()
-    for name, each in iter_properties(document, schema):
-        items = document.resolve(each.value, each.source)
-        if isinstance(items.value, dict) and items.value.get("type") == "array":
-            each = Located(items.value.get("items", {}), items.source)
-        if is_file_schema(document, each):
-            found.add(name)
+    for part in iter_all_of_parts(document, schema):
+        properties = part.value.get("properties") if isinstance(part.value, dict) else None
+        for name, written in properties.items() if isinstance(properties, dict) else ():
+            each = document.resolve(written, part.source)
+            if isinstance(each.value, dict) and each.value.get("type") == "array":
+                each = Located(each.value.get("items", {}), each.source)
+            if is_file_schema(document, each):
+                found.add(str(name))
     return frozenset(found)
-
-
-def iter_properties(document: Document, schema: Located, depth: int = 0) -> list[tuple[str, Located]]:
-    """The properties of an object schema, also of the parts of its `allOf`."""
-    located = document.resolve(schema.value, schema.source)
-    value = located.value
-    if not isinstance(value, dict) or depth > 16:
-        return []
-    properties = value.get("properties")
-    own = (
-        [(str(name), Located(each, located.source)) for name, each in properties.items()]
-        if isinstance(properties, dict)
-        else []
-    )
-    parts = value.get("allOf")
-    for part in parts if isinstance(parts, list) else ():
-        own += iter_properties(document, Located(part, located.source), depth + 1)
-    return own
 
 
 def _read_swagger_body(document: Document, operation: Operation) -> BodyPlan | None:

@@ -53,10 +53,14 @@ class Document:
     version: tuple[int, int]
     url: str = ""
     """Where it was fetched from; empty for a file or a dictionary."""
+    requested_url: str = ""
+    """The URL that the developer gave, which may have redirected to `url`."""
     read_file: Callable[[Path], Any] | None = None
     """Reads and parses a file beside the document; None if there are none."""
     _files: dict[Path, SourceFile] = field(default_factory=dict)
     _targets: dict[tuple[int, str], Located] = field(default_factory=dict)
+    _anchors: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The schemas with an anchor of each file, by the identity of the file."""
 
     @property
     def root(self) -> dict[str, Any]:
@@ -93,7 +97,10 @@ class Document:
         target_file = self._open(location, source, ref) if location else source
         pointer = unquote(fragment)
         if pointer and not pointer.startswith("/"):
-            return Located(_find_anchor(target_file.root, pointer, ref), target_file, ref)
+            anchors = self._anchors_of(target_file)
+            if pointer not in anchors:
+                raise UnusableOperation(f"The reference {ref} leads nowhere.")
+            return Located(anchors[pointer], target_file, ref)
         value: Any = target_file.root
         for step in pointer.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
@@ -104,6 +111,11 @@ class Document:
             else:
                 raise UnusableOperation(f"The reference {ref} leads nowhere.")
         return Located(value, target_file, ref)
+
+    def _anchors_of(self, file: SourceFile) -> dict[str, Any]:
+        if id(file) not in self._anchors:
+            self._anchors[id(file)] = _find_anchors(file.root)
+        return self._anchors[id(file)]
 
     def _open(self, location: str, source: SourceFile, ref: str) -> SourceFile:
         """The file of an external reference, which must be beside the document or below its folder."""
@@ -132,24 +144,26 @@ class Document:
         return self._files[path]
 
 
-def _find_anchor(root: dict[str, Any], anchor: str, ref: str) -> Any:
-    """The schema with that `$anchor`, which a document of version 3.1 may refer to by name."""
+def _find_anchors(root: dict[str, Any]) -> dict[str, Any]:
+    """The schemas with an `$anchor`, to which a document of version 3.1 may refer by name."""
     components = root.get("components")
     schemas = components.get("schemas") if isinstance(components, dict) else None
     waiting: list[Any] = list(schemas.values()) if isinstance(schemas, dict) else []
     seen: set[int] = set()
+    found: dict[str, Any] = {}
     while waiting:
         value = waiting.pop()
         if not isinstance(value, (dict, list)) or id(value) in seen:
             continue
         seen.add(id(value))
         if isinstance(value, dict):
-            if anchor in (value.get("$anchor"), value.get("$dynamicAnchor")):
-                return value
+            for anchor in (value.get("$anchor"), value.get("$dynamicAnchor")):
+                if isinstance(anchor, str):
+                    found[anchor] = value
             waiting.extend(value.values())
         else:
             waiting.extend(value)
-    raise UnusableOperation(f"The reference {ref} leads nowhere.")
+    return found
 
 
 def parse_version(root: Any, label: str) -> tuple[int, int]:

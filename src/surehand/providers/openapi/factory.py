@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,11 +19,13 @@ from surehand.http.client import HttpClient
 from surehand.http.settings import HttpOptions, HttpSettings
 from surehand.http.target import parse_target
 from surehand.providers.openapi.document import Document
-from surehand.providers.openapi.load import MAX_DOCUMENT_BYTES, load_file, load_mapping, load_text
+from surehand.providers.openapi.document_limits import MAX_DOCUMENT_BYTES
+from surehand.providers.openapi.load import load_file, load_mapping, load_text
 from surehand.providers.openapi.options import SHOW_CHOICES, OpenApiOptions, Show
 from surehand.providers.openapi.provider import DocumentSource, OpenApiProvider
 from surehand.providers.openapi.selection import Patterns, Selection
 from surehand.providers.openapi.servers import parse_base
+from surehand.providers.openapi.trusted_hosts import parse_host_names
 
 FETCH_TIMEOUT_SECONDS = 60.0
 MAX_NAMESPACE_LENGTH = 40
@@ -49,6 +51,7 @@ def openapi(
     frozen: bool = False,
     environment: Mapping[str, str] | None = None,
     http: HttpOptions | None = None,
+    trusted_hosts: str | Iterable[str] = (),
 ) -> OpenApiProvider:
     """A provider with a tool for every operation of an OpenAPI document of version 2.0, 3.0, 3.1 or 3.2.
 
@@ -66,6 +69,8 @@ def openapi(
         frozen: whether the lock file is only compared with, and new operations are held back, too.
         environment: the environment variables that secrets may name; those of the process if left out.
         http: settings of the HTTP client.
+        trusted_hosts: further hosts that a fetched document may send the values of `auth` and `given` to; that of its
+            URL and that of `server` are trusted already.
     """
     options = OpenApiOptions(
         namespace=_validate_namespace(namespace) if namespace is not None else _default_namespace(document),
@@ -81,6 +86,7 @@ def openapi(
         on_conflict=on_conflict,
         lock=None if lock is None else Path(lock),
         frozen=frozen,
+        trusted_hosts=parse_host_names(trusted_hosts),
     )
     return OpenApiProvider(_document_source(document, http), options, http, environment)
 
@@ -122,7 +128,7 @@ async def _fetch_document(url: str, http: HttpOptions | None) -> Document:
         response = await client.request("GET", url, headers={"Accept": "application/json, application/yaml, */*;q=0.5"})
     if not response.ok:
         raise ToolError(f"{target.host} answered {response.status} {response.reason} for the document.".strip())
-    return await asyncio.to_thread(load_text, response.body, response.url)
+    return await asyncio.to_thread(load_text, response.body, response.url, url)
 
 
 def _default_namespace(document: Any) -> str:

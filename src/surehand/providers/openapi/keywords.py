@@ -23,6 +23,9 @@ _OTHER_TYPE_NAMES = {
 _MAX_COUNT = 2**53
 _JAVASCRIPT_PATTERN = re.compile(r"/(\^.*\$)/[a-z]*\Z", re.DOTALL)
 MAX_PATTERN_CHARS = 2_000
+MAX_PATTERN_BYTES = 256 * 1024
+"""Memory of a compiled pattern. It runs in linear time in any case, but compiling `(\\w{100}){100}` takes long."""
+SMALL_PATTERN_BYTES = 16 * 1024
 
 
 def valid_types(value: Any) -> list[str]:
@@ -85,17 +88,27 @@ def usable_pattern(pattern: Any) -> str | None:
     """A pattern that the validator can compile; None for others, such as those that look ahead."""
     if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
         return None
-    literal = _JAVASCRIPT_PATTERN.match(pattern)  # `/^...$/` is how JavaScript quotes a pattern
-    written = literal[1] if literal else pattern
-    return written if _can_compile(written) else None
+    written = _without_javascript_quotes(pattern)
+    return written if _can_compile(written, MAX_PATTERN_BYTES) else None
 
 
-@lru_cache(maxsize=4_096)
-def _can_compile(pattern: str) -> bool:
+def is_small_pattern(pattern: str) -> bool:
+    """Whether a pattern is compiled in well under a millisecond: most are, but a few characters may stand for much."""
+    return len(pattern) <= MAX_PATTERN_CHARS and _can_compile(_without_javascript_quotes(pattern), SMALL_PATTERN_BYTES)
+
+
+def _without_javascript_quotes(pattern: str) -> str:
+    """`/^...$/` is how JavaScript quotes a pattern."""
+    literal = _JAVASCRIPT_PATTERN.match(pattern)
+    return literal[1] if literal else pattern
+
+
+@lru_cache(maxsize=8_192)
+def _can_compile(pattern: str, max_bytes: int) -> bool:
     import jsonschema_rs as js  # imported on first use: documents without patterns do not need it here
 
     try:
-        js.validator_for({"pattern": pattern}, pattern_options=js.RegexOptions())
+        js.validator_for({"pattern": pattern}, pattern_options=js.RegexOptions(size_limit=max_bytes))
     except (ValueError, js.ValidationError):
         return False
     return True

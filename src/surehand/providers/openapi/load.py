@@ -11,10 +11,18 @@ from typing import Any
 from surehand.core.errors import DefinitionError
 from surehand.core.extras import install_command
 from surehand.providers.openapi.document import Document, SourceFile, parse_version
+from surehand.providers.openapi.document_limits import (
+    MAX_DOCUMENT_VALUES,
+    check_byte_count,
+    check_expansion,
+    check_json_value_count,
+    too_many_values,
+)
 
-MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 MAX_MERGED_ENTRIES = 1_000_000
 """Entries that the merge keys of a YAML file may copy: a few lines of them can stand for more than memory holds."""
+MAX_YAML_DEPTH = 500
+_YAML_ANCHOR = re.compile(r"(?:^|[\s\[{,:])&[^\s]")
 
 
 def load_mapping(document: Mapping[str, Any]) -> Document:
@@ -34,16 +42,15 @@ def load_file(path: Path) -> Document:
     return Document(SourceFile(root, resolved), version, read_file=read_file)
 
 
-def load_text(content: bytes, url: str) -> Document:
-    """A document that was fetched from a URL."""
+def load_text(content: bytes, url: str, requested_url: str) -> Document:
+    """A document that was fetched from a URL, perhaps after redirects from the one that was requested."""
     root = parse_document(content, url)
-    return Document(SourceFile(root), parse_version(root, url), url=url)
+    return Document(SourceFile(root), parse_version(root, url), url=url, requested_url=requested_url)
 
 
 def read_file(path: Path) -> Any:
     """The parsed content of a file; raises `OSError` or `DefinitionError`."""
-    if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        raise DefinitionError(f"{path.name} is larger than {MAX_DOCUMENT_BYTES:,} bytes.", fix="split the document.")
+    check_byte_count(path.stat().st_size, path.name)
     return parse_document(path.read_bytes(), path.name)
 
 
@@ -53,9 +60,10 @@ def parse_document(content: bytes, label: str) -> Any:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DefinitionError(f"{label} is not text in UTF-8.", fix="save it as UTF-8.") from None
-    if text.lstrip()[:1] in ("{", "["):
+    if text[:1_000].lstrip()[:1] in ("{", "["):
+        check_json_value_count(text, label)
         try:
-            return json.loads(text)
+            return json.loads(text, object_hook=_same_object)
         except (ValueError, RecursionError) as error:
             json_problem = str(error) or type(error).__name__
         try:  # YAML may begin with a brace, too
@@ -65,15 +73,20 @@ def parse_document(content: bytes, label: str) -> Any:
     return parse_yaml(text, label)
 
 
+def _same_object(value: dict[str, Any]) -> dict[str, Any]:
+    """The object itself. The parser is one long call of C code, and other threads only run while Python code does."""
+    return value
+
+
 def parse_yaml(text: str, label: str) -> Any:
     """Parse YAML as version 1.2 of it reads scalars: `on` and dates are texts, and every key is a text."""
     try:
         import yaml  # type: ignore[import-untyped]  # an extra, and PyYAML has no type hints
     except ImportError:
         raise DefinitionError(f"{label} is YAML, which needs PyYAML.", fix=f"{install_command('cli')}.") from None
-    loader = _loader_class(yaml)(text)
+    loader = _loader_class(yaml, label)(text)
     try:
-        return loader.get_single_data()
+        root = loader.get_single_data()
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise DefinitionError(f"{label} is neither JSON nor YAML: {problem}.", fix="correct the document.") from None
@@ -81,9 +94,12 @@ def parse_yaml(text: str, label: str) -> Any:
         raise DefinitionError(f"{label} cannot be read: {error}.", fix="correct the document.") from None
     finally:
         loader.dispose()
+    if _YAML_ANCHOR.search(text):
+        check_expansion(root, label)
+    return root
 
 
-def _loader_class(yaml: Any) -> Any:
+def _loader_class(yaml: Any, label: str) -> Any:
     """A loader over libyaml, if PyYAML was built with it: it is ten times as fast."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -91,6 +107,25 @@ def _loader_class(yaml: Any) -> Any:
         """Reads the scalars of JSON as such, and everything else as text."""
 
         merged_entries = 0
+        value_count = 0
+        depth = 0
+
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            self.value_count += 1
+            if self.value_count > MAX_DOCUMENT_VALUES:
+                raise too_many_values(label)
+            return super().resolve(kind, value, implicit)
+
+        def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+            # libyaml goes down in C, and would end the process at the end of the stack.
+            self.depth += 1
+            if self.depth > MAX_YAML_DEPTH:
+                raise ValueError(f"it is nested deeper than {MAX_YAML_DEPTH} levels")
+            super().descend_resolver(current_node, current_index)
+
+        def ascend_resolver(self) -> None:
+            self.depth -= 1
+            super().ascend_resolver()
 
         def flatten_mapping(self, node: Any) -> None:
             super().flatten_mapping(node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from surehand.http.target import MAX_URL_LENGTH
 from surehand.providers.openapi.document import Document, Located, SourceFile, UnusableOperation
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import iter_parameters
@@ -39,6 +40,8 @@ class OperationChecker:
 
     def find_problem(self, operation: Operation) -> str | None:
         """Why an operation cannot be imported; None if it can."""
+        if len(operation.path) > MAX_URL_LENGTH:
+            return f"Its path has {len(operation.path):,} characters; at most {MAX_URL_LENGTH:,} are sent."
         try:
             for located in iter_parameters(self._document, operation):
                 if not _has_plain_schema(located.value):

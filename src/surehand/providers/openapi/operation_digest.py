@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
+from surehand.core.errors import DefinitionError
 from surehand.providers.openapi.document import Document, Located, SourceFile, UnusableOperation
+from surehand.providers.openapi.document_limits import check_expansion
 from surehand.providers.openapi.operations import Operation
 
 _REQUEST_KEYS = ("summary", "description", "parameters", "requestBody", "consumes", "security", "servers")
@@ -25,6 +27,9 @@ class OperationDigests:
     """Computes the digests of one document's operations."""
 
     def __init__(self, document: Document) -> None:
+        if document.main.path is None and not document.url:
+            # What a program gives may come from a YAML parser, with aliases that nothing has counted.
+            check_expansion(document.root, "The document")
         self._document = document
         self._parts: dict[int, tuple[str, tuple[Located, ...]]] = {}
         """The hash of each referenced value, and what it refers to itself, by its identity."""
@@ -94,4 +99,6 @@ def _hash(value: Any) -> str:
         text = json.dumps(value, sort_keys=True, default=str)
     except TypeError:  # a dictionary of a program may have keys that cannot be compared: 200 and "default"
         text = json.dumps(value, default=str)
+    except RecursionError:
+        raise DefinitionError("The document is nested too deeply to be pinned.", fix="leave out lock.") from None
     return sha256(text.encode()).hexdigest()

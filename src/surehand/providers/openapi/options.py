@@ -32,3 +32,12 @@ class OpenApiOptions:
     on_conflict: OnConflict = "error"
     lock: Path | None = None
     frozen: bool = False
+    trusted_hosts: frozenset[str] = frozenset()
+    """Hosts beside its own that a fetched document may send secrets to."""
+
+    @property
+    def token_urls(self) -> list[str]:
+        """The token endpoints that the developer gives in place of those of the document."""
+        return [
+            str(each["token_url"]) for each in self.auth.values() if isinstance(each, Mapping) and "token_url" in each
+        ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_ARGUMENTS
 from surehand.providers.openapi.operations import Operation
 
 Place: TypeAlias = Literal["path", "query", "querystring", "header", "cookie"]
@@ -68,6 +69,8 @@ def iter_parameters(document: Document, operation: Operation) -> Iterator[Locate
         for each in written:
             located = document.resolve(each, operation.source)
             found[_validate(located.value)] = located
+            if len(found) > MAX_ARGUMENTS:
+                raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters.")
     yield from found.values()
 
 

@@ -16,11 +16,14 @@ from surehand.http.target import HttpTarget
 from surehand.providers.openapi.bodies import is_file_schema, read_body
 from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
-from surehand.providers.openapi.document import Document, Located
+from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_ARGUMENTS
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
+from surehand.providers.openapi.validation_cost import ValidationCost
+from surehand.providers.openapi.work_limit import WorkLimit
 from surehand.providers.rest.auth import Auth
 
 DEFINITION_BUDGETS = (16_000, 4_000, 1_000, 0)
@@ -39,6 +42,8 @@ class OperationPlan:
     target: HttpTarget
     """The base address, to whose path that of the operation is appended."""
     auth: Auth | None
+    arguments: RawParameters
+    """What a model may give: a compiled JSON Schema, without what `given` fills."""
     parameters: Mapping[str, Parameter]
     """By the names of the arguments."""
     body: BodyPlan | None
@@ -52,8 +57,6 @@ class OperationPlan:
     """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """Names as the document writes them, for arguments that had to be renamed."""
-    schema: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON Schema of the arguments, without those of `given`."""
 
     @property
     def file_arguments(self) -> frozenset[str]:
@@ -97,6 +100,7 @@ class _PlanCompiler:
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
         self._refs: set[str] = set()
+        self._work = WorkLimit()
 
     def compile(self, target: HttpTarget, auth: Auth | None) -> OperationPlan:
         parameters = read_parameters(self._document, self._operation)
@@ -115,6 +119,7 @@ class _PlanCompiler:
             operation=self._operation,
             target=target,
             auth=auth,
+            arguments=self._compile_arguments(),
             parameters=self._parameters,
             body=body,
             body_argument=body_argument,
@@ -122,7 +127,6 @@ class _PlanCompiler:
             required_fields=required_fields,
             given_arguments=self._given_arguments,
             other_names=self._other_names,
-            schema=self._build_schema(),
         )
 
     # Parameters
@@ -150,17 +154,17 @@ class _PlanCompiler:
     def _free_name(self, written: str, place: str) -> str:
         """The name of an argument: as the document writes it, if model APIs accept that."""
         name = _legal_name(written)
-        taken = {*self._parameters, *self._body_fields}
-        if name in taken:
+        used_names = {*self._parameters, *self._body_fields}
+        if name in used_names:
             name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
         number = 2
-        while name in taken:
+        while name in used_names:
             name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
             number += 1
         return name
 
     def _convert(self, schema: Located) -> dict[str, Any]:
-        converted, refs = self._converter.convert(schema)
+        converted, refs = self._converter.convert(schema, self._work)
         self._refs |= refs
         return converted
 
@@ -213,13 +217,28 @@ class _PlanCompiler:
 
     # Schema
 
-    def _build_schema(self) -> dict[str, Any]:
-        for budget in DEFINITION_BUDGETS:
-            schema = self._schema_with(self._properties, budget)
-            if _can_compile(schema):
-                return schema
+    def _compile_arguments(self) -> RawParameters:
+        if len(self._parameters) + len(self._body_fields) > MAX_ARGUMENTS:
+            raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters and fields.")
+        # Without definitions, a smaller number of them makes no difference.
+        for budget in DEFINITION_BUDGETS if self._refs else DEFINITION_BUDGETS[:1]:
+            arguments = self._try_compile(self._schema_with(self._properties, budget))
+            if arguments is not None:
+                return arguments
         described = {name: _only_description(each) for name, each in self._properties.items()}
-        return self._schema_with(described, 0, refs=frozenset())
+        arguments = self._try_compile(self._schema_with(described, 0, refs=frozenset()))
+        if arguments is None:
+            raise UnusableOperation("The names and descriptions of its parameters and fields are too long together.")
+        return arguments
+
+    def _try_compile(self, schema: dict[str, Any]) -> RawParameters | None:
+        """The schema, ready to validate; None if it is too large, or validating a value might take seconds."""
+        arguments = RawParameters(schema, where=self._operation.label)
+        try:
+            arguments.compile()
+        except DefinitionError:
+            return None
+        return arguments if ValidationCost(arguments).is_acceptable else None
 
     def _schema_with(
         self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None
@@ -249,11 +268,3 @@ def _file_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _only_description(schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": schema["description"]} if "description" in schema else {}
-
-
-def _can_compile(schema: dict[str, Any]) -> bool:
-    try:
-        RawParameters(schema).compile()
-    except DefinitionError:
-        return False
-    return True

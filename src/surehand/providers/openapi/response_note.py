@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from surehand.core.errors import DefinitionError, InvalidArguments
@@ -10,6 +11,8 @@ from surehand.core.strict_json import has_at_most_parts
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.schema import SchemaConverter
+from surehand.providers.openapi.validation_cost import ValidationCost
+from surehand.providers.openapi.work_limit import WorkLimit
 
 MAX_DEFINITION_CHARS = 60_000
 MAX_CHECKED_PARTS = 20_000
@@ -23,30 +26,35 @@ class ResponseNotes:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._converter = SchemaConverter(document, for_responses=True)
-        self._validators: dict[int, RawParameters | None] = {}
+        self._validators: dict[int, tuple[RawParameters, ValidationCost] | None] = {}
 
-    def note_for(self, operation: Operation, data: Any) -> str:
+    async def find_note(self, operation: Operation, data: Any) -> str:
         """What about a result differs from the document; empty if nothing does, or if it is not known."""
         if not isinstance(data, (dict, list)) or not has_at_most_parts(MAX_CHECKED_PARTS, data):
             return ""
         key = id(operation.definition)
         if key not in self._validators:
-            self._validators[key] = self._build_validator(operation)
+            # In a thread: it may read other files of the document.
+            self._validators[key] = await asyncio.to_thread(self._build_validator, operation)
         validator = self._validators[key]
         if validator is None:
             return ""
+        parameters, cost = validator
+        if not cost.can_explain({_RESULT: data}):
+            return ""
         try:
-            validator.validate_mapping({_RESULT: data})
+            parameters.validate_mapping({_RESULT: data})
         except InvalidArguments as error:
             return f"The response does not match the document: {error}"
         return ""
 
-    def _build_validator(self, operation: Operation) -> RawParameters | None:
+    def _build_validator(self, operation: Operation) -> tuple[RawParameters, ValidationCost] | None:
         schemas: list[dict[str, Any]] = []
         refs: set[str] = set()
+        work = WorkLimit()
         try:
             for located in self._response_schemas(operation):
-                schema, names = self._converter.convert(located)
+                schema, names = self._converter.convert(located, work)
                 schemas.append(schema)
                 refs |= names
             if not schemas:
@@ -56,7 +64,8 @@ class ResponseNotes:
             parameters.compile()
         except (UnusableOperation, DefinitionError):
             return None
-        return parameters
+        cost = ValidationCost(parameters)
+        return (parameters, cost) if cost.is_acceptable else None
 
     def _response_schemas(self, operation: Operation) -> list[Located]:
         """The JSON schemas of all successful responses; none if one of them has no schema."""

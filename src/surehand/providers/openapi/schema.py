@@ -14,19 +14,26 @@ from typing import Any
 from surehand.core.names import sanitize_name
 from surehand.providers.openapi.descriptions import clean_description
 from surehand.providers.openapi.document import Document, Located, SourceFile, UnusableOperation
-from surehand.providers.openapi.keywords import VALUE_KEYWORDS, fits_types, usable_pattern, valid_types
+from surehand.providers.openapi.keywords import (
+    valid_types,
+)
 from surehand.providers.openapi.scalars import json_text
+from surehand.providers.openapi.schema_values import add_values, checked_pattern
+from surehand.providers.openapi.work_limit import WorkLimit
 
 MAX_DEPTH = 20
 """Levels of one schema that are written out; deeper ones accept anything."""
-MAX_NODES = 3_000
-"""Schemas in one definition that are written out."""
-MAX_EXAMPLE_CHARS = 200
-MAX_TOLD_PATTERN_CHARS = 200
-"""A longer pattern that cannot be checked is left out."""
+MAX_DEFINITION_WORK = 2_000
+"""Units of work for one definition that others refer to."""
+WORK_PER_DEFINITION = 4
+DESCRIPTION_CHARS_PER_WORK = 400
 _SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_KEYWORDS = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties")
 _SCHEMA_MAP_KEYWORDS = ("patternProperties", "dependentSchemas")
+_COUNTED_KEYWORDS = frozenset(
+    {"type", "properties", "required", "items", *_SCHEMA_LIST_KEYWORDS, *_SCHEMA_MAP_KEYWORDS}
+)
+_LISTS = (dict, list)
 DEFS_PREFIX = "#/$defs/"
 
 
@@ -38,6 +45,8 @@ class Definition:
     refs: tuple[str, ...]
     size: int
     """Characters of its JSON."""
+    work: int
+    """Units of work that its conversion took."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,10 +60,12 @@ class SchemaConverter:
     """The name of each definition by the identity of the value that it is made from."""
     _targets: dict[str, Located] = field(default_factory=dict)
     _definitions: dict[str, Definition] = field(default_factory=dict)
+    _next_numbers: dict[str, int] = field(default_factory=dict)
+    """The number that makes the next definition of the same name unique."""
 
-    def convert(self, located: Located) -> tuple[dict[str, Any], set[str]]:
+    def convert(self, located: Located, work: WorkLimit) -> tuple[dict[str, Any], set[str]]:
         """A converted schema, and the names of the definitions that it refers to."""
-        conversion = _Conversion(self)
+        conversion = _Conversion(self, work)
         return conversion.convert(located.value, located.source, 0), conversion.refs
 
     def name_for(self, located: Located) -> str:
@@ -63,10 +74,10 @@ class SchemaConverter:
         if key not in self._names:
             wanted = sanitize_name(located.ref.rpartition("/")[2].rpartition("#")[2] or "schema")[:60]
             name = wanted
-            number = 2
             while name in self._targets:
+                number = self._next_numbers.get(wanted, 2)
+                self._next_numbers[wanted] = number + 1
                 name = f"{wanted}_{number}"
-                number += 1
             self._names[key] = name
             self._targets[name] = located
         return self._names[key]
@@ -75,8 +86,10 @@ class SchemaConverter:
         """The converted definition of that name."""
         if name not in self._definitions:
             located = self._targets[name]
-            schema, refs = self.convert(Located(located.value, located.source))
-            self._definitions[name] = Definition(schema, tuple(sorted(refs)), len(json_text(schema)))
+            work = WorkLimit(MAX_DEFINITION_WORK)
+            schema, refs = self.convert(Located(located.value, located.source), work)
+            used_work = WORK_PER_DEFINITION + MAX_DEFINITION_WORK - max(work.remaining, 0)
+            self._definitions[name] = Definition(schema, tuple(sorted(refs)), len(json_text(schema)), used_work)
         return self._definitions[name]
 
     def collect_definitions(self, names: Iterable[str], max_chars: int) -> dict[str, Any]:
@@ -84,12 +97,15 @@ class SchemaConverter:
         found: dict[str, Any] = {}
         waiting = sorted(names)
         used = 0
+        work = WorkLimit()
         while waiting:
             further: list[str] = []
             for name in waiting:
                 if name in found:
                     continue
-                definition = self.definition(name) if used < max_chars else None
+                definition = self.definition(name) if used < max_chars and work.remaining > 0 else None
+                if definition is not None:
+                    work.spend(definition.work)
                 if definition is None or used + definition.size > max_chars:
                     found[name] = {"description": "Any value."}
                     continue
@@ -103,19 +119,21 @@ class SchemaConverter:
 class _Conversion:
     """The conversion of one schema, with what it refers to."""
 
-    def __init__(self, converter: SchemaConverter) -> None:
+    def __init__(self, converter: SchemaConverter, work: WorkLimit) -> None:
         self._converter = converter
+        self._work = work
         self._document = converter.document
         self._hidden_flag = "writeOnly" if converter.for_responses else "readOnly"
         self._has_siblings = converter.document.version >= (3, 1)
-        self._nodes = 0
         self.refs: set[str] = set()
 
     def convert(self, schema: Any, source: SourceFile, depth: int) -> dict[str, Any]:
-        self._nodes += 1
+        has_work_left = self._work.spend(1)
         if schema is False:
             return {"not": {}}
-        if not isinstance(schema, dict) or depth > MAX_DEPTH or self._nodes > MAX_NODES:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH or not has_work_left:
+            return {}
+        if _part_count(schema) > self._work.remaining:
             return {}
         if isinstance(schema.get("$ref"), str):
             return self._convert_ref(schema, source, depth)
@@ -145,14 +163,9 @@ class _Conversion:
             converted["type"] = types[0] if len(types) == 1 else types
         if description := clean_description(schema.get("description") or schema.get("title")):
             converted["description"] = description
-        _add_choices(schema, types, converted)
-        for keyword, validate in VALUE_KEYWORDS.items():
-            if keyword in schema and (value := validate(schema[keyword])) is not None:
-                converted[keyword] = value
-        _add_exclusive_limits(schema, converted)
-        _add_pattern(schema, converted)
+            self._work.spend(len(description) // DESCRIPTION_CHARS_PER_WORK)
+        add_values(schema, types, converted, self._work)
         self._add_schemas(schema, source, depth + 1, converted)
-        _add_examples(schema, converted)
         return converted
 
     def _add_schemas(self, schema: dict[str, Any], source: SourceFile, depth: int, converted: dict[str, Any]) -> None:
@@ -161,10 +174,12 @@ class _Conversion:
             self._add_properties(properties, source, depth, converted)
         names = schema.get("required")
         if isinstance(names, list):
-            shown = converted.get("properties", {})
+            converted_properties = converted.get("properties", {})
             known = properties if isinstance(properties, dict) else {}
             # A read-only property cannot be required of a request.
-            required = [each for each in names if isinstance(each, str) and (each in shown or each not in known)]
+            required = [
+                each for each in names if isinstance(each, str) and (each in converted_properties or each not in known)
+            ]
             if required:
                 converted["required"] = list(dict.fromkeys(required))
         items = schema.get("items")
@@ -185,23 +200,23 @@ class _Conversion:
         for keyword in _SCHEMA_MAP_KEYWORDS:
             parts = schema.get(keyword)
             if isinstance(parts, dict):
-                is_usable = usable_pattern if keyword == "patternProperties" else str
+                has_patterns = keyword == "patternProperties"
                 converted[keyword] = {
                     str(name): self.convert(each, source, depth)
                     for name, each in parts.items()
-                    if is_usable(str(name)) is not None
+                    if not has_patterns or checked_pattern(str(name), self._work) is not None
                 }
 
     def _add_properties(
         self, properties: dict[str, Any], source: SourceFile, depth: int, converted: dict[str, Any]
     ) -> None:
-        shown = {
+        visible = {
             str(name): self.convert(each, source, depth)
             for name, each in properties.items()
             if not self._is_hidden(each, source)
         }
-        if shown or properties:
-            converted["properties"] = shown
+        if visible or properties:
+            converted["properties"] = visible
 
     def _is_hidden(self, schema: Any, source: SourceFile) -> bool:
         """Whether a property is read-only, in a schema for arguments."""
@@ -213,6 +228,11 @@ class _Conversion:
             return False
         value = self._document.resolve(schema, source).value
         return isinstance(value, dict) and value.get(self._hidden_flag) is True
+
+
+def _part_count(schema: dict[str, Any]) -> int:
+    """How many schemas and names a schema holds directly."""
+    return sum(len(each) for keyword, each in schema.items() if keyword in _COUNTED_KEYWORDS and type(each) in _LISTS)
 
 
 def _is_nullable(schema: dict[str, Any]) -> bool:
@@ -234,47 +254,3 @@ def _allow_null(converted: dict[str, Any]) -> dict[str, Any]:
     outside: dict[str, Any] = {key: converted[key] for key in ("description", "default") if key in converted}
     inside = {key: value for key, value in converted.items() if key not in outside}
     return {"anyOf": [inside, {"type": "null"}], **outside}
-
-
-def _add_choices(schema: dict[str, Any], types: list[str], converted: dict[str, Any]) -> None:
-    choices = schema.get("enum")
-    if isinstance(choices, list) and choices:
-        converted["enum"] = _distinct(choices)
-        if types and not any(fits_types(each, types) for each in choices):
-            del converted["type"]  # a document that says `type: string, enum: [1, 2]` means the values
-    if "const" in schema:
-        converted["const"] = schema["const"]
-    if "default" in schema and schema["default"] is not None:
-        converted["default"] = schema["default"]
-
-
-def _distinct(values: list[Any]) -> list[Any]:
-    """The values without repetitions, which the validator refuses."""
-    return list({json_text(value): value for value in values}.values())
-
-
-def _add_exclusive_limits(schema: dict[str, Any], converted: dict[str, Any]) -> None:
-    """Before version 3.1, `exclusiveMinimum: true` says that the `minimum` itself is not allowed."""
-    for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if schema.get(exclusive) is True and limit in converted:
-            converted[exclusive] = converted.pop(limit)
-
-
-def _add_pattern(schema: dict[str, Any], converted: dict[str, Any]) -> None:
-    """A pattern that the validator cannot compile, such as one that looks ahead, is told to the model instead."""
-    written = schema.get("pattern")
-    pattern = usable_pattern(written)
-    if pattern is not None:
-        converted["pattern"] = pattern
-    elif isinstance(written, str) and 0 < len(written) <= MAX_TOLD_PATTERN_CHARS:
-        note = f"It must match the pattern {clean_description(written)}"
-        converted["description"] = " ".join(filter(None, (converted.get("description"), note)))
-
-
-def _add_examples(schema: dict[str, Any], converted: dict[str, Any]) -> None:
-    written = schema.get("examples")
-    examples = written[:1] if isinstance(written, list) else []
-    if schema.get("example") is not None:
-        examples = [schema["example"]]
-    if examples and len(json_text(examples)) <= MAX_EXAMPLE_CHARS:
-        converted["examples"] = examples

@@ -5,6 +5,7 @@ A call goes through the named operation's own stack, so that its policy, approva
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -96,11 +97,12 @@ class OperationSearch:
         self._operations = operations
         self._looked_up = looked_up
         self._index: ToolIndex | None = None
+        self._index_lock = asyncio.Lock()
 
     async def invoke(self, name: str, arguments: Mapping[str, Any], context: Context) -> Any:
         """Run one of the three tools."""
         if name == SEARCH:
-            return self._search(arguments["query"], arguments.get("limit", DEFAULT_RESULTS), context)
+            return await self._search(arguments["query"], arguments.get("limit", DEFAULT_RESULTS), context)
         listings = OperationListings(self._namespace, self._operations, context)
         local_name = listings.find_operation(arguments["name"])
         if local_name is None:
@@ -109,17 +111,28 @@ class OperationSearch:
             return self._describe(local_name, listings.find_listing(local_name), context)
         return await context.call(listings.name_of(local_name), arguments.get("arguments"))
 
-    def _search(self, query: str, limit: int, context: Context) -> list[dict[str, str]]:
-        if self._index is None:
-            self._index = ToolIndex(self._index_entries())
+    async def _search(self, query: str, limit: int, context: Context) -> list[dict[str, str]]:
+        index = await self._load_index()
         listings = OperationListings(self._namespace, self._operations, context)
         found: list[dict[str, str]] = []
         # More than are asked for, because some of them this caller may not use.
-        for entry in self._index.search(query, limit * 4):
+        for entry in index.search(query, limit * 4):
             listing = listings.find_listing(entry.tool.name) if len(found) < limit else None
             if listing is not None and not self._is_held_back(entry.tool.name):
                 found.append({"name": listing.name, "about": one_line(self._operations[entry.tool.name])})
         return found
+
+    async def _load_index(self) -> ToolIndex:
+        async with self._index_lock:
+            if self._index is None:
+                # In a thread: the texts of thousands of operations take a second.
+                self._index = await asyncio.to_thread(self._build_index)
+            return self._index
+
+    def _build_index(self) -> ToolIndex:
+        index = ToolIndex(self._index_entries())
+        index.search("get")  # the index of the words is built by the first search
+        return index
 
     def _index_entries(self) -> Iterable[Listing]:
         """Listings of what an operation says about itself: its real parameters would have to be compiled."""

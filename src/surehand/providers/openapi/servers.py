@@ -52,6 +52,15 @@ class Servers:
             self._main = self._find_main_target()
         return self._main
 
+    @property
+    def has_main_target(self) -> bool:
+        """Whether the document, or an option, names a server for all operations."""
+        try:
+            self.main_target()
+        except UnusableOperation:
+            return False
+        return True
+
     def _find_main_target(self) -> HttpTarget:
         root = self._document.root
         if self._document.is_swagger:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from surehand.catalogue.listing import Listing
+from surehand.core.ids import derive_run_id
 from surehand.core.outcome import Done, Failed
 from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_record import (
@@ -20,6 +21,7 @@ from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.inbox import tool_result_event
+from surehand.store.tables.runs import cancel_run_statement
 
 if TYPE_CHECKING:
     from surehand.store.store import Store
@@ -84,6 +86,7 @@ class CallStatements:
             statements = [
                 invocation.resumption.round_answer.statement(),
                 ledger_table.end_open_statement(call_id, text),
+                *_cancel_followed_run(invocation, outcome),
             ]
         elif invocation.claim.fence is not None:
             owner_id = self._store.owner_id
@@ -133,3 +136,15 @@ class CallStatements:
         )
         settled = self._journal.statements(invocation, "settled", answer.answer)
         return [answer_row, outcome_row, *settled, *ended]
+
+
+def _cancel_followed_run(invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
+    """The run that a call waits for ends with the call, in the same transaction, if nobody needs its report any more.
+
+    The maintenance of any runtime then ends the calls of the run.
+    """
+    answer = invocation.resumption.round_answer
+    if answer is None or answer.answer not in ("cancel", "expire") or not isinstance(outcome, Failed):
+        return []
+    problem = f"The call that started this run has ended: {outcome.message}"
+    return [cancel_run_statement(derive_run_id(invocation.id), problem)]

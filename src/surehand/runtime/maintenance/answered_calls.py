@@ -1,4 +1,7 @@
-"""Answered calls: continues calls that were answered in another process or before a restart, and ends overdue ones."""
+"""Answered calls: continues calls that were answered in another process or before a restart, and ends others.
+
+These are overdue, or wait for a call or run that has ended, or belong to a run that was cancelled.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from surehand.core.call import Principal
 from surehand.runtime.pending.answers import Answers
+from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.restored_call import RestoredCalls
 from surehand.runtime.pending.resumption import Resumptions
 from surehand.store.database import StoreError
@@ -27,11 +31,19 @@ _SELECT_OPEN_INPUT_REQUESTS = (
 class AnsweredCalls:
     """Looks in the store for calls that this process can continue or has to end."""
 
-    def __init__(self, store: Store, answers: Answers, resumptions: Resumptions, restored_calls: RestoredCalls) -> None:
+    def __init__(
+        self,
+        store: Store,
+        answers: Answers,
+        resumptions: Resumptions,
+        restored_calls: RestoredCalls,
+        cancelled_runs: CancelledRuns,
+    ) -> None:
         self._store = store
         self._answers = answers
         self._resumptions = resumptions
         self._restored_calls = restored_calls
+        self._cancelled_runs = cancelled_runs
         self._ready_cursor = ""
         self._unreadable_calls: set[str] = set()
 
@@ -59,8 +71,9 @@ class AnsweredCalls:
             log.exception("The answered call %s cannot be resumed: its stored row is unreadable", call_id)
 
     async def end_overdue_calls(self) -> None:
-        """End overdue pending calls, and calls whose inner call or run has ended."""
+        """End overdue pending calls, calls whose inner call or run has ended, and those of cancelled runs."""
         await self._answers.expire_overdue_calls()
+        await self._cancelled_runs.end_all_calls()
         for call_id in await self._store.pending.find_ended_inner_calls():
             await self._resumptions.end_following_calls(call_id)
         for call_id in await self._store.pending.find_released_inner_calls():

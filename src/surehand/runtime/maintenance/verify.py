@@ -22,7 +22,7 @@ from surehand.store.tables.pending import PendingRow
 log = logging.getLogger("surehand")
 _MARK_NOT_RUN = """UPDATE ledger
     SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
-    AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END
+    AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END, fence = fence + 1
     WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence RETURNING state"""
 _DELETE_OPEN_WAIT = "DELETE FROM pending WHERE call_id = :call_id AND state = 'open'"
 

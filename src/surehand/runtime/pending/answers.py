@@ -19,6 +19,7 @@ from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
+from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.expiry_timer import ExpiryTimer
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import RestoredCalls
@@ -51,6 +52,7 @@ class Answers:
         pending_calls: PendingCalls,
         resumptions: Resumptions,
         restored_calls: RestoredCalls,
+        cancelled_runs: CancelledRuns,
         *,
         expiry_timer: ExpiryTimer,
         running: RunningCalls,
@@ -59,6 +61,7 @@ class Answers:
         self._pending_calls = pending_calls
         self._resumptions = resumptions
         self._restored_calls = restored_calls
+        self._cancelled_runs = cancelled_runs
         self._expiry_timer = expiry_timer
         self._running = running
 
@@ -191,7 +194,10 @@ class Answers:
             return await self._answer_inner_call(
                 viewer, row, open_round.inner_call_id, answer.for_inner_call(open_round)
             )
-        return await self._resumptions.apply_answer(row, open_round, answer, viewer)
+        outcome = await self._resumptions.apply_answer(row, open_round, answer, viewer)
+        if open_round.inner_run_id is not None:  # it was cancelled with the call
+            await self._cancelled_runs.end_calls(open_round.inner_run_id)
+        return outcome
 
     async def _handle_ineffective_answer(
         self, viewer: Principal, row: PendingRow, answer: Answer, objection: Outcome

@@ -37,6 +37,8 @@ def outcome_of_run(run: RunRow) -> Done | Failed | None:
         report = text if report.get("output") is None else report["output"]
     if run.state == "done":
         return Done(report)
+    if run.is_cancelled:
+        return Failed("cancelled", f"The run of {run.agent} was cancelled. {run.reason or ''}".rstrip(), executed=True)
     problem = run.reason or f"The run of {run.agent} was {run.state}."
     problem = f"{problem} Its last report: {text}" if text else problem
     return Failed("limit_exceeded" if run.state == "stopped" else "failed", problem, executed=True)

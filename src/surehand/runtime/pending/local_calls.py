@@ -37,7 +37,8 @@ class LocalPendingCalls:
             interruption.answer_future = answered
         timer = self._clock.call_later(timeout_seconds, wake, answered) if timeout_seconds < inf else None
         try:
-            return bool(await answered)
+            with invocation.waiting_for_person():
+                return bool(await answered)
         finally:
             if timer is not None:
                 timer.cancel()

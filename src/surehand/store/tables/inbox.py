@@ -7,16 +7,18 @@ calls without a user: `user=""`), or, without `user`, all of an agent; each even
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from surehand.core.call import CallIdentity
-from surehand.store.database import Database, Row, SqlValue, Statement
+from surehand.store.database import Database, Row, SqlValue, Statement, UnexpectedRowCount, agent_parameters
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 from surehand.store.stored_identity import identity_fields_with_user
 
+InboxEventStatus: TypeAlias = Literal["waiting", "done", "failed"]
+RunStatus: TypeAlias = Literal["running", "waiting", "done", "stopped", "failed"]
 InboxItemType: TypeAlias = Literal["tool_result", "space_message", "plan", "service"]
 
 MAX_ATTEMPTS = 5
@@ -41,6 +43,47 @@ class InboxItem:
     """The user that the agent works for; None for calls without a user, and for messages of a space."""
 
 
+@dataclass(frozen=True, slots=True)
+class InboxEvent:
+    """An event for an agent, and what has become of it."""
+
+    id: str
+    """The id under which it was put into the inbox; the same id again is the same event."""
+    agent: str
+    user: str | None
+    session: str | None
+    type: InboxItemType
+    data: JSON
+    status: InboxEventStatus
+    """`waiting` until the run of the event has ended; `failed` if that run failed or was stopped."""
+    reason: str
+    """Why it failed, what its run waits for, or why the last attempt failed."""
+    attempts: int
+    """How many attempts of its run have failed; the last of them ends the run."""
+    run_id: str | None
+    """The run that the event starts or continues; None for an event that was taken without a run."""
+    run_status: RunStatus | None
+    """The status of that run; None if it has not begun."""
+    created_at: float
+    cursor: int = 0
+    """Continues a list of events after this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingEvent:
+    """An event that no run has been given yet."""
+
+    id: int
+    agent: str
+    user: str | None
+    session: str | None
+    event_id: str
+    run_id: str | None
+    """The id of the run that it is to start; None if any will do."""
+    type: InboxItemType
+    data: JSON
+
+
 class InboxTable:
     """Pushes events to agents; takes, drains and counts the waiting ones."""
 
@@ -48,10 +91,30 @@ class InboxTable:
         self._database = database
 
     def push_statement(
-        self, agent: str, event_id: str, type: InboxItemType, data: JSON, *, user: str | None = None
+        self,
+        agent: str,
+        event_id: str,
+        type: InboxItemType,
+        data: JSON,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        run_id: str | None = None,
     ) -> Statement:
-        """Build the statement that pushes an event; it returns no row if the inbox already has the event."""
-        params = {"agent": agent, "user_id": user or "", "event_id": event_id, "type": type, "data": dump_json(data)}
+        """Build the statement that pushes an event; it returns no row if the inbox already has the event.
+
+        Args:
+            run_id: the id of the run that a worker is to start for it.
+        """
+        params: dict[str, SqlValue] = {
+            "agent": agent,
+            "user_id": user or "",
+            "session": session,
+            "event_id": event_id,
+            "run_id": run_id,
+            "type": type,
+            "data": dump_json(data),
+        }
         return Statement(_SQL["push_item"], params)
 
     async def push(
@@ -99,6 +162,55 @@ class InboxTable:
             for owner in sorted(owners)
         ]
         return sum(map(len, await self._database.write(statements)))
+
+    async def oldest(self, agents: Collection[str], *, limit: int) -> list[WaitingEvent]:
+        """The oldest waiting events of these agents, for any user, without taking them."""
+        rows = [
+            row
+            for names in agent_parameters(agents)
+            for row in await self._database.read(_SQL["list_oldest_events"], {**names, "limit": limit})
+        ]
+        return sorted(map(_waiting_event_from_row, rows), key=lambda event: event.id)[:limit]
+
+    async def give_to_run(self, id: int, run_id: str, statements: Sequence[Statement] = ()) -> bool:
+        """Give a waiting event to a run, with other statements; False, and nothing changes, if it was taken before."""
+        give = Statement(_SQL["give_event_to_run"], {"id": id, "run_id": run_id}, expect=1)
+        try:
+            await self._database.write([give, *statements, Statement("{announce}")])
+        except UnexpectedRowCount:
+            return False
+        return True
+
+    async def find_event(
+        self, agent: str, event_id: str, *, user: str | None = None, session: str | None = None
+    ) -> InboxEvent | None:
+        """Find an event by its id, with what has become of it."""
+        params = {"agent": agent, "event_id": event_id, "user_id": user, "session": session}
+        rows = await self._database.read(_SQL["find_event"], params)
+        return _event_from_row(rows[0]) if rows else None
+
+    async def list_events(
+        self,
+        agent: str | None = None,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[InboxEvent]:
+        """The latest events of an agent, or of all, with what has become of them, newest first.
+
+        Args:
+            before: the `cursor` of the last event of the page before.
+        """
+        params: dict[str, SqlValue] = {
+            "agent": agent,
+            "user_id": user,
+            "session": session,
+            "before": before,
+            "limit": max(limit, 0),
+        }
+        return [_event_from_row(row) for row in await self._database.read(_SQL["list_events"], params)]
 
     async def drain(self, agent: str, *, user: str | None = None) -> list[InboxItem]:
         """Take all waiting events and mark them as processed."""
@@ -152,3 +264,35 @@ def _items_from_rows(rows: list[Row]) -> list[InboxItem]:
 def _item_from_row(row: Row) -> InboxItem:
     fields = {name: value for name, value in row.items() if name != "user_id"}
     return InboxItem(**{**fields, "data": json.loads(row["data"]), "user": row["user_id"] or None})
+
+
+def _waiting_event_from_row(row: Row) -> WaitingEvent:
+    fields = {name: value for name, value in row.items() if name != "user_id"}
+    return WaitingEvent(**{**fields, "data": json.loads(row["data"]), "user": row["user_id"] or None})
+
+
+def _event_from_row(row: Row) -> InboxEvent:
+    return InboxEvent(
+        id=row["event_id"],
+        agent=row["agent"],
+        user=row["user_id"] or None,
+        session=row["session"],
+        type=row["type"],
+        data=json.loads(row["data"]),
+        status=_event_status(row["state"], row["run_state"]),
+        reason=row["reason"] or "",
+        attempts=row["failed_attempts"] or 0,
+        run_id=row["run_id"],
+        run_status=row["run_state"],
+        created_at=row["created_at"],
+        cursor=row["id"],
+    )
+
+
+def _event_status(state: str, run_state: str | None) -> InboxEventStatus:
+    """What has become of an event: it ends when its run ends, or when it was taken without one."""
+    if state == "failed" or run_state in ("failed", "stopped"):
+        return "failed"
+    if state == "processed" and run_state in ("done", None):
+        return "done"
+    return "waiting"

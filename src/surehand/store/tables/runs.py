@@ -7,12 +7,20 @@ released it. `run_messages` holds what people and programs send to a run while i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from surehand.core.ids import new_id
-from surehand.store.database import Database, Row, SqlValue, Statement, UnexpectedRowCount, validate_owner
+from surehand.store.database import (
+    Database,
+    Row,
+    SqlValue,
+    Statement,
+    UnexpectedRowCount,
+    agent_parameters,
+    validate_owner,
+)
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 
@@ -51,11 +59,19 @@ class RunRow:
     fence: int
     started_at: float
     ended_at: float | None
+    """When the run ended; of a cancelled one, when its calls had ended too."""
+    attempts: int = 0
+    """How many attempts to go on have failed since the run last waited."""
 
     @property
     def has_ended(self) -> bool:
         """Whether the run is done, stopped or failed."""
-        return self.ended_at is not None
+        return self.state not in ("running", "waiting")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the run was cancelled: one that stops at a limit has a report."""
+        return self.state == "stopped" and self.report is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +103,13 @@ class ResumableRun:
 
     run_id: str
     agent: str
-    answers: int
-    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+    answers: int = 0
+    """A number that grows with each message to a run that waits and with each change of its calls; 0 for one whose
+    process is gone."""
+    attempts: int = 0
+    """How many attempts to go on with it have failed."""
+    reason: str | None = None
+    """Why the last attempt failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,19 @@ class RunTable:
         [row] = await self._database.read(_SQL["find_run"], {"run_id": params["run_id"]})
         return _run_from_row(row)
 
+    def leave_to_workers_statement(
+        self, run_id: str, agent: str, prompt: JSON, *, user: str | None, session: str | None
+    ) -> Statement:
+        """Build the statement that starts a run which no process drives yet; a known id changes nothing."""
+        params: dict[str, SqlValue] = {
+            "run_id": run_id,
+            "agent": agent,
+            "user_id": user,
+            "session": session,
+            "prompt": dump_json(prompt),
+        }
+        return Statement(_SQL["leave_run_to_workers"], params)
+
     async def claim(self, run_id: str, *, owner: str, lease_seconds: float = LEASE_SECONDS) -> RunClaim | None:
         """Go on with a run; None if it has ended, another live owner drives it, or it is unknown."""
         run = await self.find(run_id)
@@ -164,6 +198,11 @@ class RunTable:
     async def release(self, claim: RunClaim) -> bool:
         """Let another owner go on with the run at once; False if the claim is lost."""
         return await self._write([Statement(_SQL["release_run"], claim.params(), expect=1), _ANNOUNCE])
+
+    async def release_after_failure(self, claim: RunClaim, reason: str, *, delay: float) -> bool:
+        """Count a failed attempt to go on, and let another owner try after a delay; False if the claim is lost."""
+        params = {**claim.params(), "reason": reason, "delay": delay}
+        return await self._write([Statement(_SQL["release_run_after_failure"], params, expect=1)])
 
     async def save(
         self,
@@ -228,19 +267,50 @@ class RunTable:
         return [_run_from_row(row) for row in await self._database.read(_SQL["list_latest_runs"], params)]
 
     async def cancel(self, run_id: str, reason: str) -> bool:
-        """Stop a run, whoever drives it; False if it has ended or is unknown."""
-        stop = Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason}, expect=1)
-        return await self._write([stop, _ANNOUNCE])
+        """Stop a run, whoever drives it; False if it has ended or is unknown.
 
-    async def resumable(self, owner: str, *, limit: int = 100) -> list[ResumableRun]:
-        """Runs that can go on: those with answers first, then those that a process other than `owner` has left."""
-        answered = await self._database.read(_SQL["list_answered_runs"], {"limit": limit})
-        left = await self._database.read(_SQL["list_interrupted_runs"], {"owner": owner, "limit": limit})
-        owners = {row["owner"] for row in left if row["owner"] is not None and not row["is_free"]}
+        Its calls have to be ended then, and `close_cancelled` to be called.
+        """
+        params: dict[str, SqlValue] = {"run_id": run_id, "reason": reason}
+        return await self._write([Statement(_SQL["cancel_run"], params, expect=1), _ANNOUNCE])
+
+    async def close_cancelled(self, run_id: str) -> None:
+        """Store that the calls of a cancelled run have ended."""
+        await self._database.write([Statement(_SQL["close_cancelled_run"], {"run_id": run_id})])
+
+    async def cancelled_with_open_calls(self, *, limit: int = 100) -> list[str]:
+        """The ids of cancelled runs whose calls may not have ended."""
+        return [row["run_id"] for row in await self._database.read(_SQL["list_cancelled_runs"], {"limit": limit})]
+
+    async def is_claimed(self, claim: RunClaim) -> bool:
+        """Whether a claim still holds; in contrast to `renew`, it writes nothing."""
+        return bool(await self._database.quick_read(_SQL["find_claim"], claim.params()))
+
+    async def answered(self, agents: Collection[str], *, after: str = "", limit: int = 100) -> list[ResumableRun]:
+        """Runs of these agents that wait and have answers, by their ids from `after` on."""
+        params: dict[str, SqlValue] = {"after": after, "limit": limit}
+        reads = [
+            await self._database.read(_SQL["list_answered_runs"], {**params, **names})
+            for names in agent_parameters(agents)
+        ]
+        found = [ResumableRun(row["run_id"], row["agent"], row["answers"]) for rows in reads for row in rows]
+        return sorted(found, key=lambda run: run.run_id)[:limit]
+
+    async def interrupted(self, agents: Collection[str], *, owner: str, limit: int = 100) -> list[ResumableRun]:
+        """Runs of these agents that no live process but `owner` drives, except those that have to wait for a retry."""
+        rows = [
+            row
+            for names in agent_parameters(agents)
+            for row in await self._database.read(
+                _SQL["list_interrupted_runs"], {"owner": owner, "limit": limit, **names}
+            )
+        ]
+        owners = {row["owner"] for row in rows if not row["is_free"]}
         live_owners = await self._database.live_owners(owners) if owners else set()
         return [
-            *(ResumableRun(row["run_id"], row["agent"], row["answers"]) for row in answered),
-            *(ResumableRun(row["run_id"], row["agent"], 0) for row in left if row["owner"] not in live_owners),
+            ResumableRun(row["run_id"], row["agent"], attempts=row["attempts"], reason=row["reason"])
+            for row in rows
+            if row["is_free"] or row["owner"] not in live_owners
         ]
 
     async def send(self, run_id: str, kind: RunMessageKind, content: JSON) -> bool:
@@ -271,6 +341,11 @@ class RunTable:
 
     async def _write(self, statements: Sequence[Statement]) -> bool:
         return await write_if_claimed(self._database, statements)
+
+
+def cancel_run_statement(run_id: str, reason: str) -> Statement:
+    """Cancel a run in the transaction of another change; nothing changes if it has ended or is unknown."""
+    return Statement(_SQL["cancel_run"], {"run_id": run_id, "reason": reason})
 
 
 async def write_if_claimed(database: Database, statements: Sequence[Statement]) -> bool:

@@ -71,6 +71,10 @@ class StepTable:
         ]
         return await write_if_claimed(self._database, [claim.guard_statement(spent), *statements])
 
+    async def open_calls(self, run_id: str) -> Sequence[str]:
+        """The ids of the calls of a run that had not ended when the run last looked, in order."""
+        return [row["call_id"] for row in await self._database.read(_SQL["list_open_calls"], {"run_id": run_id})]
+
     async def list(self, run_id: str) -> list[StepRow]:
         """The steps of a run, in order."""
         calls: defaultdict[int, list[StepCallRow]] = defaultdict(list)

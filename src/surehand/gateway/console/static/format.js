@@ -33,6 +33,10 @@ export function formatNumber(value) {
   return value.toLocaleString("en");
 }
 
+export function countOf(count, noun) {
+  return `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function toJson(value) {
   return JSON.stringify(value, null, 2) ?? "null";
 }
@@ -43,6 +47,10 @@ export function shorten(text, length = 160) {
 
 export function firstLine(text) {
   return shorten(text.split("\n", 1)[0]);
+}
+
+export function sentenceCase(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export function isEqual(one, other) {

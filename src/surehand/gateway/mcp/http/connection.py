@@ -19,6 +19,7 @@ from weakref import ReferenceType, ref
 
 from surehand.core.clock import Deadline
 from surehand.gateway.mcp.http.connection_table import ConnectionTable
+from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
 
 MAX_BYTES_PARSED_AT_ONCE = 8 << 10
 """Bytes that are parsed in one iteration of the event loop. All requests that they contain are queued by uvicorn."""
@@ -58,11 +59,17 @@ class ClientConnection(asyncio.Protocol):
     """One connection: uvicorn's protocol object with deadlines and limits around it."""
 
     def __init__(
-        self, *, http_protocol: Callable[..., asyncio.Protocol], table: ConnectionTable, **uvicorn_options: Any
+        self,
+        *,
+        http_protocol: Callable[..., asyncio.Protocol],
+        table: ConnectionTable,
+        refusal: EarlyRefusal | None = None,
+        **uvicorn_options: Any,
     ) -> None:
         self._uvicorn_protocol = http_protocol(**uvicorn_options)
         self._table = table
         self._limits = table.limits
+        self._refusal = refusal
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.client_address = ""
@@ -119,12 +126,28 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived, unless a request is being answered: what follows it is parsed afterwards."""
+        if self._refusal is not None and self._refusal.is_full() and self._refuse_early(data):
+            return
         if not self._can_parse or self._unparsed or len(data) > MAX_BYTES_PARSED_AT_ONCE:
             self._unparsed += data
             self._update_reading()
             self._schedule_parse()
         else:
             self._parse(data)
+
+    def _refuse_early(self, data: bytes) -> bool:
+        """Refuse a request that has arrived whole, if nothing else is under way on the connection."""
+        is_free = self._phase is ConnectionPhase.HEAD and not self._head_bytes and not self._unparsed
+        if not is_free or len(data) > MAX_BYTES_PARSED_AT_ONCE or self._transport.get_write_buffer_size():
+            return False
+        assert self._refusal is not None
+        response = self._refusal.response_to(data)
+        if response is None:
+            return False
+        self._transport.write(response)
+        self._clear_deadline()
+        self._start_deadline(self._limits.keep_alive_timeout)
+        return True
 
     def eof_received(self) -> bool | None:
         """The client sends no more."""

@@ -19,6 +19,7 @@ from surehand.core.errors import DefinitionError
 from surehand.core.extras import install_command
 from surehand.gateway.mcp.http.connection import ClientConnection
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits, ConnectionTable
+from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
 from surehand.gateway.mcp.http.request_monitor import RequestMonitor
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.mcp.signals import on_stop_signals
@@ -82,12 +83,14 @@ async def listen(
     ready: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
+    refusal: EarlyRefusal | None = None,
 ) -> None:
     """Serve an app on sockets until SIGTERM or SIGINT arrives, or the task is cancelled.
 
     Args:
         sockets: as `bind_sockets` returns them; they are closed afterwards.
         ready: called once the app has started and is served.
+        refusal: refuses requests while the app has as many in flight as it may.
         on_stop: called when the server begins to stop; running requests then have `limits.stop_timeout` to end.
     """
     deadlines = Deadlines(Clock())
@@ -95,7 +98,7 @@ async def listen(
     task = asyncio.current_task()
     assert task is not None
     try:
-        uvicorn_run = _UvicornRun(app, table, sockets, ready, on_stop)
+        uvicorn_run = _UvicornRun(app, table, sockets, ready, on_stop, refusal)
 
         def stop() -> None:
             uvicorn_run.stop()
@@ -123,13 +126,14 @@ class _UvicornRun:
         sockets: list[socket.socket],
         ready: Callable[[], None],
         on_stop: Callable[[], None],
+        refusal: EarlyRefusal | None,
     ) -> None:
         self._app = app
         self._table = table
         self._sockets = sockets
         self._ready = ready
         self._on_stop = on_stop
-        self._server = Server(_uvicorn_config(app, table))
+        self._server = Server(_uvicorn_config(app, table, refusal))
         self._stop_event = asyncio.Event()
 
     @property
@@ -202,10 +206,12 @@ class _UvicornRun:
         self._server.force_exit = True
 
 
-def _uvicorn_config(app: Starlette, table: ConnectionTable) -> Config:
+def _uvicorn_config(app: Starlette, table: ConnectionTable, refusal: EarlyRefusal | None) -> Config:
     limits = table.limits
     monitor = RequestMonitor(app)
-    protocol: Any = partial(ClientConnection, http_protocol=_uvicorn_http_protocol(monitor), table=table)
+    protocol: Any = partial(
+        ClientConnection, http_protocol=_uvicorn_http_protocol(monitor), table=table, refusal=refusal
+    )
     return Config(
         monitor,
         http=protocol,

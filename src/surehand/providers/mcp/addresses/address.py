@@ -6,9 +6,10 @@ An address creates the transports of a connection. It never loads the MCP SDK.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
+from surehand.core.errors import NotFound
 from surehand.providers.mcp.connection_errors import failure_from_error
 from surehand.providers.mcp.connection_owner import ConnectionOwner
 from surehand.providers.mcp.connection_secrets import ConnectionSecrets
@@ -65,3 +66,11 @@ class ServerAddress:
     def should_try_next_transport(self, error: BaseException) -> bool:
         """Whether this error of the first request means that the server may support the next transport."""
         return False
+
+    def is_signed_in(self, user: str | None) -> bool | None:
+        """Whether a user has signed in; None if the server asks nobody to."""
+        return None
+
+    async def sign_in(self, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in; `show_url` gets the address to open in a browser."""
+        raise NotFound(f"{self.label} takes no sign-in: it has no `auth: oauth`.")

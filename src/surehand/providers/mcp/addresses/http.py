@@ -5,10 +5,10 @@ The WebSocket address uses the same URL and network rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from surehand.core.durations import parse_size
@@ -40,6 +40,19 @@ class ConnectionAuth(Protocol):
 
     def auth_for(self, owner: ConnectionOwner, url: str) -> Any:
         """The `httpx2.Auth` for one owner's connection to the server at a URL."""
+        ...
+
+
+@runtime_checkable
+class InteractiveAuth(ConnectionAuth, Protocol):
+    """Signs requests with tokens for which each user signs in with a browser."""
+
+    def is_signed_in(self, url: str, user: str | None) -> bool:
+        """Whether there are tokens of a user that are valid or can be refreshed."""
+        ...
+
+    async def sign_in(self, server: Any, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in to the server at an address; `show_url` gets the URL to open."""
         ...
 
 
@@ -102,6 +115,17 @@ class HttpAddress(ServerAddress):
     def should_try_next_transport(self, error: BaseException) -> bool:
         """Whether the server may support SSE after this error of the first request."""
         return is_fallback_status(error)
+
+    def is_signed_in(self, user: str | None) -> bool | None:
+        """Whether a user has signed in; None if no person has to."""
+        return self.auth.is_signed_in(self.url, user) if isinstance(self.auth, InteractiveAuth) else None
+
+    async def sign_in(self, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in with the authorization code grant."""
+        if not isinstance(self.auth, InteractiveAuth):
+            await super().sign_in(user, show_url)
+            return
+        await self.auth.sign_in(self, user, show_url)
 
 
 class SseAddress(HttpAddress):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from surehand.core.errors import Denied, NotFound, ToolError
 from surehand.http.settings import MAX_AUTH_STEPS
-from surehand.providers.mcp.auth.oauth import OAuth
+from surehand.providers.mcp.auth.token_files import TokenFolder
 from surehand.providers.mcp.auth.token_store import TokenRecord
 from surehand.providers.mcp.connection_owner import ConnectionOwner, resolve_headers_or_env
 
@@ -28,7 +28,19 @@ _ACCEPT_HEADERS = {"Accept": "application/json, text/event-stream"}
 _SESSION_ID_HEADER = "Mcp-Session-Id"
 
 
-async def log_in(auth: OAuth, server: HttpAddress, user: str | None) -> TokenRecord:
+class BrowserAuth(Protocol):
+    """The settings of a sign-in with a browser, as `mcp.oauth` returns them."""
+
+    @property
+    def tokens(self) -> TokenFolder:
+        """Where the tokens are stored."""
+        ...
+
+    def as_interactive(self) -> Any:
+        """A copy that may open a browser for any user."""
+
+
+async def log_in(auth: BrowserAuth, server: HttpAddress, user: str | None) -> TokenRecord:
     """Sign a user in to a server; for a user who is signed in, check the tokens and refresh them if needed.
 
     Raises `NotFound` if the server requires no sign-in, and `Denied` if it refuses the user.
@@ -47,7 +59,7 @@ async def log_in(auth: OAuth, server: HttpAddress, user: str | None) -> TokenRec
     return record
 
 
-async def _request_challenge(auth: OAuth, server: HttpAddress, owner: ConnectionOwner) -> None:
+async def _request_challenge(auth: BrowserAuth, server: HttpAddress, owner: ConnectionOwner) -> None:
     """Send a request that the server answers with 401: a streamable HTTP one, then one of the older SSE transport."""
     from surehand.http.transport import GuardedClient  # loads httpx2
 

@@ -8,7 +8,7 @@ The modules that load the MCP SDK are imported there, when the first connection 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,12 +25,15 @@ from surehand.providers.mcp.auth.grant_settings import (
     TokenEndpointAuthMethod,
     UrlOpener,
 )
+from surehand.providers.mcp.auth.login import log_in
 from surehand.providers.mcp.auth.token_files import TokenFolder
 from surehand.providers.mcp.auth.token_store import MemoryTokenStore
 from surehand.providers.mcp.connection_owner import ConnectionOwner
 
 if TYPE_CHECKING:
     import httpx2
+
+    from surehand.providers.mcp.addresses.http import HttpAddress
 
 AuthByUrlAndUser: TypeAlias = "WeakValueDictionary[tuple[str, str | None], Any]"
 """The `BearerTokenAuth` of each URL and user, as long as a connection uses it."""
@@ -60,6 +63,15 @@ class OAuth(AuthorizationCodeSettings):
     def as_interactive(self, *, open: UrlOpener | None = None) -> OAuth:
         """A copy that may open a browser for any user."""
         return replace(self, interactive=True, open=open or self.open, _auth_cache=WeakValueDictionary())
+
+    def is_signed_in(self, url: str, user: str | None) -> bool:
+        """Whether there are tokens of a user that are valid or can be refreshed."""
+        record = self.tokens.file_for(url, user).read()
+        return record.access_token is not None and (record.can_refresh or not record.is_expiring())
+
+    async def sign_in(self, server: HttpAddress, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Sign a user in to the server at an address; `show_url` gets the URL to open."""
+        await log_in(self.as_interactive(open=show_url), server, user)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -110,12 +110,15 @@ class DeferredAddress(ServerAddress):
             secrets.add(self._request_headers(ConnectionOwner()))
         return secrets
 
-    def is_signed_in(self) -> bool | None:
-        """Whether the person at this machine has signed in; None if the server has no `auth: oauth`."""
+    def is_signed_in(self, user: str | None = None) -> bool | None:
+        """Whether a user has signed in, or the person at this machine; None if the server has no `auth: oauth`."""
         if not isinstance(self.auth, OAuth):
             return None
-        record = self.auth.tokens.file_for(self.substitute(self._entry.url), None).read()
-        return record.access_token is not None and (record.can_refresh or not record.is_expiring())
+        return self.auth.is_signed_in(self.substitute(self._entry.url), user)
+
+    async def sign_in(self, user: str | None, show_url: Callable[[str], Awaitable[None]]) -> None:
+        """Resolve the variables and sign a user in."""
+        await self.resolve().sign_in(user, show_url)
 
     def _build_address(self, substitute: Callable[[str], str], *, with_auth: bool = True) -> ServerAddress:
         if self._entry.transport_type == "stdio":

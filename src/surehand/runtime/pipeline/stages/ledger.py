@@ -35,7 +35,9 @@ def ledger(
             if invocation.has_streamed_progress:
                 await journal.write_progress(invocation)
         except asyncio.CancelledError:
-            if invocation.may_have_executed and invocation.resumption.answer is None:
+            if invocation.can_go_on_later:
+                await ledger.release(invocation)
+            elif invocation.may_have_executed and invocation.resumption.answer is None:
                 await end(invocation, _interruption_failure(invocation), is_interrupted=True)
             elif invocation.has_given_id and not invocation.resumption.round:
                 await ledger.release(invocation)

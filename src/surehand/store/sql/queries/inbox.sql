@@ -3,6 +3,17 @@
 -- fragment: item_columns
 id, agent, user_id, event_id, type, data, created_at, attempts
 
+-- fragment: agent_parameters
+:agent_0, :agent_1, :agent_2, :agent_3, :agent_4, :agent_5, :agent_6, :agent_7
+
+-- fragment: event_columns
+inbox.id, inbox.event_id, inbox.agent, inbox.user_id, inbox.session, inbox.type, inbox.data, inbox.state, inbox.run_id,
+    inbox.created_at, runs.state AS run_state, runs.reason, runs.attempts AS failed_attempts
+
+-- fragment: is_of_viewer
+(CAST(:user_id AS TEXT) IS NULL OR inbox.user_id = :user_id)
+    AND (CAST(:session AS TEXT) IS NULL OR inbox.session = :session)
+
 -- fragment: is_waiting
 agent = :agent AND (CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id) AND state = 'pending'
 
@@ -16,8 +27,8 @@ UPDATE inbox SET state = CASE WHEN attempts < :max_attempts THEN 'pending' ELSE 
 
 -- name: push_item
 -- Add an event; returns nothing if the agent has received it before.
-INSERT INTO inbox (user_id, agent, event_id, type, data, state, attempts, created_at)
-    VALUES (:user_id, :agent, :event_id, :type, :data, 'pending', 0, {now})
+INSERT INTO inbox (user_id, agent, session, event_id, run_id, type, data, state, attempts, created_at)
+    VALUES (:user_id, :agent, :session, :event_id, :run_id, :type, :data, 'pending', 0, {now})
     ON CONFLICT (user_id, agent, event_id) DO NOTHING RETURNING id
 
 -- name: take_items
@@ -65,3 +76,22 @@ UPDATE inbox SET state = 'processed', owner = :call, attempts = attempts + 1, ta
 
 -- name: count_events_for_call
 SELECT count(*) AS waiting FROM inbox WHERE {{is_for_call}} AND state = 'pending'
+
+-- name: list_oldest_events
+-- The oldest waiting events of up to eight agents, for a worker.
+SELECT id, agent, user_id, session, event_id, run_id, type, data FROM inbox
+    WHERE state = 'pending' AND agent IN ({{agent_parameters}}) ORDER BY id LIMIT :limit
+
+-- name: give_event_to_run
+-- The run goes on with the event; no other worker may have been first.
+UPDATE inbox SET state = 'processed', run_id = :run_id, attempts = attempts + 1, taken_at = {now}, ended_at = {now}
+    WHERE id = :id AND state = 'pending'
+
+-- name: find_event
+SELECT {{event_columns}} FROM inbox LEFT JOIN runs ON runs.run_id = inbox.run_id
+    WHERE inbox.agent = :agent AND inbox.event_id = :event_id AND {{is_of_viewer}} ORDER BY inbox.id LIMIT 1
+
+-- name: list_events
+SELECT {{event_columns}} FROM inbox LEFT JOIN runs ON runs.run_id = inbox.run_id
+    WHERE (CAST(:agent AS TEXT) IS NULL OR inbox.agent = :agent) AND {{is_of_viewer}}
+    AND (CAST(:before AS BIGINT) IS NULL OR inbox.id < :before) ORDER BY inbox.id DESC LIMIT :limit

@@ -16,5 +16,10 @@ UPDATE step_calls SET outcome = :outcome
 -- name: list_steps
 SELECT step, answer, created_at FROM steps WHERE run_id = :run_id ORDER BY step
 
+-- name: list_open_calls
+-- The calls of a run that have not ended, as far as the run knows.
+SELECT call_id FROM step_calls
+    WHERE run_id = :run_id AND (outcome IS NULL OR substr(outcome, 1, 10) = '{"pending"') ORDER BY step, position
+
 -- name: list_calls
 SELECT step, call_id, outcome FROM step_calls WHERE run_id = :run_id ORDER BY step, position

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get } from "../api.js";
 import { describeVerdict, findVerdict } from "../answers.js";
-import { firstLine, formatAge, formatRest, shorten, visible } from "../format.js";
+import { firstLine, formatAge, formatRest, sentenceCase, shorten, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { loadWaits, now, waits, waitsState } from "../store.js";
 import { BulkAnswer } from "../components/bulk_answer.js";
@@ -46,10 +46,16 @@ function WaitRow({ wait, isCurrent, isChosen, toggle }) {
     <a href=${link("inbox", wait.call_id)}>
       <span class="row-title"><strong>${wait.tool}</strong><${Status} status=${wait.waiting_for} kind="pending" /></span>
       <span class="row-text">${firstLine(visible(wait.message))}</span>
-      <span class="row-text code">${shorten(visible(JSON.stringify(wait.arguments ?? {}).slice(1, -1)))}</span>
-      <span class="meta">${wait.user ?? "no user"} · ${formatAge(wait.created_at, now.value)}${rest}</span>
+      <span class="row-text code">${shorten(visible(listArguments(wait.arguments)))}</span>
+      <span class="meta">${wait.user ? `${wait.user} · ` : ""}${formatAge(wait.created_at, now.value)}${rest}</span>
     </a>
   </li>`;
+}
+
+function listArguments(values) {
+  return Object.entries(values ?? {})
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
 }
 
 function Detail({ id, known, isEmpty }) {
@@ -91,8 +97,4 @@ async function look(id) {
   } catch (error) {
     return { sentence: error.message };
   }
-}
-
-function sentenceCase(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

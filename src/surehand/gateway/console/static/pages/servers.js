@@ -2,15 +2,17 @@
 import { html } from "../html.js";
 import { useEffect, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
-import { formatNumber, visible } from "../format.js";
+import { countOf, formatNumber, sentenceCase, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { catalogueVersion, onEvent } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { Diff } from "../components/diff.js";
+import { SafeLink } from "../components/safe_link.js";
 import { Status } from "../components/status.js";
 import { useListKeys } from "../components/list_keys.js";
 
 const REFRESH_MS = 5000;
+const SIGN_IN_REFRESH_MS = 1000;
 
 export function Servers({ id }) {
   const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
@@ -45,7 +47,7 @@ function ServerRow({ server, isCurrent }) {
   return html`<li class="row-item" aria-current=${isCurrent}><a href=${link("servers", server.name)}>
     <span class="row-title"><strong>${server.name}</strong><${Status} status=${server.state} /></span>
     <span class="row-text">${server.address}</span>
-    <span class="meta">${server.kind} · ${formatNumber(server.tools)} tools${server.changes.length ? ` · ${server.changes.length} held back` : ""}</span>
+    <span class="meta">${server.kind} · ${countOf(server.tools, "tool")}${server.changes.length ? ` · ${server.changes.length} held back` : ""}</span>
   </a></li>`;
 }
 
@@ -62,10 +64,43 @@ function ServerDetail({ server, reload }) {
       ["Tools", formatNumber(server.tools)],
     ]} />
     <${ServerActions} server=${server} reload=${reload} />
+    ${server.sign_in && html`<${SignIn} server=${server} reload=${reload} />`}
     ${server.changes.length > 0 && html`<h3>Held back</h3>
       <p class="hint">These definitions have changed since they were accepted. Their tools are not called until you accept them.</p>
       ${server.changes.map((each) => html`<${Change} key=${each.sha256} server=${server.name} change=${each} reload=${reload} />`)}`}
   </article>`;
+}
+
+const SIGN_IN_WORDS = { needed: "nobody is signed in", running: "waits for you in the other tab", done: "signed in" };
+
+/** Signs the person in to a server: the address opens in another tab, and this page hears of the end by itself. */
+function SignIn({ server, reload }) {
+  const [state, setState] = useState({ isBusy: false, url: "", problem: "" });
+  const begin = async () => {
+    setState({ isBusy: true, url: "", problem: "" });
+    try {
+      const { url } = await post(`/api/servers/${encode(server.name)}/sign-in`);
+      setState({ isBusy: false, url: url ?? "", problem: "" });
+    } catch (error) {
+      setState({ isBusy: false, url: "", problem: error.message });
+    }
+    reload();
+  };
+  const isRunning = server.sign_in === "running";
+  useEffect(() => {
+    if (!isRunning) return undefined;
+    const timer = setInterval(reload, SIGN_IN_REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+  const problem = state.problem || (isRunning ? "" : server.sign_in_error);
+  return html`<section aria-label="Sign-in"><h3>Sign-in</h3>
+    <p class="row"><span role="status">${sentenceCase(SIGN_IN_WORDS[server.sign_in])}.</span>
+      <button type="button" class=${server.sign_in === "needed" ? "primary" : ""} disabled=${state.isBusy} onClick=${begin}>
+        ${{ needed: "Sign in", running: "Start over", done: "Check the sign-in" }[server.sign_in]}</button></p>
+    ${isRunning && state.url && html`<p><${SafeLink} url=${state.url}>Open the sign-in page of ${new URL(state.url).host}<//></p>
+      <p class="hint">The browser must run on the machine of the gateway, to which that page sends you back.</p>`}
+    ${problem && html`<${Notice} tone="bad">${problem}<//>`}
+  </section>`;
 }
 
 function ServerActions({ server, reload }) {

@@ -1,0 +1,89 @@
+"""Limits of documents: a file of a few lines, or a huge one, must not take all memory or minutes of a processor.
+
+`load.py` uses them for files and fetched documents, `operation_digest.py` for what a program gives as a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from surehand.core.errors import DefinitionError
+
+MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
+"""Bytes of a file. The largest public document, that of Microsoft Graph, has 47 million."""
+MAX_DOCUMENT_VALUES = 5_000_000
+"""Values and names in a file: each takes much more memory than its text. Microsoft Graph has two million."""
+MAX_EXPANDED_CHARS = MAX_DOCUMENT_BYTES
+"""Characters of a document if each alias of YAML is written out: few lines of them can stand for billions."""
+MAX_OPERATIONS = 50_000
+MAX_ARGUMENTS = 1_000
+"""Parameters, or fields of a body, that one operation may have."""
+MAX_ALL_OF_PARTS = 1_000
+"""Schemas that `allOf` may join, all levels together."""
+
+
+def check_byte_count(size: int, label: str) -> None:
+    """Raise `DefinitionError` for a file that is too large."""
+    if size > MAX_DOCUMENT_BYTES:
+        raise _too_large(label, f"{size:,} bytes, and at most {MAX_DOCUMENT_BYTES:,} are read")
+
+
+def check_json_value_count(text: str, label: str) -> None:
+    """Raise `DefinitionError` for a JSON text with too many values, before it is parsed."""
+    # Each value but the first of its list or object has a comma before it; those in texts do no harm.
+    count = text.count(",") + text.count(":")
+    if count > MAX_DOCUMENT_VALUES:
+        raise too_many_values(label)
+
+
+def too_many_values(label: str) -> DefinitionError:
+    """The error for a document with too many values."""
+    return _too_large(label, f"more than {MAX_DOCUMENT_VALUES:,} values")
+
+
+def check_expansion(root: Any, label: str) -> None:
+    """Raise `DefinitionError` for a value that holds itself, or that stands for too much if it is written out."""
+    sizes: dict[int, int] = {}
+    ancestors: set[int] = set()
+    waiting: list[tuple[Any, bool]] = [(root, False)]
+    while waiting:
+        value, has_visited_children = waiting.pop()
+        key = id(value)
+        if has_visited_children:
+            ancestors.discard(key)
+            sizes[key] = _char_count(value, sizes)
+            if sizes[key] > MAX_EXPANDED_CHARS:
+                problem = f"aliases that stand for more than {MAX_EXPANDED_CHARS:,} characters"
+                raise _too_large(label, problem)
+        elif key in ancestors:
+            raise DefinitionError(f"{label} has a value that holds itself.", fix="write a `$ref` in place of it.")
+        elif key not in sizes:
+            ancestors.add(key)
+            waiting.append((value, True))
+            waiting += [(child, False) for child in _children(value) if isinstance(child, (dict, list))]
+
+
+def _char_count(value: Any, sizes: dict[int, int]) -> int:
+    """About the length of the JSON of a list or object whose parts are in `sizes`."""
+    total = 2
+    for child in _children(value):
+        if isinstance(child, str):
+            total += len(child) + 3
+        elif isinstance(child, (dict, list)):
+            total += sizes[id(child)] + 1
+        else:
+            total += 5
+    return total
+
+
+def _children(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _too_large(label: str, problem: str) -> DefinitionError:
+    return DefinitionError(f"{label} is too large: it has {problem}.", fix="split the document.")

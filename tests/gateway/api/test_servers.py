@@ -1,0 +1,38 @@
+"""Servers over the HTTP API: beginning a sign-in."""
+
+from surehand import gateway, mcp
+from surehand.gateway.access.tokens import Token, hash_token
+from tests.gateway.api.served_gateway import bearer, build_runtime, serve
+from tests.http.server import only_loopback
+from tests.providers.mcp.oauth_server import run_oauth_server
+
+
+async def test_only_the_operator_begins_a_sign_in_and_another_one_replaces_the_first(monkeypatch, tmp_path):
+    only_loopback(monkeypatch)
+    tokens = gateway.bearer_tokens(
+        gateway.operator_token("operator"), Token(hash_token("reader"), "ada", ["tools:*", "calls:all"])
+    )
+    with run_oauth_server() as authority:
+        auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
+        notes = mcp.http(authority.url, namespace="notes", auth=auth, manifest=False)
+        async with serve(build_runtime(notes), auth=tokens) as served:
+            path = "/api/servers/notes/sign-in"
+            refused = await served.client.post(path, headers=bearer("reader"))
+            begun = await served.client.post(path, headers=bearer("operator"))
+            again = await served.client.post(path, headers=bearer("operator"))
+            [server] = (await served.client.get("/api/servers", headers=bearer("operator"))).json()["items"]
+
+    assert refused.status_code == 403
+    assert begun.json()["url"].startswith(f"{authority.issuer}/authorize?")
+    assert again.json()["url"] != begun.json()["url"]
+    assert server["sign_in"] == "running"
+
+
+async def test_a_server_that_asks_nobody_to_sign_in_has_no_sign_in(tmp_path):
+    notes = mcp.http("http://127.0.0.1:1/mcp", namespace="notes", manifest=False)
+    async with serve(build_runtime(notes)) as served:
+        refused = await served.client.post("/api/servers/notes/sign-in")
+        [server] = (await served.client.get("/api/servers")).json()["items"]
+
+    assert refused.status_code == 404
+    assert server["sign_in"] is None
