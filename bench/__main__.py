@@ -11,6 +11,8 @@ from bench.agent_runs import measure_agents
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
+from bench.gateway_calls import measure_gateway_calls
+from bench.gateway_events import measure_event_streams
 from bench.imports import measure_imports
 from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
@@ -51,6 +53,8 @@ BENCHMARKS = (
     Benchmark("mcp calls", measure_mcp_calls, {"rounds": 21, "http_rounds": 7}),
     Benchmark("rest calls", measure_rest_calls, {"rounds": 15}),
     Benchmark("openapi import", measure_openapi_import, {"rounds": 3}),
+    Benchmark("gateway calls", measure_gateway_calls, {"rounds": 11, "count": 400}),
+    Benchmark("gateway events", measure_event_streams, {"rounds": 7}),
     Benchmark("mcp connections", measure_mcp_connections, {"rounds": 3}),
     Benchmark("mcp proxy", measure_own_proxy, {"rounds": 5}),
     # Definitions come last: ten thousand tools would slow garbage collection in the others.

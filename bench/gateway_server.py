@@ -1,7 +1,8 @@
 """A server for the benchmarks of the gateway: `python gateway_server.py KIND` prints its port, then serves.
 
 Kinds: `gateway` is our gateway with a tool; `bare` is a FastAPI route with the same body model and one dependency;
-`durable STORE` is our gateway with a tool that writes. All are served as `surehand serve` does it.
+`bare-events` sends what is posted to it as events; `durable STORE` is our gateway with a tool that writes. All are served
+as `surehand serve` does it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
+from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 
 from surehand import Runtime, gateway, tool
@@ -62,7 +64,43 @@ def durable_app(store: str) -> Starlette:
     return gateway.app(Runtime(tool(effects={"write"})(pay), store=store))
 
 
-APPS: dict[str, Callable[..., Starlette]] = {"gateway": gateway_app, "bare": bare_app, "durable": durable_app}
+def bare_events_app() -> Starlette:
+    """Event streams by hand: what is posted goes to every listener."""
+    app = FastAPI()
+    queues: set[asyncio.Queue[tuple[str, str]]] = set()
+
+    @app.get("/api/events")
+    async def follow() -> EventSourceResponse:
+        queue: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        queues.add(queue)
+
+        async def events() -> AsyncIterator[dict[str, str]]:
+            try:
+                yield {"comment": "listening"}
+                while True:
+                    name, data = await queue.get()
+                    yield {"event": name, "data": data}
+            finally:
+                queues.discard(queue)
+
+        return EventSourceResponse(events())
+
+    @app.post("/emit")
+    async def emit(events: list[tuple[str, str]]) -> dict[str, int]:
+        for queue in queues:
+            for each in events:
+                queue.put_nowait(each)
+        return {"events": len(events)}
+
+    return app
+
+
+APPS: dict[str, Callable[..., Starlette]] = {
+    "gateway": gateway_app,
+    "bare": bare_app,
+    "bare-events": bare_events_app,
+    "durable": durable_app,
+}
 
 
 async def serve(kind: str, *arguments: str) -> None:

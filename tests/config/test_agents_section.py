@@ -105,7 +105,7 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
             model:
               {provider: openai, model: gpt-5, maxTokens: 900, reasoning: {enabled: true, effort: high, summary: auto}}
             instructions: "Help."
-            loop: {maxSteps: 5, maxTokensPerCycle: 50000}
+            loop: {maxSteps: 5, maxTokensPerCycle: 50000, toolChoice: auto}
             consciousness: {maxTokens: 100000}
         """
     )
@@ -136,6 +136,7 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
             "Agents call each other in a circle: a > b > a",
         ),
         ("{'a b': {model: 'openai:m'}}", "'a b' cannot be the name of an agent"),
+        ("{a: {model: 'openai:m', loop: {toolChoice: required}}}", "toolChoice can only be auto"),
     ],
 )
 def test_mistakes_are_named_with_their_line(read, section, message):

@@ -7,10 +7,12 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from surehand.assemble.http_gateway import build_webhooks
 from surehand.config.config import SECTION_PARSERS, read_config
 from surehand.config.errors import ConfigError
 from surehand.config.gateway_section import GATEWAY_PARSERS
 from surehand.config.json_schema import config_schema
+from surehand.gateway.webhooks.signatures import new_webhook_secret
 
 HASH = f"sha256:{'0' * 64}"
 WHOLE = f"""
@@ -24,6 +26,10 @@ gateway:
     - {{hash: "{HASH}", user: ada, scopes: ["tools:git__*"], expires: 2030-01-31, rate: 60/min, concurrent: 4}}
   answers:
     - {{tools: "bank__*", by: [user:bob, scope:approver], waiting_for: approval}}
+  public_url: https://tools.example
+  webhooks:
+    - {{name: slack, url: "https://${{BRIDGE}}/waits", secret_env: [NEW, OLD], tools: "bank__*", waiting_for: approval,
+       people: [bob], scopes: [approver]}}
   limits: {{requests: 10, body: 1MB}}
 """
 
@@ -52,6 +58,38 @@ def test_every_setting_is_read(tmp_path):
     [rule] = settings.answers
     assert (rule.by, rule.options["tools"]) == (("user:bob", "scope:approver"), ("bank__*",))
     assert settings.limits == {"requests": 10, "body_bytes": 1_000_000}
+    assert settings.public_url == "https://tools.example"
+    [webhook] = settings.webhooks
+    assert (webhook.name, webhook.secret_env) == ("slack", ("NEW", "OLD"))
+    assert webhook.options == {
+        "tools": ("bank__*",),
+        "waiting_for": ("approval",),
+        "people": ("bob",),
+        "scopes": ("approver",),
+    }
+
+
+def test_secrets_and_urls_of_webhooks_come_from_the_environment_late(tmp_path):
+    settings = read(tmp_path, WHOLE)
+    environment = {"NEW": new_webhook_secret(), "OLD": new_webhook_secret(), "BRIDGE": "bridge.example"}
+
+    [webhook] = build_webhooks(settings, environment)
+
+    assert webhook.secrets == (environment["NEW"], environment["OLD"])
+    assert webhook.url == "https://bridge.example/waits"
+    with pytest.raises(ConfigError, match="OLD, which is not set"):
+        build_webhooks(settings, {**environment, "OLD": ""})
+    with pytest.raises(ConfigError, match="24 to 64 bytes") as error:
+        build_webhooks(settings, {**environment, "OLD": "hunter2"})
+    assert "hunter2" not in str(error.value)
+
+
+def test_two_webhooks_of_one_name_are_a_mistake(tmp_path):
+    entry = "{name: a, secret_env: NEW}"
+    settings = read(tmp_path, f"gateway: {{webhooks: [{entry}, {entry}]}}")
+
+    with pytest.raises(ConfigError, match="Two webhooks are called a"):
+        build_webhooks(settings, {"NEW": new_webhook_secret()})
 
 
 @pytest.mark.parametrize(
@@ -64,6 +102,9 @@ def test_every_setting_is_read(tmp_path):
         ("gateway: {tokens: [{hash: x, rate: often}]}", "rate must be a number of requests"),
         ("gateway: {answers: [{tools: x}]}", "A rule needs `by`"),
         ("gateway: {limits: {request: 1}}", "Unknown key 'request'"),
+        ("gateway: {webhooks: [{url: x, secret_env: X}]}", "A webhook needs `name`"),
+        ("gateway: {webhooks: [{name: x, url: x}]}", "A webhook needs `secret_env`"),
+        ("gateway: {webhooks: [{name: x, secret: hunter2}]}", "Unknown key 'secret'. fix: did you mean 'secret_env'"),
     ],
 )
 def test_mistakes_name_the_line_and_the_remedy(tmp_path, text, problem):

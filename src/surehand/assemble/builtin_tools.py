@@ -102,8 +102,10 @@ class _SharedResources:
 
         folder = self.config.base_folder.resolve()
         files: set[Path] = {folder / name for name in (*CONFIG_FILE_NAMES, LOCK_FILE_NAME)}
-        for source in self.config.tools:
-            location = source.location.partition(":")[0]
+        sources = [source.location for source in self.config.tools]
+        sources += [each.name for agent in self.config.agents for each in agent.middleware if ":" in each.name]
+        for source in sources:
+            location = source.partition(":")[0]
             found = [folder / location] if (folder / location).is_file() else find_modules(folder, location)
             files.update(path for module in found for path in (module, *imported_files(module)))
         for section in (self.config.mcp_servers, *(agent.mcp for agent in self.config.agents)):

@@ -29,12 +29,12 @@ _AGENT_KEYS = (
     "tools",
     "agents",
     "mcp",
+    "middleware",
     "limits",
     "context_window",
     "loop",
     "consciousness",
 )
-_UNAVAILABLE_AGENT_KEYS = ("middleware",)
 _TEXT_FILE_ENDINGS = (".md", ".txt")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
@@ -71,6 +71,17 @@ ModelChoice: TypeAlias = ModelEntry | ScriptedModelEntry
 
 
 @dataclass(frozen=True, slots=True)
+class MiddlewareEntry:
+    """One middleware of an agent, as written in the file."""
+
+    node: ConfigNode
+    name: str
+    """The name of one of ours, or `file.py:function`."""
+    ttl: float | None = None
+    """For how many seconds `caching` keeps results."""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentEntry:
     """An agent, as written in the file."""
 
@@ -85,6 +96,8 @@ class AgentEntry:
     """The agents that it calls, each with its place in the file."""
     mcp: McpSection | None = None
     """MCP servers of the agent's own."""
+    middleware: tuple[MiddlewareEntry, ...] = ()
+    """What wraps the calls that the agent makes, the outermost first."""
     description: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     context_window: int | None = None
@@ -115,7 +128,6 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
         node,
         _AGENT_KEYS,
         aliases={"system_prompt": "instructions", "prompt": "instructions", "mcp_servers": "mcp"},
-        unavailable=_UNAVAILABLE_AGENT_KEYS,
         ignored=("version",),
     )
     if "model" not in entries:
@@ -138,10 +150,25 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
         tools=tuple(read_texts(entries["tools"])) if "tools" in entries else None,
         agents=dict.fromkeys(read_texts(entries["agents"]), entries["agents"]) if "agents" in entries else {},
         mcp=parse_mcp_servers(entries["mcp"]) if "mcp" in entries else None,
+        middleware=_parse_middleware(entries["middleware"]) if "middleware" in entries else (),
         description=read_text(entries["description"]) if "description" in entries else "",
         limits=limits,
         context_window=read_positive_integer(window) if window is not None else None,
     )
+
+
+def _parse_middleware(node: ConfigNode) -> tuple[MiddlewareEntry, ...]:
+    """Parse a list of `logging`, `dry_run`, `file.py:function` and `{caching: 5m}`."""
+    return tuple(map(_parse_one_middleware, node.items()))
+
+
+def _parse_one_middleware(node: ConfigNode) -> MiddlewareEntry:
+    if not isinstance(node.value, dict):
+        return MiddlewareEntry(node, read_text(node).strip())
+    caching = known_entries(node, ("caching",)).get("caching")
+    if caching is None:
+        raise node.error("The middleware has no name.", "write {caching: 5m}.")
+    return MiddlewareEntry(node, "caching", read_duration(caching))
 
 
 _LIMIT_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
@@ -159,7 +186,10 @@ def _parse_limits(node: ConfigNode) -> dict[str, Any]:
 
 def _parse_loop(node: ConfigNode) -> dict[str, Any]:
     """The limits of a think cycle, under their other names."""
-    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle"), unavailable=("tool_choice",))
+    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle", "tool_choice"))
+    choice = entries.pop("tool_choice", None)
+    if choice is not None and choice.value != "auto":
+        raise choice.error(f"{choice.key} can only be auto: the model decides what it calls.", "write auto.")
     names = {"max_steps": "steps", "max_tokens_per_cycle": "tokens"}
     return {names[name]: read_positive_integer(entry) for name, entry in entries.items()}
 

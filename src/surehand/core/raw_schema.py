@@ -137,6 +137,11 @@ class RawParameters:
             raise self._definition_error(f"The JSON Schema cannot be used: {_schema_mistake(error)}.") from error
 
     @property
+    def cost(self) -> float:
+        """The `schema_cost` of the compiled schema."""
+        return self._schema_cost
+
+    @property
     def argument_names(self) -> set[str]:
         """The names of the validated arguments."""
         return set(self._source_schema.get("properties", {}))

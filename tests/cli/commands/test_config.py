@@ -3,6 +3,7 @@
 import json
 
 from surehand.gateway.access.tokens import hash_token
+from surehand.gateway.webhooks.signatures import new_webhook_secret
 
 
 def test_a_good_file_is_fine_and_a_mistake_names_its_line(run, tmp_path):
@@ -16,6 +17,18 @@ def test_a_good_file_is_fine_and_a_mistake_names_its_line(run, tmp_path):
     assert "surehand.yaml is fine" in good.out
     assert ":2:" in bad.err
     assert "hash" in bad.err
+
+
+def test_a_webhook_whose_secret_is_not_set_is_a_mistake(run, tmp_path, monkeypatch):
+    path = tmp_path / "surehand.yaml"
+    path.write_text("builtin: {clock: true}\ngateway:\n  webhooks:\n    - {name: slack, secret_env: BRIDGE_SECRET}\n")
+    unset = run("config", "check", "--config", str(path))
+    monkeypatch.setenv("BRIDGE_SECRET", new_webhook_secret())
+    is_set = run("config", "check", "--config", str(path))
+
+    assert (unset.code, is_set.code) == (2, 0)
+    assert ":4:" in unset.err
+    assert "BRIDGE_SECRET" in unset.err
 
 
 def test_a_token_is_printed_once_with_the_entry_of_its_hash(run):

@@ -1,5 +1,6 @@
 """`surehand doctor`: its findings and their fixes."""
 
+import asyncio
 import json
 import sqlite3
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from surehand.core.extras import install_command
 from surehand.store.migrations import MIGRATION_FILES
+from surehand.store.store import Store
+from surehand.store.tables.webhooks import NewWait
 
 SERVER = Path(__file__).parents[2] / "providers/mcp/peers/environment_server.py"
 BROKEN = """\
@@ -332,3 +335,24 @@ def test_a_variable_that_a_rest_tool_needs_and_that_is_not_set_is_reported(docto
         "environment variables that its requests need are not set: ELSEWHERE.",
         "set them before its first call.",
     )
+
+
+def test_a_webhook_without_its_secret_and_one_that_fails_are_findings(doctor, tmp_path, monkeypatch):
+    webhooks = [{"name": "mail", "secret_env": "MAIL"}, {"name": "slack", "secret_env": "SLACK", "url": "http://x/"}]
+    monkeypatch.setenv("SLACK", "whsec_")
+
+    async def fail_once() -> None:
+        async with Store.open(str(tmp_path / "calls.db")) as store:
+            await store.webhooks.add("slack", [(NewWait("c1", 1, "approval", "pay"), True)])
+            [taken] = await store.webhooks.take("slack", limit=1, lease_seconds=60)
+            await store.webhooks.postpone("slack", taken, 60, "HTTP 500")
+
+    asyncio.run(fail_once())
+    code, found = doctor({"store": "calls.db", "gateway": {"webhooks": webhooks}})
+
+    assert code == 1
+    assert told(found, "webhook mail")[:2] == ("fail", "the environment variables of its secrets are not set: MAIL.")
+    status, message, _ = told(found, "webhook slack")
+    assert status == "warn"
+    assert message.startswith("0 delivered, 1 to send, 0 given up; it has failed since ")
+    assert message.endswith("UTC: HTTP 500")

@@ -6,13 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx2
 import pytest
+
+from surehand.gateway.webhooks.signatures import new_webhook_secret, verify_webhook
 
 TOOLS = """
 import asyncio
@@ -147,6 +151,59 @@ def test_a_change_of_the_configuration_takes_effect_without_a_restart(shop):
 
     assert paid == "paid 7"
     assert approved.json()["data"] == "paid 5"
+
+
+def test_a_change_of_the_configuration_ends_no_call_that_runs(shop):
+    with serving(shop) as server:
+        command = [sys.executable, "-c", _POST_WAIT, str(server.client.base_url)]
+        caller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        wait_until((shop / "started").exists)
+        (shop / "surehand.yaml").write_text(CONFIG + "policy: [{effects: [write], decision: allow}]\n")
+        wait_until(lambda: _paid(server))  # the new configuration is in force
+        is_running = caller.poll() is None
+        (shop / "go").touch()
+        answer, _ = caller.communicate(timeout=60)
+
+    assert is_running
+    assert json.loads(answer)["data"] == "went"
+
+
+def test_a_wait_is_announced_after_a_kill_that_came_first(shop):
+    """The gateway is killed while its announcement is not acknowledged; the next one sends the same message."""
+    secret = new_webhook_secret()
+    received: list[tuple[str, bytes]] = []
+
+    class Bridge(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            received.append((verify_webhook(body, headers, [secret]), body))
+            self.send_response(500 if len(received) == 1 else 204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    bridge = HTTPServer(("127.0.0.1", 0), Bridge)
+    thread = threading.Thread(target=bridge.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{bridge.server_port}/"
+    webhook = f'gateway: {{public_url: "https://t", webhooks: [{{name: b, url: "{url}", secret_env: BRIDGE_SECRET}}]}}'
+    (shop / "surehand.yaml").write_text(f"{CONFIG}{webhook}\n")
+    try:
+        with serving(shop, BRIDGE_SECRET=secret) as server:
+            server.client.post("/api/tools/pay/call", json={"arguments": {"amount": 5}})
+            wait_until(lambda: len(received) == 1)
+            server.end(signal.SIGKILL)
+        with serving(shop, BRIDGE_SECRET=secret):
+            wait_until(lambda: len(received) == 2, 60)  # when the lease of the killed process is over
+    finally:
+        bridge.shutdown()
+        thread.join()
+        bridge.server_close()
+
+    assert received[0] == received[1]
+    assert json.loads(received[0][1])["data"]["url"].startswith("https://t/#/inbox/")
 
 
 def _paid(server: Server) -> str | None:

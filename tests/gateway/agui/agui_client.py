@@ -83,7 +83,7 @@ async def agui_client(url: str, thread: str = "thread-1") -> AsyncIterator[AguiC
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE_BYTES)
     try:
         yield AguiClient(process, url)
-        _, warnings = await process.communicate()
+        _, warnings = await process.communicate(b"")  # an empty input closes stdin, and the program ends
         assert warnings.decode() == ""
     finally:
         if process.returncode is None:

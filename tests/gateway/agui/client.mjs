@@ -3,6 +3,9 @@
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
+// When a stream breaks off, the client reports it, and rejects a promise that no one can see; a browser only logs that.
+process.on("unhandledRejection", () => {});
+
 const [packages, threadId] = process.argv.slice(2);
 const { HttpAgent } = createRequire(`${packages}/`)("@ag-ui/client");
 const agent = new HttpAgent({ url: "http://127.0.0.1/", threadId });

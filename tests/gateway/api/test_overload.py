@@ -1,4 +1,4 @@
-"""More requests than the gateway may have in flight: they are refused at once, and nothing that was acknowledged is lost."""
+"""More requests than may be in flight: they are refused at once, and nothing that was acknowledged is lost."""
 
 import asyncio
 

@@ -3,11 +3,7 @@
 import asyncio
 import random
 import signal
-import socket
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,13 +11,12 @@ from pathlib import Path
 import httpx2
 
 from tests.gateway.kills.clients import Acknowledged, Follower, keep_calling
+from tests.gateway.kills.gateway_process import GatewayProcess
 
-PROGRAM = Path(__file__).parent / "gateway_program.py"
 CALLER_COUNT = 4
 FOLLOWER_COUNT = 3
 MAX_LIFE_SECONDS = 1.5
 """How long the gateway serves at most before it is killed."""
-START_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -44,37 +39,6 @@ class KillReport:
     missed_events: int
 
 
-class GatewayProcess:
-    """A gateway in a process of its own, always on the same port."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self._process: Process | None = None
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
-
-    async def start(self) -> None:
-        """Start it, and wait until it listens."""
-        command = (sys.executable, str(PROGRAM), str(self._folder), str(self.port))
-        self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-        assert self._process.stdout is not None
-        async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            assert await self._process.stdout.readline() == b"ready\n"
-
-    async def end(self, number: signal.Signals) -> int:
-        """Send a signal, and wait for the end of the process."""
-        assert self._process is not None
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
-        return await self._process.wait()
-
-
 async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
     """Kill the gateway so many times under load."""
     chance = random.Random(seed)
@@ -82,8 +46,7 @@ async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
     log = Acknowledged()
     stop = asyncio.Event()
     limits = httpx2.Limits(max_connections=None)
-    await gateway.start()
-    async with httpx2.AsyncClient(base_url=gateway.url, timeout=20, limits=limits, trust_env=False) as client:
+    async with gateway, httpx2.AsyncClient(base_url=gateway.url, timeout=20, limits=limits, trust_env=False) as client:
         followers = [Follower(client, "0") for _ in range(FOLLOWER_COUNT)]
         reading = [asyncio.create_task(each.follow()) for each in followers]
         numbers = count(1)
@@ -105,7 +68,7 @@ async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
         for task in reading:
             task.cancel()
         await asyncio.wait(reading)
-    assert await gateway.end(signal.SIGTERM) == 0
+        assert await gateway.end(signal.SIGTERM) == 0
     return _report(folder, kills, log, followers, complete)
 
 

@@ -8,13 +8,14 @@ import httpx2
 import pytest
 
 from tests.gateway.kills.__main__ import is_clean
-from tests.gateway.kills.run_kills import GatewayProcess, run_kills
+from tests.gateway.kills.gateway_process import GatewayProcess
+from tests.gateway.kills.run_kills import run_kills
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.long)])
-async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(tmp_path_on_disk: Path, kills: int) -> None:
-    report = await run_kills(tmp_path_on_disk, kills)
+async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(tmp_path: Path, kills: int) -> None:
+    report = await run_kills(tmp_path, kills)
 
     assert is_clean(report), report
     assert report.acknowledged_calls > 0
@@ -22,10 +23,9 @@ async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(tmp_path_on
 
 
 @pytest.mark.timeout(120)
-async def test_a_stopped_gateway_ends_its_streams_and_lets_running_calls_finish(tmp_path_on_disk: Path) -> None:
-    gateway = GatewayProcess(tmp_path_on_disk)
-    await gateway.start()
-    async with httpx2.AsyncClient(base_url=gateway.url, timeout=20, trust_env=False) as client:
+async def test_a_stopped_gateway_ends_its_streams_and_lets_running_calls_finish(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path)
+    async with gateway, httpx2.AsyncClient(base_url=gateway.url, timeout=20, trust_env=False) as client:
         async with client.stream("GET", "/api/events") as events:
             lines = events.aiter_lines()
             await anext(lines)
@@ -43,4 +43,4 @@ async def test_a_stopped_gateway_ends_its_streams_and_lets_running_calls_finish(
     assert code == 0
     assert [each["data"] for each in answers] == list(range(20))
     assert rest.count("event: CallEnded") <= 20
-    assert len((tmp_path_on_disk / "effects.txt").read_text().splitlines()) == 20
+    assert len((tmp_path / "effects.txt").read_text().splitlines()) == 20

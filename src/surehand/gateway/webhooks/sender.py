@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 ANNOUNCEMENT_TYPE = "call.pending"
 REQUEST_TIMEOUT_SECONDS = 15.0
-LEASE_SECONDS = 60.0
-"""How long a process has for an attempt. If it dies, another one takes the delivery then."""
+LEASE_SECONDS = 20.0
+"""How long a process has for an attempt, which takes 15 seconds at most. If it dies, another one takes it then."""
 MAX_DELIVERIES_AT_ONCE = 4
 """Requests to one webhook at the same time."""
 WAITS_PER_READ = 100

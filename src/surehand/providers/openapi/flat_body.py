@@ -81,7 +81,7 @@ def _add_fields(part: Located, flat: FlatBody) -> None:
             flat.fields.setdefault(str(name), []).append(Located(each, part.source))
     required = part.value.get("required")
     if isinstance(required, list):
-        flat.required |= {name for name in required if isinstance(name, str)}
+        flat.required |= {name for name in required[:MAX_ARGUMENTS] if isinstance(name, str)}
 
 
 def _is_read_only(document: Document, schema: Located) -> bool:

@@ -53,7 +53,7 @@ class OperationParameters:
             plan = self._load_plan()
             self._other_names = plan.other_names
             self._parameters = plan.arguments
-            self._cost = ValidationCost(plan.arguments.schema)
+            self._cost = ValidationCost(plan.arguments)
         return self._parameters
 
     @property

@@ -220,7 +220,8 @@ class _PlanCompiler:
     def _compile_arguments(self) -> RawParameters:
         if len(self._parameters) + len(self._body_fields) > MAX_ARGUMENTS:
             raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters and fields.")
-        for budget in DEFINITION_BUDGETS:
+        # Without definitions, a smaller number of them makes no difference.
+        for budget in DEFINITION_BUDGETS if self._refs else DEFINITION_BUDGETS[:1]:
             arguments = self._try_compile(self._schema_with(self._properties, budget))
             if arguments is not None:
                 return arguments
@@ -233,13 +234,11 @@ class _PlanCompiler:
     def _try_compile(self, schema: dict[str, Any]) -> RawParameters | None:
         """The schema, ready to validate; None if it is too large, or validating a value might take seconds."""
         arguments = RawParameters(schema, where=self._operation.label)
-        if not ValidationCost(schema).is_acceptable:
-            return None
         try:
             arguments.compile()
         except DefinitionError:
             return None
-        return arguments
+        return arguments if ValidationCost(arguments).is_acceptable else None
 
     def _schema_with(
         self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None

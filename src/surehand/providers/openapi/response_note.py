@@ -60,15 +60,12 @@ class ResponseNotes:
             if not schemas:
                 return None
             definitions = self._converter.collect_definitions(refs, MAX_DEFINITION_CHARS)
-            combined = {"properties": {_RESULT: {"anyOf": schemas}}, "$defs": definitions}
-            cost = ValidationCost(combined)
-            if not cost.is_acceptable:
-                return None
-            parameters = RawParameters(combined)
+            parameters = RawParameters({"properties": {_RESULT: {"anyOf": schemas}}, "$defs": definitions})
             parameters.compile()
         except (UnusableOperation, DefinitionError):
             return None
-        return parameters, cost
+        cost = ValidationCost(parameters)
+        return (parameters, cost) if cost.is_acceptable else None
 
     def _response_schemas(self, operation: Operation) -> list[Located]:
         """The JSON schemas of all successful responses; none if one of them has no schema."""

@@ -25,6 +25,7 @@ MAX_DEPTH = 20
 """Levels of one schema that are written out; deeper ones accept anything."""
 MAX_DEFINITION_WORK = 2_000
 """Units of work for one definition that others refer to."""
+WORK_PER_DEFINITION = 4
 DESCRIPTION_CHARS_PER_WORK = 400
 _SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_KEYWORDS = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties")
@@ -87,7 +88,7 @@ class SchemaConverter:
             located = self._targets[name]
             work = WorkLimit(MAX_DEFINITION_WORK)
             schema, refs = self.convert(Located(located.value, located.source), work)
-            used_work = MAX_DEFINITION_WORK - max(work.remaining, 0)
+            used_work = WORK_PER_DEFINITION + MAX_DEFINITION_WORK - max(work.remaining, 0)
             self._definitions[name] = Definition(schema, tuple(sorted(refs)), len(json_text(schema)), used_work)
         return self._definitions[name]
 

@@ -7,9 +7,10 @@ counted before the validator runs, because nothing can stop it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
-from surehand.core.raw_schema import schema_cost
+from surehand.core.raw_schema import RawParameters
 from surehand.core.strict_json import has_at_most_parts
 
 MAX_SCHEMA_COST = 300
@@ -24,13 +25,16 @@ _SAME_VALUE_KEYWORDS = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 
 class ValidationCost:
-    """Counts the comparisons for values of one schema, whose references all lead to its `$defs`."""
+    """Counts the comparisons for values of one compiled schema, whose references all lead to its `$defs`."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._schema = schema
-        self._cost = max(schema_cost(dict(schema)), 1.0)
-        self._definitions: Mapping[str, Any] = schema.get("$defs", {})
-        self._is_recursive = _has_cycle({name: set(_find_refs(each)) for name, each in self._definitions.items()})
+    def __init__(self, parameters: RawParameters) -> None:
+        self._schema = parameters.schema
+        self._cost = max(parameters.cost, 1.0)
+        self._definitions: Mapping[str, Any] = self._schema.get("$defs", {})
+
+    @cached_property
+    def _is_recursive(self) -> bool:
+        return _has_cycle({name: set(_find_refs(each)) for name, each in self._definitions.items()})
 
     @property
     def is_acceptable(self) -> bool:
