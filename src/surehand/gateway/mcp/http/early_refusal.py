@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-
 _CONNECTION_HEADERS = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
 
 
