@@ -1,4 +1,4 @@
-"""`python -m bench`: run the benchmarks, print the table, and write it to RESULTS.md after a full run of all of them."""
+"""`python -m bench`: run the benchmarks, print the table, and write it to RESULTS.md after a full run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.agent_runs import measure_agents
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
@@ -17,7 +18,7 @@ from bench.mcp_calls import measure_mcp_calls
 from bench.mcp_connections import measure_mcp_connections
 from bench.mcp_proxy import measure_other_proxies, measure_own_proxy
 from bench.openapi_import import measure_openapi_import
-from bench.peers.environments import measure_peer_imports, measure_peers
+from bench.peers.environments import measure_peer_agents, measure_peer_imports, measure_peers
 from bench.queued_calls import measure_queue
 from bench.rest_calls import measure_rest_calls
 from bench.sandbox import measure_sandbox
@@ -43,6 +44,7 @@ BENCHMARKS = (
     Benchmark("queue", measure_queue, {"rounds": 1, "count": 3000}),
     Benchmark("imports", measure_imports, {"rounds": 5}),
     Benchmark("durable calls", measure_durable_calls, {"rounds": 5, "count": 1280, "waiting": 10_000}),
+    Benchmark("agents", measure_agents, {"rounds": 5, "count": 128}),
     Benchmark("spaces", measure_spaces, {"rounds": 3, "count": 320}),
     Benchmark("shared slots", measure_shared_slots, {"rounds": 3, "count": 50}),
     Benchmark("files", measure_files, {"rounds": 3, "megabytes": 50}),
@@ -94,10 +96,10 @@ def main() -> None:
     options = parse_options()
     rows = asyncio.run(measure_all(select_benchmarks(options.only), quick=options.quick))
     print(f"{describe_versions()}\n\n{format_table(rows)}")
-    peer_rows = (
-        [*measure_peers(), *measure_peer_imports(), *asyncio.run(measure_other_proxies())] if options.peers else []
-    )
-    if peer_rows:
+    peer_rows: list[Row] = []
+    if options.peers:
+        peer_rows = [*measure_peers(), *measure_peer_agents(), *measure_peer_imports()]
+        peer_rows += asyncio.run(measure_other_proxies())
         print(format_table(peer_rows))
     if not options.quick and not options.only:
         write_results(rows, peer_rows)

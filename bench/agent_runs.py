@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.agent_limit import agent_limit
 from bench.durable_calls import Write, open_raw_sqlite
 from bench.measure import measure_ratio
 from bench.table import Row
@@ -22,7 +23,9 @@ from surehand.testing import ScriptedModel
 
 SQLITE_RUNS = 16
 """Runs at the same time, whose writes the store commits together."""
-REPLIES: Sequence[Any] = ([("add", {"a": 1, "b": 2})], "3")
+LIMIT_RUNS_PER_RUN = 20
+"""Runs of the bare loop for each of ours: so few of its own would end before the caches are warm."""
+REPLIES: tuple[Any, ...] = ([("add", {"a": 1, "b": 2})], "3")
 
 
 @tool
@@ -34,10 +37,13 @@ async def add(a: int, b: int) -> int:
 async def measure_agents(*, rounds: int = 15, count: int = 200) -> list[Row]:
     """Measure without a store, and on SQLite with full sync."""
     with tempfile.TemporaryDirectory(prefix="surehand-bench-") as folder:
-        return [await _measure_without_store(rounds, count), await _measure_sqlite(Path(folder), rounds, count // 4)]
+        return [
+            *await _measure_without_store(rounds, count),
+            await _measure_sqlite(Path(folder), rounds, max(count // 4, SQLITE_RUNS)),
+        ]
 
 
-async def _measure_without_store(rounds: int, count: int) -> Row:
+async def _measure_without_store(rounds: int, count: int) -> list[Row]:
     async with Runtime(add) as runtime:
 
         async def run_agent() -> float:
@@ -51,7 +57,13 @@ async def _measure_without_store(rounds: int, count: int) -> Row:
             return perf_counter() - started_at
 
         ratio = await measure_ratio(run_agent, run_by_hand, rounds=rounds)
-    return Row("an agent's turn with one call, scripted model / the same loop by hand", ratio, 2.0)
+        bare_loop = agent_limit(count=count * LIMIT_RUNS_PER_RUN)
+        bare_ratio = await measure_ratio(run_agent, bare_loop, rounds=rounds) * LIMIT_RUNS_PER_RUN
+    title = "an agent's turn with one call, scripted model"
+    return [
+        Row(f"{title} / the same loop by hand on a runtime", ratio, 2.0),
+        Row(f"{title} / the same loop by hand without any library", bare_ratio, note="for information"),
+    ]
 
 
 async def _time_agent(runtime: Runtime, count: int) -> float:
@@ -124,10 +136,12 @@ async def _capture_run_writes(address: str) -> tuple[str, list[Write]]:
             return await write(statements)
 
         async with Runtime(add, store=store) as runtime:
+            agent = Agent("a", model=ScriptedModel(*REPLIES * 2))
+            await agent.run("Add 1 and 2", runtime=runtime)  # a new runtime also writes for itself at first
             store.database.write = capture_write  # type: ignore[method-assign]
-            run = await Agent("a", model=ScriptedModel(*REPLIES)).run("Add 1 and 2", runtime=runtime)
+            run = await agent.run("Add 1 and 2", runtime=runtime)
             store.database.write = write  # type: ignore[method-assign]
-    return run.id, writes
+    return run.id, [each for each in writes if run.id in str(each)]
 
 
 def _execute_writes(

@@ -29,6 +29,8 @@ PEERS = (
 """Names of the distributions; the script that measures one has the same name with underscores."""
 OPENAPI_PEERS = ("fastmcp", "google-adk")
 """Distributions that import OpenAPI documents; the script that measures one ends in `_openapi`."""
+AGENT_PEERS = ("pydantic-ai-slim", "openai-agents", "langgraph")
+"""Distributions with agents; the script that measures one ends in `_agent`."""
 
 
 def measure_peers(names: tuple[str, ...] = PEERS) -> list[Row]:
@@ -40,6 +42,12 @@ def measure_peer_imports(names: tuple[str, ...] = OPENAPI_PEERS) -> list[Row]:
     """One row per peer that imports GitHub's OpenAPI document, slowest last."""
     rows = (_measure_peer(name, f"{script_name(name)}_openapi") for name in names)
     return _slowest_last(replace(row, what=f"{row.what}: {LABEL}") for row in rows)
+
+
+def measure_peer_agents(names: tuple[str, ...] = AGENT_PEERS) -> list[Row]:
+    """One row per peer that runs the same agent on the same replies, slowest last."""
+    rows = (_measure_peer(name, f"{script_name(name)}_agent") for name in names)
+    return _slowest_last(replace(row, what=f"{row.what} / the same loop by hand") for row in rows)
 
 
 def script_name(name: str) -> str:

@@ -101,6 +101,32 @@ async def test_cancelling_a_run_closes_what_the_runs_below_wait_for(store, book,
     assert (run.status, booked) == ("stopped", [])
 
 
+async def test_cancelling_all_calls_of_a_user_ends_the_runs_that_these_wait_for(store, book, booked):
+    child = ScriptedModel([("book", {"flight": "TW7"})])
+    agent = build_family(book, child=child)
+    async with Runtime(store=store) as runtime:
+        waiting = await agent.run("Go", runtime=runtime, user="ada", session="s1")
+        assert not await runtime.scope(user="eve").cancel()
+        assert len(await runtime.pending()) == 1
+        assert await runtime.scope(user="ada").cancel()
+        assert await runtime.pending() == []
+        run = await agent.resume(waiting.id, runtime=runtime)
+
+    assert (run.status, len(child.requests), booked) == ("done", 1, [])
+
+
+async def test_a_person_cannot_cancel_the_run_of_another_one(store, book):
+    agent = build_family(book)
+    async with Runtime(store=store) as runtime:
+        waiting = await agent.run("Go", runtime=runtime, user="ada", session="s1")
+        [wait] = waiting.waiting
+        for scope in (runtime.scope(user="eve"), runtime.scope(user="ada", session="s2")):
+            assert not await scope.cancel_run(wait.turn, "Mine.")
+            assert not await scope.cancel(wait.call_id)
+
+        assert [each.call_id for each in await runtime.pending()] == [wait.call_id]
+
+
 async def test_another_process_without_the_agents_can_cancel_them(tmp_path, book, booked):
     agent = build_family(book)
     async with Runtime(store=str(tmp_path / "a.db")) as runtime, Runtime(store=str(tmp_path / "a.db")) as other:

@@ -87,6 +87,34 @@ async def test_hooks_can_be_added_and_removed_while_the_agent_runs():
     assert heard == ["complete"]
 
 
+async def test_middleware_can_be_added_and_removed_while_the_agent_runs(store):
+    seen = []
+    removals = []
+
+    async def see(call, proceed):
+        seen.append(call.arguments["n"])
+        return await proceed(call)
+
+    @tool
+    async def count(n: int) -> int:
+        """Count."""
+        return n
+
+    def add_it(messages):
+        removals.append(runtime.add_middleware(see))
+        return [("count", {"n": 2})]
+
+    def remove_it(messages):
+        removals.pop()()
+        return [("count", {"n": 3})]
+
+    async with Runtime(count, store=store) as runtime:
+        model = ScriptedModel([("count", {"n": 1})], add_it, remove_it, "Done.")
+        run = await Agent("counter", model=model).run("Count", runtime=runtime)
+
+    assert (run.status, run.usage.calls, seen) == ("done", 3, [2])
+
+
 def test_hooks_that_can_never_be_called_are_refused():
     with pytest.raises(ValueError, match="There is no hook 'on_stop'"):
         Agent("poet", model=ScriptedModel(), hooks={"on_stop": print})

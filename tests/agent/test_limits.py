@@ -6,6 +6,7 @@ import pytest
 
 from surehand import Agent, Limits, Runtime, tool
 from surehand.agent.models.base import ModelError
+from surehand.core.events import CallEnded
 from surehand.testing import ManualClock, ScriptedModel
 from tests.agent.conftest import add
 
@@ -91,6 +92,102 @@ async def test_the_time_limit_ends_a_request_in_flight(store):
 
     assert (run.status, run.reason) == ("stopped", "The limit of 10 seconds is reached.")
     assert is_cancelled.is_set()
+
+
+async def test_the_time_limit_ends_running_calls_and_the_model_wraps_up(store):
+    clock = ManualClock()
+    is_cancelled = asyncio.Event()
+
+    @tool(timeout="off")
+    async def hang() -> None:
+        """Hang."""
+        advance = asyncio.create_task(clock.advance(11))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_cancelled.set()
+            await advance
+
+    model = ScriptedModel([*ADD, ("hang", {})], "As far as I came.")
+    async with Runtime(add, hang, clock=clock, store=store) as runtime:
+        run = await Agent("slow", model=model, limits=Limits(seconds=10)).run("Go", runtime=runtime)
+
+    results = [message["content"] for message in run.messages if message["role"] == "tool"]
+    assert (run.status, run.text, run.reason) == ("stopped", "As far as I came.", "The limit of 10 seconds is reached.")
+    assert is_cancelled.is_set()
+    assert results == [
+        "2",
+        "(tool failed: hang was stopped: the limit of 10 seconds of this run is reached.)",
+    ]
+
+
+async def test_the_time_limit_ends_the_run_of_an_agent_that_it_called(store):
+    clock = ManualClock()
+
+    @tool(timeout="off")
+    async def hang() -> None:
+        """Hang."""
+        advance = asyncio.create_task(clock.advance(11))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await advance
+
+    clerk = Agent("clerk", model=ScriptedModel([("hang", {})]), tools=[hang])
+    model = ScriptedModel([("agent__clerk", {"prompt": "Look."})], "I had to stop.")
+    agent = Agent("boss", model=model, tools=[], agents=[clerk], limits=Limits(seconds=10))
+    async with Runtime(clock=clock, store=store) as runtime:
+        ended = []
+        runtime.listen(lambda event: ended.append(event) if isinstance(event, CallEnded) else None)
+        run = await agent.run("Go", runtime=runtime)
+        outer = next(event for event in ended if event.tool == "agent__clerk")
+        child = await runtime.store.runs.find(f"{outer.call_id}.run")
+
+    assert (run.status, run.text, outer.outcome.code) == ("stopped", "I had to stop.", "timed_out")
+    assert child.state == "stopped"
+
+
+async def test_time_in_which_an_approver_thinks_does_not_count(store):
+    clock = ManualClock()
+
+    async def approve_slowly(wait):
+        await clock.advance(60)
+        return True
+
+    @tool(confirm=True, timeout="off")
+    async def pay() -> str:
+        """Pay."""
+        await clock.advance(5)
+        return "paid"
+
+    model = ScriptedModel([("pay", {})], "Paid.")
+    async with Runtime(pay, clock=clock, store=store, approver=approve_slowly) as runtime:
+        run = await Agent("clerk", model=model, limits=Limits(seconds=10)).run("Go", runtime=runtime)
+
+    assert (run.status, run.text) == ("done", "Paid.")
+
+
+async def test_a_call_that_a_person_approves_after_the_time_limit_is_ended(store):
+    clock = ManualClock()
+
+    async def approve(wait):
+        await clock.advance(5)
+        return True
+
+    @tool(confirm=True, timeout="off")
+    async def hang() -> None:
+        """Hang."""
+        advance = asyncio.create_task(clock.advance(20))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await advance
+
+    model = ScriptedModel([("hang", {})], "I had to stop.")
+    async with Runtime(hang, clock=clock, store=store, approver=approve) as runtime:
+        run = await Agent("clerk", model=model, limits=Limits(seconds=10)).run("Go", runtime=runtime)
+
+    assert (run.status, run.text) == ("stopped", "I had to stop.")
 
 
 async def test_time_in_which_a_run_waits_does_not_count(store):

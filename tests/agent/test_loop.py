@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from surehand import Agent, DefinitionError, Image, Runtime, tool
+from surehand import Agent, DefinitionError, Image, Runtime, events, tool
 from surehand.agent.models.base import ModelAnswer, ModelCall, ModelError
 from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
@@ -210,3 +210,13 @@ def test_definitions_that_cannot_work_are_refused():
         Agent("a", model=42)
     with pytest.raises(DefinitionError, match="give a list"):
         Agent("a", model=ScriptedModel(), tools="git__*")
+
+
+async def test_without_a_store_no_call_has_an_id_of_the_run():
+    model = ScriptedModel([("add", {"a": 1, "b": 2})], "3")
+    async with Runtime(add) as runtime:
+        seen = [event async for event in Agent("counter", model=model).stream("Go", runtime=runtime, run_id="r1")]
+
+    [started] = [event for event in seen if isinstance(event, events.CallStarted)]
+    assert {event.call_id for event in seen if isinstance(event, events.ToolInputDelta)} == {None}
+    assert (started.run_id, started.call_id.startswith("r1")) == ("r1", False)

@@ -69,6 +69,22 @@ async def test_another_runtime_on_the_store_can_steer(tmp_path):
     assert users(model.requests[1]) == ["Lisbon", "Rather Porto."]
 
 
+async def test_another_runtime_on_the_store_can_follow_up(tmp_path):
+    store = str(tmp_path / "agent.db")
+
+    async def follow_up(messages):
+        async with Runtime(store=store) as other:
+            await Agent("travel", model=ScriptedModel()).follow_up("r1", "And a hotel.", runtime=other)
+        return ADD
+
+    model = ScriptedModel(follow_up, "Lisbon.", "With a hotel.")
+    async with Runtime(add, store=store) as runtime:
+        run = await Agent("travel", model=model).run("Lisbon", runtime=runtime, run_id="r1")
+
+    assert [users(request) for request in model.requests[1:]] == [["Lisbon"], ["Lisbon", "And a hotel."]]
+    assert run.text == "With a hotel."
+
+
 async def test_a_run_that_has_ended_takes_no_messages(store):
     agent = Agent("poet", model=ScriptedModel("Hi"))
     async with Runtime(store=store) as runtime:

@@ -1,10 +1,12 @@
 """The events of a run, in order; leaving the stream cancels the run."""
 
 import asyncio
+import json
 
 import pytest
 
-from surehand import Agent, Runtime, events, tool
+from surehand import Agent, Runtime, events, format_event, tool
+from surehand.agent.models.base import AnswerRestarted, ModelAnswer, ToolInputChunk
 from surehand.core.ids import derive_call_id
 from surehand.testing import ScriptedModel
 from tests.agent.conftest import add
@@ -26,6 +28,41 @@ async def test_events_tell_the_run_from_start_to_end(store):
     arguments = "".join(event.text for event in seen if isinstance(event, events.ToolInputDelta))
     assert arguments == '{"a": 1, "b": 2}'
     assert seen[-1].run.text == text
+
+
+async def test_a_run_in_the_format_of_spaces_begins_a_call_before_its_arguments_are_written(tmp_path):
+    model = ScriptedModel([("add", {"a": 1_000_000, "b": 2_000_000}), ("add", {"a": 3, "b": 4})], "3")
+    async with Runtime(add, store=str(tmp_path / "agent.db")) as runtime:
+        seen = [event async for event in Agent("counter", model=model).stream("Go", runtime=runtime)]
+
+    shown = [fields for event in seen if (fields := format_event(event, "spaces")) is not None]
+    first = [fields for fields in shown if fields["streamId"].endswith(".0.0")]
+    deltas = [fields["delta"] for fields in first if fields["type"] == "tool-input-delta"]
+    assert list(dict.fromkeys(fields["type"] for fields in first)) == [
+        "tool-call.start",
+        "tool-input-delta",
+        "tool-call.complete",
+    ]
+    assert (first[0].get("input"), len(deltas)) == (None, 2)
+    assert json.loads("".join(deltas)) == {"a": 1_000_000, "b": 2_000_000}
+    assert [fields["type"] for fields in shown].count("tool-call.complete") == 2
+
+
+async def test_a_call_begins_again_if_its_answer_is_asked_for_again(store):
+    class Restarted:
+        name = "restarted"
+
+        async def stream(self, request):
+            yield ToolInputChunk(0, "add", '{"a"')
+            yield AnswerRestarted("It broke.", 1, 0.0)
+            yield ToolInputChunk(0, "add", "{}")
+            yield ToolInputChunk(0, "add", "")
+            yield ModelAnswer("Done.")
+
+    async with Runtime(add, store=store) as runtime:
+        seen = [event async for event in Agent("counter", model=Restarted()).stream("Go", runtime=runtime)]
+
+    assert [event.text for event in seen if isinstance(event, events.ToolInputDelta)] == ["", '{"a"', "", "{}"]
 
 
 async def test_with_a_store_the_arguments_stream_under_the_id_of_the_call(tmp_path):

@@ -112,6 +112,76 @@ async def test_an_agents_own_tool_is_approved_by_a_process_without_the_agent(tmp
     assert (run.status, run.text, booked) == ("done", "Booked.", ["TW7"])
 
 
+async def test_a_standing_approval_of_an_agents_own_tool_is_remembered_in_other_processes(tmp_path):
+    store = str(tmp_path / "agent.db")
+    booked = []
+
+    def build_agent(*replies):
+        @tool(confirm=True, effects={"write"})
+        async def book(flight: str) -> str:
+            """Book a flight."""
+            booked.append(flight)
+            return f"Booked {flight}."
+
+        return Agent("travel", model=ScriptedModel(*replies), tools=[book])
+
+    async with Runtime(store=store) as runtime:
+        run = await build_agent([("book", {"flight": "TW7"})]).run("Fly", runtime=runtime, user="ada", session="s1")
+    async with Runtime(store=store) as other:  # without the agent
+        [wait] = await other.pending()
+        await other.approve(wait.call_id, always=True)
+    agent = build_agent("Booked.", [("book", {"flight": "TW8"})], "Booked again.", [("book", {"flight": "TW9"})])
+    async with Runtime(agent, store=store) as runtime:
+        first = await agent.resume(run.id, runtime=runtime)
+        second = await agent.run("Fly again", runtime=runtime, user="ada", session="s1")
+        of_another_user = await agent.run("Fly", runtime=runtime, user="eve", session="s1")
+
+    assert [each.status for each in (first, second, of_another_user)] == ["done", "done", "waiting"]
+    assert booked == ["TW7", "TW8"]
+
+
+async def test_a_lazy_tool_may_be_an_agents_own(store):
+    made = []
+
+    async def build(init):
+        made.append(init.working_dir)
+
+        @tool
+        async def slow(n: int) -> int:
+            """Double a number."""
+            return n * 2
+
+        return slow
+
+    model = ScriptedModel([("double", {"n": 4})], "8", [("double", {"n": 5})], "10")
+    agent = Agent("a", model=model, tools=[tool.lazy("double", build)])
+    assert made == []
+    async with Runtime(agent, store=store) as runtime:
+        first = await agent.run("Go", runtime=runtime)
+        second = await agent.run("Go", runtime=runtime)
+
+        assert "double" not in runtime.catalogue
+        assert made == [runtime.workspace]
+    results = [each.messages[2]["content"] for each in (first, second)]
+    assert (shown(model), results) == (["double"], ["8", "10"])
+
+
+async def test_without_a_runtime_a_lazy_tool_of_the_agent_is_made_too():
+    agent = Agent("a", model=ScriptedModel([("one", {})], "1"), tools=[tool.lazy("one", lambda: lambda: 1)])
+
+    assert (await agent.run("Go")).messages[2]["content"] == "1"
+
+
+async def test_a_factory_that_fails_names_the_tool_of_the_agent():
+    def fail():
+        raise OSError("no disk")
+
+    agent = Agent("a", model=ScriptedModel("Hi"), tools=[tool.lazy("one", fail)])
+    with pytest.raises(DefinitionError, match="The factory of one failed: OSError: no disk"):
+        async with Runtime(agent):
+            pass
+
+
 class Numbers(Provider):
     """A provider that counts how often it is started and stopped."""
 

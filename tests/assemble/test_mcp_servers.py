@@ -8,6 +8,7 @@ import pytest
 
 from surehand import Pending
 from surehand.assemble import assemble
+from surehand.assemble.agents import build_agents
 from surehand.config.config import read_config
 from surehand.config.errors import ConfigError
 
@@ -49,6 +50,36 @@ async def test_configured_servers_provide_tools_and_a_broken_one_provides_none(c
     assert "the environment variable ABSENT is not set" in caplog.text
     assert "hunter2" not in caplog.text
     assert (tmp_path / "surehand.lock").exists()
+
+
+AGENTS = """\
+agents:
+  clerk:
+    model: {{scripted: [{{answers: ["Hi."]}}]}}
+    mcp: {{servers: [{{name: one, transport: stdio, command: "{python}", args: ["{server}", tea], effects: [read]}}]}}
+  poet: {{model: {{scripted: [{{answers: ["Hi."]}}]}}}}
+policy:
+  - {{decision: allow}}
+"""
+
+
+async def test_an_agent_of_the_file_may_have_mcp_servers_of_its_own(config):
+    settings = config(AGENTS)
+    clerk, poet = build_agents(settings, {})
+    async with assemble(settings, clerk, poet, environment={}) as runtime:
+        of_clerk = await runtime.enter_agent(clerk)
+        of_poet = await runtime.enter_agent(poet)
+        outcome = await of_clerk.call("one__told", {"names": []})
+        refused = await of_poet.call("one__told", {"names": []})
+
+    assert outcome.data == {"result": ["tea"]}
+    assert refused.code == "not_found"
+
+
+def test_a_mistake_in_a_server_of_an_agent_is_shown_with_its_line(config):
+    text = "agents:\n  clerk:\n    model: openai:m\n    mcp:\n      one: {{comand: python}}\n"
+    with pytest.raises(ConfigError, match=r"surehand.yaml:5"):
+        build_agents(config(text), {})
 
 
 DECLARED = """\

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS, select_benchmarks
+from bench.agent_runs import measure_agents
 from bench.calls import measure_calls
 from bench.durable_calls import measure_durable_calls
 from bench.file_tools import measure_files
 from bench.imports import measure_imports, required_distributions
 from bench.measure import measure_ratio
-from bench.peers.environments import OPENAPI_PEERS, PEERS, ROOT, script_name
+from bench.peers.environments import AGENT_PEERS, OPENAPI_PEERS, PEERS, ROOT, script_name
 from bench.queued_calls import measure_queue
 from bench.sandbox import measure_sandbox
 from bench.search_tools import measure_search
@@ -30,6 +31,13 @@ async def test_every_subject_gives_rows_with_positive_numbers():
     ]
 
     assert len(rows) == 15
+    assert all(row.measured is not None and row.measured > 0 for row in rows)
+
+
+async def test_agents_are_measured():
+    rows = await measure_agents(rounds=1, count=16)
+
+    assert len(rows) == 3
     assert all(row.measured is not None and row.measured > 0 for row in rows)
 
 
@@ -99,7 +107,11 @@ def test_distributions_are_counted_without_extras():
 
 
 def test_every_peer_has_a_script_and_every_script_says_which_path_it_takes():
-    scripts = [*map(script_name, PEERS), *(f"{script_name(name)}_openapi" for name in OPENAPI_PEERS)]
+    scripts = [
+        *map(script_name, PEERS),
+        *(f"{script_name(name)}_agent" for name in AGENT_PEERS),
+        *(f"{script_name(name)}_openapi" for name in OPENAPI_PEERS),
+    ]
     for name in scripts:
         script = ROOT / "bench" / "peers" / f"{name}.py"
         assert script.read_text().startswith('"""')

@@ -136,6 +136,18 @@ def test_earlier_lines_can_be_brought_back(chat):
     screen.sees(r"I heard: hello \| hello\.")
 
 
+def test_answers_to_a_review_are_not_among_the_earlier_lines(chat):
+    screen = chat("helper")
+    screen.types("pay")
+    screen.sees(r"Run it\? \[y\]es, \[n\]o, \[e\]dit: ")
+    screen.types("n")
+    screen.sees("The result: .*rejected")
+    screen.sees("you> ")
+    screen.types("\x1b[A")
+
+    screen.sees("pay asks first")
+
+
 def test_in_a_pipe_it_names_the_command_for_pipes(run):
     ended = run("chat", "-t", AGENTS, "helper")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from surehand import Runtime, tool
 from surehand.assemble.agents import build_agents
 from surehand.config.config import read_config
 from surehand.config.errors import ConfigError
@@ -85,7 +88,7 @@ def test_a_model_may_be_a_mapping_with_an_address_a_key_and_a_price(read):
         """
     )
 
-    model = config.agents[0].model
+    model = config.agents[0].models[0]
     assert model.name == "openai:qwen3:8b"
     assert model.expand(ENVIRONMENT) == {"base_url": "http://127.0.0.1:11434/v1", "api_key": "sk-secret"}
     assert model.options["idle_timeout"] == 120.0
@@ -102,7 +105,7 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
             model:
               {provider: openai, model: gpt-5, maxTokens: 900, reasoning: {enabled: true, effort: high, summary: auto}}
             instructions: "Help."
-            loop: {maxSteps: 5, maxTokensPerCycle: 50000}
+            loop: {maxSteps: 5, maxTokensPerCycle: 50000, toolChoice: auto}
             consciousness: {maxTokens: 100000}
         """
     )
@@ -110,7 +113,7 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
     (helper,) = config.agents
     assert helper.limits == {"steps": 5, "tokens": 50_000}
     assert helper.context_window == 100_000
-    assert helper.model.options == {"max_tokens": 900, "reasoning": "high"}
+    assert helper.models[0].options == {"max_tokens": 900, "reasoning": "high"}
     assert build(config)["helper"].name == "helper"
 
 
@@ -133,6 +136,7 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
             "Agents call each other in a circle: a > b > a",
         ),
         ("{'a b': {model: 'openai:m'}}", "'a b' cannot be the name of an agent"),
+        ("{a: {model: 'openai:m', loop: {toolChoice: required}}}", "toolChoice can only be auto"),
     ],
 )
 def test_mistakes_are_named_with_their_line(read, section, message):
@@ -141,3 +145,84 @@ def test_mistakes_are_named_with_their_line(read, section, message):
 
     assert message in str(caught.value)
     assert "surehand.yaml:1" in str(caught.value)
+
+
+CHOICE = """
+agents:
+  helper:
+    model:
+      - openai:gpt-5-mini
+      - {provider: openai, model: "${LOCAL_MODEL}", base_url: "${LOCAL_URL}"}
+      - scripted:
+          - {when: order, answers: [{tool: order, arguments: {title: Emma}}, "Ordered: ${result}"]}
+          - {answers: ["Hello."]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"OPENAI_API_KEY": "sk-1"}, "openai:gpt-5-mini"),
+        ({"LOCAL_MODEL": "qwen3:8b", "LOCAL_URL": "http://127.0.0.1:11434/v1"}, "openai:qwen3:8b"),
+        ({"LOCAL_URL": "http://127.0.0.1:11434/v1"}, "scripted"),
+        ({}, "scripted"),
+    ],
+)
+def test_the_first_model_that_can_be_used_is_the_agents(read, environment, name):
+    [helper] = build_agents(read(CHOICE), environment)
+
+    assert helper.model.name == name
+
+
+async def test_a_scripted_model_answers_by_the_users_last_message(read):
+    @tool(effects={"read"})
+    async def order(title: str) -> str:
+        """Order a book."""
+        return f"{title} arrives on Monday"
+
+    [helper] = build_agents(read(CHOICE), {})
+    async with Runtime(order) as runtime:
+        first = await helper.run("Please ORDER a book.", runtime=runtime)
+        second = await helper.run([*first.messages, {"role": "user", "content": "Thank you."}], runtime=runtime)
+
+    assert first.text == "Ordered: Emma arrives on Monday"
+    assert second.text == "Hello."
+
+
+async def test_a_scripted_model_goes_on_in_another_process_after_an_approval(read, tmp_path):
+    @tool(effects={"write"}, confirm=True)
+    async def order(title: str) -> str:
+        """Order a book."""
+        return f"{title} arrives on Monday"
+
+    async with Runtime(order, store=tmp_path / "s.db") as runtime:
+        [helper] = build_agents(read(CHOICE), {})
+        run = await helper.run("Order one.", runtime=runtime)
+    async with Runtime(order, store=tmp_path / "s.db") as runtime:
+        [helper] = build_agents(read(CHOICE), {})
+        await runtime.approve(run.waiting[0].call_id)
+        run = await helper.resume(run.id, runtime=runtime)
+
+    assert run.text == "Ordered: Emma arrives on Monday"
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("[]", "The list of models is empty"),
+        ("{scripted: []}", "The scripted model has no rules"),
+        ("{scripted: [{when: '(', answers: [a]}]}", "is not a regular expression"),
+        ("{scripted: [{answers: []}]}", "A rule needs at least one answer"),
+        ("{scripted: [{when: a}]}", "A rule has no answers"),
+        ("{scripted: [{answers: [{arguments: {}}]}]}", "An answer is a text, or a call with its tool"),
+        ("{scripted: [{answer: [a]}]}", "Unknown key 'answer'"),
+    ],
+)
+def test_a_mistake_in_a_scripted_model_is_named(read, model, problem):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        read(f"agents: {{a: {{model: {model}}}}}")
+
+
+def test_a_list_of_models_without_one_that_can_be_used_says_what_to_set(read):
+    with pytest.raises(ConfigError, match="None of the models of a can be used"):
+        build_agents(read("agents: {a: {model: ['openai:m', 'anthropic:m']}}"), {})

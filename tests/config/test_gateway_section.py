@@ -129,6 +129,6 @@ def test_the_schema_accepts_what_the_parsers_accept():
     document["gateway"]["tokens"][0]["expires"] = "2030-01-31"
 
     assert validator.is_valid(document)
-    assert validator.is_valid(yaml.safe_load((root / "examples/serve.yaml").read_text()))
+    assert validator.is_valid(yaml.safe_load((root / "examples/demo/demo.yaml").read_text()))
     assert not validator.is_valid({"gateway": {"ports": 1}})
     assert not validator.is_valid({"policy": [{"decision": "perhaps"}]})

@@ -52,6 +52,7 @@ openapi:
     queue: slow
     timeout: 3s
     required: true
+    trusted_hosts: [api.example.com]
     lock: "pets.lock"
     on_conflict: rename
 """,
@@ -62,6 +63,7 @@ openapi:
             assert (await runtime.call("shop__listPets", {})).ok
             [provider] = runtime.providers
             assert (provider.queue, provider.timeout, provider.required) == ("slow", 3.0, True)
+            assert provider.options.trusted_hosts == {"api.example.com"}
 
         [asked] = server.asked
         assert (asked.path, asked.headers["x-key"]) == ("/eu/pets", "secret-key")

@@ -33,8 +33,11 @@ async def test_without_a_token_the_page_shows_nothing_and_asks_for_one(tmp_path)
             assert await page.evaluate("Object.keys(localStorage)") == []
             await page.reload()
             await expect(page.get_by_role("link", name="pay")).to_be_visible()
+            await expect(page).to_have_title("(1) Inbox · surehand")
             await page.get_by_role("button", name="Forget token").click()
             await expect(page.get_by_label("Token")).to_be_visible()
+            await expect(page).to_have_title("Inbox · surehand")
+            assert "right-token" not in page.url
 
 
 async def test_the_page_says_when_its_stream_is_down_and_comes_back_by_itself(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
-from surehand import Runtime, tool
+from surehand import Agent, Context, Pending, Runtime, tool
+from surehand.testing import ScriptedModel
 from tests.console.browser import open_console, take_screenshot
 from tests.gateway.api.served_gateway import serve
 
@@ -49,17 +50,24 @@ def hostile_runtime(store) -> Runtime:
     async def hostile_approval(text: str) -> str:
         raise ValueError(HOSTILE)
 
+    @tool(name="hostile_link", effects={"read"})
+    async def hostile_link(ctx: Context) -> Pending:
+        return Pending("input", message=HOSTILE, request={"mode": "url", "url": "javascript:alert(10)"})
+
     asked = tool.client("hostile_question", HOSTILE, reply="later")
-    return Runtime(hostile, hostile_approval, asked, store=store)
+    return Runtime(hostile, hostile_approval, hostile_link, asked, store=store)
 
 
 @pytest.mark.parametrize("width", [1280, 375])
 async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
-    async with serve(hostile_runtime(tmp_path / "s.db")) as served:
+    agent = Agent("parrot", model=ScriptedModel(HOSTILE), description=HOSTILE, tools=[])
+    async with serve(hostile_runtime(tmp_path / "s.db"), agents=[agent]) as served:
         client = served.client
         ran = (await served.call("hostile", {"choice": PAYLOADS[0]})).json()["call_id"]
         waits = [(await served.call("hostile_approval", {"text": HOSTILE}, session=PAYLOADS[1])).json()["call_id"]]
         waits.append((await served.call("hostile_question", {PAYLOADS[1]: HOSTILE})).json()["call_id"])
+        waits.append((await served.call("hostile_link")).json()["call_id"])
+        run = (await client.post("/api/agents/parrot/run", json={"prompt": HOSTILE})).json()["run_id"]
         failed = (await served.call("hostile_approval", {"text": HOSTILE})).json()["call_id"]
         await client.post(f"/api/pending/{failed}/approve")
         await client.post("/api/spaces", json={"id": "room", "name": PAYLOADS[1]})
@@ -73,6 +81,9 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             f"#/calls/{ran}",
             f"#/calls/{failed}",
             "#/tools/hostile",
+            "#/agents",
+            "#/agents/parrot",
+            f"#/agents/run:{run}",
             "#/spaces/room",
             "#/tools/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E",
         ]
@@ -87,6 +98,8 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
                     "[...document.querySelectorAll('iframe, script:not([src]), svg image, object, embed')].length"
                 )
                 assert foreign == 0, address
+                links = await page.evaluate("[...document.querySelectorAll('a')].map((each) => each.protocol)")
+                assert set(links) <= {"http:"}, address
             await page.goto(f"{served.url}/#/tools/hostile")
             await page.get_by_role("button", name="Run", exact=True).click()
             await expect(page.get_by_role("cell", name=PAYLOADS[0], exact=True)).to_be_visible()

@@ -1,11 +1,12 @@
 """Calls, spaces, servers, audit and statistics."""
 
+import asyncio
 import sys
 from pathlib import Path
 
 from playwright.async_api import expect
 
-from surehand import mcp
+from surehand import Queue, mcp
 from tests.console.browser import open_console, take_screenshot
 from tests.console.demo_tools import Download, build_runtime
 from tests.gateway.api.served_gateway import serve
@@ -166,6 +167,20 @@ async def test_statistics_are_charts_that_can_be_read_as_tables(tmp_path):
             await take_screenshot(page, "statistics")
             await served.call("fail")
             await expect(failures.get_by_role("row")).to_contain_text("2 of 2")
+
+
+async def test_statistics_show_how_full_the_queues_are():
+    download = Download()
+    slow = download.tool.evolve(queue="disk")
+    runtime = build_runtime(slow, queues={"disk": Queue(concurrent=1)})
+    async with serve(runtime) as served, open_console(served.url, "#/statistics") as page:
+        await expect(page.get_by_text("Live")).to_be_visible()
+        calls = [asyncio.create_task(served.call("download", {"name": each})) for each in "ab"]
+        row = page.get_by_role("table", name="Queues").get_by_role("row")
+        await expect(row).to_contain_text("1 of 1 running, 1 waiting")
+        download.may_go_on.set()
+        await asyncio.gather(*calls)
+        await expect(row).to_contain_text("0 of 1 running, 0 waiting")
 
 
 def test_the_screenshots_are_kept_outside_of_git():

@@ -19,6 +19,7 @@ from surehand.core.events import (
     CatalogueChanged,
     Event,
     Missed,
+    ToolInputDelta,
 )
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome, Pending, attach_origin
 
@@ -192,6 +193,23 @@ def test_a_session_gets_the_confirmation_and_its_result(yes: str, no: str) -> No
     }
     assert format_or_fail(refusal, "session")["confirmed"] is False
     assert format_or_fail(refusal, "session")["reason"] == "too much"
+
+
+def test_a_call_whose_arguments_are_being_written_begins_before_it_starts() -> None:
+    begins = ToolInputDelta("", "search", 0, "r1.0.0", at=1.0)
+    written = ToolInputDelta('{"query"', "search", 0, "r1.0.0", at=1.0)
+    ids = {"streamId": "r1.0.0", "toolCallId": "r1.0.0", "toolName": "search", "timestamp": 1000}
+
+    assert format_event(begins, "spaces") == {"type": "tool-call.start", **ids}
+    assert format_event(written, "spaces") == {"type": "tool-input-delta", **ids, "delta": '{"query"'}
+    assert format_or_fail(begins, "session") == {"type": "tool_call_start", "callId": "r1.0.0", "name": "search"}
+    assert format_or_fail(written, "session")["type"] == "tool_call_delta"
+    assert [format_event(written, family) for family in ("agent", "bus")] == [None, None]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arguments_of_a_call_without_an_id_are_not_shown(family: str) -> None:
+    assert format_event(ToolInputDelta("{}", "search", 0, None, "call_1"), family) is None
 
 
 def test_a_session_sees_input_being_written_and_a_call_going_on() -> None:

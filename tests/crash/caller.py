@@ -11,25 +11,23 @@ from tests.crash.agent_driver import AgentDriver
 from tests.crash.run_driver import AGENT, RunDriver
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import RequestedCall, Scenario
-from tests.crash.tools import VERIFIED_TOOLS
+from tests.crash.tools import VERIFIED_TOOLS, OwnTools
 
-STUCK_AFTER_SECONDS = 20.0
-"""Time after which a call that has not ended counts as stuck."""
-_SELECT_OPEN_CALLS = "SELECT call_id, state, tool, arguments FROM ledger WHERE state <> 'ended'"
+_SELECT_OPEN_CALLS = "SELECT call_id, state, tool, arguments, context FROM ledger WHERE state <> 'ended'"
 NOT_HAPPENED = "A person has checked: it has not happened."
 
 
 class Caller:
     """Uses only the public API of the runtime, and records every reply in the run log."""
 
-    def __init__(self, scenario: Scenario, run_log: RunLog, runtime: Runtime, own_tools: list[Any]) -> None:
+    def __init__(self, scenario: Scenario, run_log: RunLog, runtime: Runtime, own_tools: OwnTools) -> None:
         self.scenario = scenario
         self.run_log = run_log
         self.runtime = runtime
-        self.scope = runtime.scope(agent=AGENT)
+        self.scope = runtime.scope(agent=AGENT, session=scenario.session)
         self.driver: RunDriver | AgentDriver = RunDriver(runtime, run_log, own_tools)
         if scenario.runs:
-            self.driver = AgentDriver(runtime, run_log, own_tools, scenario.runs)
+            self.driver = AgentDriver(runtime, run_log, own_tools, scenario)
 
     async def begin(self) -> None:
         """Make all calls of the scenario, and answer until they have ended."""
@@ -37,8 +35,11 @@ class Caller:
         await self.answer_until_ended()
 
     async def finish(self) -> None:
-        """After a crash: repeat calls that have an id, answer pending calls, and repeat earlier answers."""
-        await self.repeat_calls()
+        """After a crash: repeat calls that have an id, or all, answer pending calls, and repeat earlier answers."""
+        if self.scenario.asks_again:
+            await asyncio.gather(*map(self.call, self.scenario.calls))
+        else:
+            await self.repeat_calls()
         await self.answer_until_ended()
         await self.repeat_answers()
 
@@ -48,20 +49,19 @@ class Caller:
 
     async def answer_until_ended(self) -> None:
         """Drive the runs and answer pending calls until every run and every call has ended."""
-        try:
-            async with asyncio.timeout(STUCK_AFTER_SECONDS):
-                while await self.driver.drive_all() + len(calls := await self._open_calls()):
-                    await self._retry_idle_calls([call for call in calls if call["state"] == "idle"])
-                    for wait in await self.scope.pending():
-                        await self.answer(wait)
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            self.run_log.note("stuck", await self._open_calls())
+        while await self.driver.drive_all() + len(calls := await self._open_calls()):
+            await self._retry_idle_calls([call for call in calls if call["state"] == "idle"])
+            for wait in await self.scope.pending():
+                await self.answer(wait)
+            await asyncio.sleep(0.005)
         await self.repeat_calls()
 
     async def _retry_idle_calls(self, calls: list[dict[str, Any]]) -> None:
         """Request calls again that are stored but have not run, or whose outcome was not written."""
-        for call in calls:
+        of_no_run = [
+            call for call in calls if json.loads(call["context"]).get("turn") is None
+        ]  # drivers make the others
+        for call in of_no_run:
             await self.call(RequestedCall(call["tool"], json.loads(call["arguments"]), call["call_id"]))
 
     async def _open_calls(self) -> list[dict[str, Any]]:

@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from surehand import Done
 from surehand.agent.loop import RunLoop
 from surehand.agent.models.base import ModelRequest
 from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.durability.repeated_calls import RepeatedCalls
+from surehand.runtime.pending import resumption
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.store.tables.inbox import InboxTable
 from surehand.store.tables.steps import StepTable
+from tests.crash.agent_driver import CURRENT_RUN
 
 
 def intent_after_effect() -> None:
@@ -75,6 +79,7 @@ def ask_model_again() -> None:
     drive = RunLoop.drive
 
     async def ask_and_drive(self: RunLoop) -> Any:
+        CURRENT_RUN.set(self._state.run_id)
         async for _ in self._settings.model.stream(ModelRequest(self._state.prompt)):
             pass
         return await drive(self)
@@ -91,6 +96,20 @@ def drop_outcomes_of_steps() -> None:
     StepTable.set_outcomes = pretend_to_store  # type: ignore[method-assign]
 
 
+def never_follow() -> None:
+    """Ask again for a call of a session that waits already."""
+
+    def have_no_key(self: RepeatedCalls, invocation: Any) -> None:
+        return None
+
+    RepeatedCalls.key_of = have_no_key  # type: ignore[method-assign]
+
+
+def forget_reports() -> None:
+    """End a call that waits for a run without the report of the run."""
+    resumption.outcome_of_run = lambda run: Done("It has ended.") if run.has_ended else None
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -101,5 +120,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         push_to_inbox_separately,
         ask_model_again,
         drop_outcomes_of_steps,
+        never_follow,
+        forget_reports,
     )
 }

@@ -19,6 +19,7 @@ from typing import Self
 
 from tests.crash.agent_driver import PORT_VARIABLE
 from tests.crash.process import ProcessPlan, run_plan, warm_up
+from tests.crash.run_log import RunLog
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,8 +42,19 @@ class ForkServer:
         return self._request("concurrent", [plan, survivor])
 
     def run_sequentially(self, plans: list[ProcessPlan]) -> list[int]:
-        """Run all plans in one process, one after the other; returns its exit code once per plan."""
-        return self._request("sequential", plans) * len(plans)
+        """Run all plans in one process, one after the other; returns an exit code per plan.
+
+        Another process goes on with the plans after one that has failed.
+        """
+        codes: list[int] = []
+        while len(codes) < len(plans):
+            rest = plans[len(codes) :]
+            ends_before = list(map(_count_ends, rest))
+            [code] = self._request("sequential", rest)
+            has_ended = [_count_ends(plan) > before for plan, before in zip(rest, ends_before, strict=True)]
+            ended = has_ended.index(False) if False in has_ended else len(rest)
+            codes += [0] * ended + [code] * (ended < len(rest))
+        return codes
 
     def _request(self, mode: str, plans: list[ProcessPlan]) -> list[int]:
         number = next(self._numbers)
@@ -65,8 +77,13 @@ class ForkServer:
         self._model.communicate()
 
 
+def _count_ends(plan: ProcessPlan) -> int:
+    """How many processes have run this part of a scenario to its end."""
+    return len(RunLog(Path(plan.folder)).lines(f"points-{plan.part}"))
+
+
 def _start_module(name: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a module as a process that ends when its stdin is closed."""
+    """Start a module as a process that ends when its stdin is closed, and not by Ctrl-C in the terminal."""
     return subprocess.Popen(
         [sys.executable, "-m", name],
         cwd=ROOT,
@@ -74,6 +91,7 @@ def _start_module(name: str, **environment: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 

@@ -6,7 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,17 @@ class ProcessKill:
     after_seconds: float | None = None
 
 
+@dataclass(frozen=True)
+class CrashRun:
+    """A scenario with its kills: the first is of the process that begins, each further one of one that recovers."""
+
+    name: str
+    kills: tuple[ProcessKill, ...]
+    survivor: bool = False
+    """Whether another process works on the same calls while the first one dies."""
+    fault: str | None = None
+
+
 @dataclass
 class Tally:
     """The totals of many runs."""
@@ -40,11 +51,15 @@ class Tally:
     effects: int = 0
     done: int = 0
     unknown: int = 0
+    longest_pause: int = 0
+    """Rounds of the progress watch in which the store of a run did not change; see `progress_watch`."""
     problems: list[str] = field(default_factory=list)
 
     def __add__(self, other: Tally) -> Tally:
         own_values, other_values = vars(self), vars(other)
-        return Tally(**{name: own_values[name] + other_values[name] for name in own_values})
+        total = Tally(**{name: own_values[name] + other_values[name] for name in own_values})
+        total.longest_pause = max(self.longest_pause, other.longest_pause)
+        return total
 
 
 class StoreFactory(Protocol):
@@ -99,56 +114,52 @@ class Harness:
             self._fork_server.run(ProcessPlan("begin", name, address, str(run_log.folder)))
             return [str(point) for point in (run_log.lines("points-begin") or [[]])[0]]
 
+    def run(self, name: str, *kills: ProcessKill, survivor: bool = False, fault: str | None = None) -> Tally:
+        """Apply the first kill to the process that begins, and each further kill to a process that recovers."""
+        [tally] = self.run_together([CrashRun(name, kills, survivor=survivor, fault=fault)])
+        return tally
+
     def run_each(self, kills: list[tuple[str, ProcessKill]]) -> Tally:
         """Kill one process per entry; then one process recovers all stores in turn, and another verifies them."""
-        with ExitStack() as stack:
-            interrupted = [
-                self._run_and_kill(name, kill, *stack.enter_context(self._new_store(name))) for name, kill in kills
-            ]
-            for part in ("finish", "verify"):
-                codes = self._fork_server.run_sequentially([replace(plan, part=part) for plan, _ in interrupted])
-                for code, (plan, evidence) in zip(codes, interrupted, strict=True):
-                    evidence.codes.append(code)
-                    evidence.final, evidence.after_restart = evidence.after_restart, read_stored_state(plan.address)
-            tallies = (self._tally(evidence, kill) for (_, evidence), (_, kill) in zip(interrupted, kills, strict=True))
-            return sum(tallies, Tally())
+        return sum(self.run_together([CrashRun(name, (kill,)) for name, kill in kills]), Tally())
 
-    def _run_and_kill(
-        self, name: str, kill: ProcessKill, run_log: RunLog, address: str
-    ) -> tuple[ProcessPlan, Evidence]:
-        """Start a scenario and kill its process. Returns the plan for the next process, and the evidence so far."""
-        plan = ProcessPlan("begin", name, address, str(run_log.folder))
-        evidence = Evidence(SCENARIOS[name], run_log, exclusive=self._stores.exclusive)
-        evidence.codes += self._fork_server.run(replace(plan, point=kill.point, kill_after_seconds=kill.after_seconds))
-        if -9 in evidence.codes:
-            evidence.add_store_after_kill(read_stored_state(address))
+    def run_together(self, runs: Sequence[CrashRun]) -> list[Tally]:
+        """Make the kills of each run; then one process finishes all runs in turn, and another verifies them.
+
+        Each run has a store of its own. A process for each part would spend most of its time on its start.
+        """
+        with ExitStack() as stack:
+            stores = [stack.enter_context(self._new_store(run.name)) for run in runs]
+            interrupted = [self._interrupt(run, *store) for run, store in zip(runs, stores, strict=True)]
+            self._run_last_part("finish", interrupted)
+            self._run_last_part("verify", [(replace(plan, fault=None), evidence) for plan, evidence in interrupted])
+            return [self._tally(evidence, run.kills) for (_, evidence), run in zip(interrupted, runs, strict=True)]
+
+    def _interrupt(self, run: CrashRun, run_log: RunLog, address: str) -> tuple[ProcessPlan, Evidence]:
+        """Start a scenario and make the kills. Returns the plan for the next process, and the evidence so far."""
+        plan = ProcessPlan("finish", run.name, address, str(run_log.folder), fault=run.fault)
+        evidence = Evidence(SCENARIOS[run.name], run_log, exclusive=self._stores.exclusive and not run.survivor)
+        for number, kill in enumerate(run.kills):
+            part = "finish" if number else "begin"
+            killed = replace(plan, part=part, point=kill.point, kill_after_seconds=kill.after_seconds)
+            survivor = replace(plan, part="survive") if run.survivor and not number else None
+            codes = self._fork_server.run(killed, survivor)
+            evidence.codes += codes
+            if -9 in codes:
+                evidence.add_store_after_kill(read_stored_state(address))
         return plan, evidence
 
-    def _tally(self, evidence: Evidence, *kills: ProcessKill) -> Tally:
+    def _run_last_part(self, part: str, interrupted: list[tuple[ProcessPlan, Evidence]]) -> None:
+        codes = self._fork_server.run_sequentially([replace(plan, part=part) for plan, _ in interrupted])
+        for code, (plan, evidence) in zip(codes, interrupted, strict=True):
+            evidence.codes.append(code)
+            evidence.final, evidence.after_restart = evidence.after_restart, read_stored_state(plan.address)
+
+    def _tally(self, evidence: Evidence, kills: Sequence[ProcessKill]) -> Tally:
         tally = make_tally(evidence, kills)
         if tally.problems and self._keep is not None:
             shutil.copytree(evidence.run_log.folder, self._keep / evidence.run_log.folder.name)
         return tally
-
-    def run(self, name: str, *kills: ProcessKill, survivor: bool = False, fault: str | None = None) -> Tally:
-        """Apply the first kill to the process that begins, and each further kill to a process that recovers."""
-        with self._new_store(name) as (run_log, address):
-            evidence = Evidence(SCENARIOS[name], run_log, exclusive=self._stores.exclusive and not survivor)
-            survivor_plan = (
-                ProcessPlan("survive", name, address, str(run_log.folder), fault=fault) if survivor else None
-            )
-            for part, kill in zip(("begin", *["finish"] * len(kills)), (*kills, ProcessKill()), strict=True):
-                plan = ProcessPlan(
-                    part, name, address, str(run_log.folder), kill.point, kill.after_seconds, fault=fault
-                )
-                evidence.codes += (codes := self._fork_server.run(plan, survivor_plan))
-                survivor_plan = None
-                if -9 in codes:
-                    evidence.add_store_after_kill(read_stored_state(address))
-            evidence.final = read_stored_state(address)
-            evidence.codes += self._fork_server.run(ProcessPlan("verify", name, address, str(run_log.folder)))
-            evidence.after_restart = read_stored_state(address)
-            return self._tally(evidence, *kills)
 
     @contextmanager
     def _new_store(self, name: str) -> Iterator[tuple[RunLog, str]]:
@@ -177,7 +188,13 @@ def make_tally(evidence: Evidence, kills: object) -> Tally:
     effects = evidence.run_log.effects()
     done = Counter('"done"' in (row["outcome"] or "") for row in evidence.final.ledger.values())[True]
     run_name = f"{evidence.scenario.name}, killed {evidence.run_log.lines('killed') or kills}"
-    described_problems = [f"{run_name}: {problem}" for problem in problems]
     return Tally(
-        1, evidence.codes.count(-9), int(not problems), effects.total(), done, len(evidence.unknown), described_problems
+        runs=1,
+        killed=evidence.codes.count(-9),
+        recovered=int(not problems),
+        effects=effects.total(),
+        done=done,
+        unknown=len(evidence.unknown),
+        longest_pause=max(evidence.run_log.lines("pauses"), default=0),
+        problems=[f"{run_name}: {problem}" for problem in problems],
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from surehand.core.ids import derive_run_id
 from tests.crash.agent_driver import STEERING
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import Scenario
@@ -16,9 +17,9 @@ from tests.crash.tools import REPEATABLE_TOOLS, VERIFIED_TOOLS
 
 CLIENT_TOOLS = frozenset({"ask", "ask_first"})
 DELEGATING_TOOLS = frozenset({"travel"})
-RUN_TOOLS = frozenset({"delegate"})
-"""Tools that start a run, which has the effects."""
 """Tools whose calls end with the outcome of their nested call."""
+RUN_TOOLS = frozenset({"delegate", "agent__scout"})
+"""Tools that start a run, which has the effects."""
 PROVISIONAL_CODES = frozenset({"unknown_effect", "unavailable"})
 """Codes that are not final: the call can still get another outcome."""
 UNDECIDED_CODES = frozenset({"cancelled", "crashed", "timed_out"})
@@ -65,6 +66,8 @@ def find_problems(evidence: Evidence) -> list[str]:
         *_check_unknown_effects(evidence, evidence.final),
         *_check_inbox(evidence.final),
         *_check_runs(evidence.final, has_agent=bool(evidence.scenario.runs)),
+        *_check_sub_runs(evidence.final),
+        *_check_repetitions(evidence.final),
         *_check_requests(evidence, evidence.final),
         *_check_restart(evidence.final, evidence.after_restart),
     ]
@@ -110,7 +113,8 @@ def _check_effects(evidence: Evidence, final: StoredState) -> Iterator[str]:
         if call_id not in final.ledger:
             yield f"{call_id} of {tools[call_id]} happened, but is missing in the store"
     for call_id, row in final.ledger.items():
-        if row["tool"] not in CLIENT_TOOLS | RUN_TOOLS and row["outcome"] is not None:
+        follows = call_id in final.followed_calls
+        if row["tool"] not in CLIENT_TOOLS | RUN_TOOLS and row["outcome"] is not None and not follows:
             yield from _check_effect(row, effects[call_id], json.loads(row["outcome"]))
     edited = evidence.scenario.edited_arguments
     for line in lines:
@@ -202,12 +206,45 @@ def _check_runs(final: StoredState, *, has_agent: bool) -> Iterator[str]:
             yield f"{row['call_id']} still waits for the run {row['inner_run']}"
 
 
+def _check_sub_runs(final: StoredState) -> Iterator[str]:
+    """Every call of an agent ends with the report of a run of its own."""
+    reports = {run["run_id"]: run["report"] for run in final.runs}
+    for call_id, row in final.ledger.items():
+        if row["tool"] != "agent__scout" or row["outcome"] is None:
+            continue
+        report = json.loads(reports.pop(derive_run_id(call_id), None) or "{}")
+        place = json.loads(row["arguments"])["prompt"].partition(" ")[2]
+        if json.loads(row["outcome"]) != {"done": f"Scouted {place}."} or report.get("text") != f"Scouted {place}.":
+            yield f"{call_id} ended with {row['outcome']}, and its run reported {report}"
+
+
+def _check_repetitions(final: StoredState) -> Iterator[str]:
+    """A call that follows another one ends with its outcome; calls of a session that run are not equal at one time."""
+    for call_id, first in final.followed_calls.items():
+        if final.ledger[call_id]["outcome"] != final.ledger[first]["outcome"]:
+            outcomes = final.ledger[call_id]["outcome"], final.ledger[first]["outcome"]
+            yield f"{call_id} follows {first}, and they ended with {outcomes}"
+    rows = sorted(final.ledger.values(), key=lambda row: float(row["created_at"]))
+    in_session = [row for row in rows if row["session"] and row["call_id"] not in final.followed_calls]
+    last: dict[tuple[str, str], Row] = {}
+    for row in in_session:
+        earlier = last.get(key := (row["tool"], row["arguments"]))
+        if earlier is not None and row["created_at"] < earlier["ended_at"]:
+            yield f"{row['call_id']} of {row['tool']} does not follow {earlier['call_id']}, which had not ended"
+        last[key] = row
+
+
 def _check_requests(evidence: Evidence, final: StoredState) -> Iterator[str]:
     """The model is asked for every answer, and never again for one that was stored when a process died."""
     requests = evidence.run_log.lines("requests")
     asked = {(line["run_id"], line["step"]) for line in requests}
     if missing := {(row["run_id"], row["step"]) for row in final.steps} - asked:
         yield f"the steps {missing} are stored, and the model was not asked"
+    times = Counter((line["run_id"], line["step"]) for line in requests)
+    deaths = evidence.codes.count(-9)
+    for (run_id, step), count in times.items():
+        if count > 1 + deaths:  # of two processes that resume a run, one drives it
+            yield f"the model was asked {count} times for step {step} of {run_id}, and {deaths} processes died"
     for line in requests:
         for number, store in enumerate(evidence.stores_after_kills, start=1):
             is_stored = any((row["run_id"], row["step"]) == (line["run_id"], line["step"]) for row in store.steps)

@@ -30,6 +30,7 @@ class Points:
         before_kill: Callable[[str], None] | None = None,
     ) -> None:
         self.names: list[str] = []
+        self._counts: Counter[str] = Counter()
         self._kill_at = kill_at
         self._victims = victims
         self._before_kill = before_kill
@@ -39,7 +40,8 @@ class Points:
         """Count a point, and kill if it is the chosen one. SIGKILL flushes, closes and undoes nothing."""
         with self._lock:
             self.names.append(name)
-            if self._kill_at is not None and self._kill_at in (len(self.names), number_points(self.names)[-1]):
+            self._counts[name] += 1
+            if self._kill_at in (len(self.names), _numbered_point(name, self._counts[name])):
                 if self._before_kill is not None:
                     self._before_kill(name)
                 for victim in self._victims or (os.getpid(),):
@@ -54,7 +56,11 @@ class Points:
 def number_points(names: list[str]) -> list[str]:
     """Each point as its name and its number among points of that name, which does not depend on other threads."""
     seen: Counter[str] = Counter()
-    return [f"{name} ({seen.update([name]) or seen[name]})" for name in names]
+    return [_numbered_point(name, seen.update([name]) or seen[name]) for name in names]
+
+
+def _numbered_point(name: str, number: int) -> str:
+    return f"{name} ({number})"
 
 
 class _CountingConnection(sqlite3.Connection):

@@ -22,17 +22,39 @@ ANSWERS: tuple[Any, ...] = (
     [("pay", {"to": "dora"}), ("post", {"to": "eve"})],
     "All is done.",
 )
-"""What the model answers, by the number of its answers so far; late results do not change it."""
+DELEGATING_ANSWERS: tuple[Any, ...] = (
+    [("agent__scout", {"prompt": "Scout rome"}), ("pay", {"to": "ann"})],  # the first waits for the run of the scout
+    [("agent__scout", {"prompt": "Scout rome"}), ("look_up", {"what": "tea"})],  # it repeats the call that waits
+    [("agent__scout", {"prompt": "Scout oslo"}), ("agent__scout", {"prompt": "Scout kiev"})],  # two runs at once
+    "All is done.",
+)
+
+
+def _scout_answers(place: str) -> tuple[Any, ...]:
+    return (
+        [("pay", {"to": place}), ("wire", {"to": place})],
+        [("wire", {"to": place}), ("post", {"to": place})],
+        [("seal", {"to": place})],  # a tool of the scout alone
+        f"Scouted {place}.",
+    )
+
+
+def _script(prompt: str) -> tuple[Any, ...]:
+    """What the model answers, by the number of its answers so far; late results do not change it."""
+    verb, _, rest = prompt.partition(" ")
+    return {"Do": ANSWERS, "Delegate": DELEGATING_ANSWERS, "Scout": _scout_answers(rest)}[verb]
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Record a request, and give the next answer of the conversation."""
     messages = request["messages"]
     step = sum(message["role"] == "assistant" for message in messages)
+    prompt = next(message["content"] for message in messages if message["role"] == "user")
     folder = Path(request["folder"])
     line = {"run_id": request["run_id"], "step": step, "kills": len(read_lines(folder / "kills"))}
     append_line(folder / "requests", line)
-    given = ANSWERS[min(step, len(ANSWERS) - 1)]
+    script = _script(prompt)
+    given = script[min(step, len(script) - 1)]
     return {"text": given, "calls": []} if isinstance(given, str) else {"text": "", "calls": given}
 
 

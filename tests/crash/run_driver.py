@@ -13,8 +13,9 @@ from surehand.core.ids import derive_call_id
 from surehand.runtime.scope import Scope
 from surehand.store.serialization import serialize_outcome
 from surehand.store.store import Store
-from surehand.store.tables.runs import RunClaim
+from surehand.store.tables.runs import ResumableRun, RunClaim
 from tests.crash.run_log import RunLog
+from tests.crash.tools import OwnTools
 
 AGENT = "agnes"
 ANSWERS = (
@@ -26,13 +27,20 @@ ANSWERS = (
 REPORT = "All is done."
 
 
+async def find_free_runs(runtime: Runtime, *agents: str) -> list[ResumableRun]:
+    """The runs that were answered or interrupted, and that no other process drives."""
+    assert runtime.store is not None
+    runs = runtime.store.runs
+    return [*await runs.answered(agents), *await runs.interrupted(agents, owner=runtime.runtime_id)]
+
+
 class RunDriver:
     """Drives the runs in a store, as far as they come without an answer of a person."""
 
-    def __init__(self, runtime: Runtime, run_log: RunLog, own_tools: list[Any]) -> None:
+    def __init__(self, runtime: Runtime, run_log: RunLog, own_tools: OwnTools) -> None:
         self._runtime = runtime
         self._run_log = run_log
-        runtime.register_scope(AGENT, lambda scope: scope.scope(tools=own_tools))
+        runtime.register_scope(AGENT, lambda scope: scope.scope(tools=own_tools[AGENT]))
 
     @property
     def _store(self) -> Store:
@@ -41,12 +49,19 @@ class RunDriver:
 
     async def drive_all(self) -> int:
         """Drive the runs that no other process drives; returns how many have not ended."""
-        runs = [run for run in await self._store.runs.latest() if not run.has_ended]
-        for run in runs:
-            claim = await self._store.runs.claim(run.run_id, owner=self._runtime.runtime_id)
+        runs = [run.run_id for run in await self._store.runs.latest() if not run.has_ended]
+        await self._drive_each(runs)
+        return len(runs)
+
+    async def drive_free(self) -> None:
+        """Drive the runs that were answered or interrupted, unless another process drives them."""
+        await self._drive_each([run.run_id for run in await find_free_runs(self._runtime, AGENT)])
+
+    async def _drive_each(self, run_ids: list[str]) -> None:
+        for run_id in run_ids:
+            claim = await self._store.runs.claim(run_id, owner=self._runtime.runtime_id)
             if claim is not None:
                 await self._drive(claim)
-        return len(runs)
 
     async def _drive(self, claim: RunClaim) -> None:
         run_id = claim.run_id

@@ -31,6 +31,12 @@ class Scenario:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
     """Ids of the runs of an agent that are driven together with the calls."""
+    task: str = "Do it all."
+    """The prompt of these runs; the model server has a script for its first word."""
+    session: str | None = None
+    """The session of the calls. In one, a call that repeats an earlier one which waits follows it."""
+    asks_again: bool = False
+    """Whether calls without an id are made again after a crash, as a model makes them that got no answer."""
     creates_store: bool = False
     """Whether the process itself must create the store."""
 
@@ -53,6 +59,12 @@ def _concurrent_calls() -> tuple[RequestedCall, ...]:
 
 
 _WIRE = RequestedCall("wire", {"to": "bob"}, "wired")
+_REPEATED = (
+    RequestedCall("wire", {"to": "bob"}),
+    RequestedCall("wire", {"to": "bob"}),
+    RequestedCall("ask", {"what": "tea"}),
+    RequestedCall("pay", {"to": "ann"}),
+)
 CRASH_SCENARIOS = (
     Scenario("plain", (RequestedCall("pay", {"to": "ann"}),)),
     Scenario("given id", (RequestedCall("pay", {"to": "ann"}, "paid"),)),
@@ -70,6 +82,8 @@ CRASH_SCENARIOS = (
     Scenario("follows a run", (RequestedCall("delegate", {"to": "rome"}, "delegated"),)),
     Scenario("agent", (), runs=("run-1",)),
     Scenario("two runs", (), runs=("run-1", "run-2")),
+    Scenario("sub-agents", (), runs=("run-1",), task="Delegate it all."),
+    Scenario("repeated", _REPEATED, session="s1", asks_again=True),
     Scenario("together", _concurrent_calls(), answer="yes"),
     Scenario("large output", (RequestedCall("report", {}, "reported"),)),
     Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),

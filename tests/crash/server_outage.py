@@ -20,7 +20,8 @@ from tests.crash.scenarios import LOAD
 from tests.crash.stored_state import read_stored_state
 from tests.temp_folders import TEMP_FOLDER_PARENT
 
-OUTAGE_TIMEOUT_SECONDS = 40.0
+OUTAGE_TIMEOUT_SECONDS = 120.0
+"""Time without any effect or reply after which the load counts as stuck."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def run_outage(
             time.sleep(kill.downtime_seconds)
             server.restart()
             replies = len(run_log.lines("replies"))
-            _wait_until(lambda: len(run_log.lines("replies")) >= replies + 50 or running.done())
+            _wait_until(run_log, lambda: len(run_log.lines("replies")) >= replies + 50 or running.done())
         finally:
             (run_log.folder / "stop").touch()
         evidence.codes += running.result(OUTAGE_TIMEOUT_SECONDS)
@@ -71,17 +72,21 @@ def run_outage(
 
 def _kill_server(server: KillablePostgres, run_log: RunLog, kill: ServerKill) -> None:
     if kill.point is None:
-        _wait_until(lambda: len(run_log.lines("effects")) >= 20)
+        _wait_until(run_log, lambda: len(run_log.lines("effects")) >= 20)
         time.sleep(kill.after_seconds)
         server.kill()
         run_log.note("killed", f"after {kill.after_seconds:g} s")
     else:
-        _wait_until(lambda: bool(run_log.lines("killed")))
+        _wait_until(run_log, lambda: bool(run_log.lines("killed")))
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + OUTAGE_TIMEOUT_SECONDS
+def _wait_until(run_log: RunLog, condition: Callable[[], bool]) -> None:
+    """Wait as long as the load has effects and gets replies."""
+    seen, deadline = -1, 0.0
     while not condition():
+        progress = len(run_log.lines("effects")) + len(run_log.lines("replies"))
+        if progress != seen:
+            seen, deadline = progress, time.monotonic() + OUTAGE_TIMEOUT_SECONDS
         if time.monotonic() > deadline:
-            raise TimeoutError("The load makes no progress.")
-        time.sleep(0.005)
+            raise TimeoutError(f"The load makes no progress after {progress} effects and replies.")
+        time.sleep(0.02)

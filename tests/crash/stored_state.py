@@ -57,6 +57,16 @@ class StoredState:
         return {row["call_id"] for row in self.pending if json.loads(row["request"]) == {"unknown_effect": True}}
 
     @property
+    def followed_calls(self) -> dict[str, str]:
+        """The calls that repeat an earlier one instead of running, each with the earlier one."""
+        requests = {row["call_id"]: json.loads(row["request"]) for row in self.pending}
+        return {
+            call_id: request["follows"]
+            for call_id, request in requests.items()
+            if isinstance(request, dict) and "follows" in request
+        }
+
+    @property
     def waiting(self) -> set[str]:
         """Calls that were pending at some time."""
         return {row["call_id"] for row in self.pending}

@@ -9,7 +9,7 @@ import pytest
 from tests.crash.harness import Harness, ProcessKill, Tally, choose_points
 from tests.crash.scenarios import CRASH_SCENARIOS
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+pytestmark = pytest.mark.timeout(240)
 SEED = 4711
 NAMES = [scenario.name for scenario in CRASH_SCENARIOS]
 
@@ -23,6 +23,15 @@ def scenario_names(start: int) -> list[str]:
     return NAMES[start::2]
 
 
+@pytest.mark.parametrize("name", ["agent", "sub-agents", "follows a run"])
+def test_of_two_processes_that_resume_one_run_one_drives(harness, name):
+    tally = harness.run(name, ProcessKill(), survivor=True)
+
+    assert tally.problems == []  # no request to a model was made twice
+    assert tally.killed == 0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_recovering_process_may_be_killed_too(harness, start):
     generator, tally = random.Random(f"{SEED} {start}"), Tally()
@@ -39,6 +48,7 @@ def test_a_recovering_process_may_be_killed_too(harness, start):
     assert tally.killed > tally.runs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_second_runtime_on_the_same_file_takes_over(harness, start):
     generator, tally = random.Random(f"{SEED} {start}"), Tally()
@@ -51,6 +61,7 @@ def test_a_second_runtime_on_the_same_file_takes_over(harness, start):
     assert tally.done >= tally.runs // 2
 
 
+@pytest.mark.long
 def test_a_process_may_be_killed_at_any_moment(harness):
     generator, tally = random.Random(SEED), Tally()
 

@@ -14,6 +14,8 @@ FAULTS = {
     "push_to_inbox_separately": ("settled", "the inbox holds"),
     "ask_model_again": ("agent", "was asked again"),
     "drop_outcomes_of_steps": ("agent", "the step of"),
+    "never_follow": ("repeated", "does not follow"),
+    "forget_reports": ("sub-agents", "its run reported"),
 }
 
 

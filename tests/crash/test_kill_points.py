@@ -10,6 +10,7 @@ pytestmark = pytest.mark.timeout(60)
 KILLS_PER_SCENARIO = 20
 """More than three hundred kills in all; `scripts/crash` makes ten thousand."""
 SEED = 20260
+AGENT_SCENARIO_HALVES = [(name, start) for name in ("agent", "two runs", "sub-agents") for start in (0, 1)]
 
 
 def run_with_kills(harness: Harness, name: str) -> Tally:
@@ -21,7 +22,9 @@ def run_with_kills(harness: Harness, name: str) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("name", ["given id", "approved", "settled", "nested", "follows a run", "agent"])
+@pytest.mark.parametrize(
+    "name", ["given id", "approved", "settled", "nested", "follows a run", "agent", "sub-agents", "repeated"]
+)
 def test_the_invariants_hold_after_a_few_kills(harness, name):
     tally = harness.run_each([(name, ProcessKill(point)) for point in choose_points(harness.points(name), 3, SEED)])
 
@@ -95,7 +98,7 @@ def test_a_call_that_waits_for_a_run_ends_with_its_report_and_no_answer_is_reque
 
 @pytest.mark.long
 @pytest.mark.timeout(240)  # a run makes ten times as many writes as a call
-@pytest.mark.parametrize(("name", "start"), [("agent", 0), ("agent", 1), ("two runs", 0), ("two runs", 1)])
+@pytest.mark.parametrize(("name", "start"), AGENT_SCENARIO_HALVES)
 def test_the_run_of_an_agent_goes_on_without_a_second_effect_or_a_second_request(harness, name, start):
     points = choose_points(harness.points(name), KILLS_PER_SCENARIO, SEED)[start::2]
 
@@ -112,3 +115,11 @@ def test_calls_whose_writes_share_a_commit_recover_independently(harness):
 
     assert tally.done > 8 * KILLS_PER_SCENARIO
     assert tally.unknown >= KILLS_PER_SCENARIO // 2
+
+
+@pytest.mark.long
+def test_a_call_that_is_made_again_after_a_crash_follows_the_one_that_waits_or_is_unknown(harness):
+    tally = run_with_kills(harness, "repeated")
+
+    assert tally.effects < tally.done  # calls that follow end with the outcome of another one
+    assert tally.unknown >= 1

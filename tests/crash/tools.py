@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from surehand import Context, Done, Outcome, Pending, tool
 from tests.crash.run_log import RunLog
 
+OwnTools: TypeAlias = dict[str, list[Any]]
+"""The tools of each agent that no other one has."""
 LARGE_REPORT = "A line of a long report.\n" * 400
 REPEATABLE_TOOLS = frozenset({"look_up"})
 VERIFIED_TOOLS = frozenset({"book", "book_confirmed"})
@@ -81,8 +83,8 @@ def make_tools(run_log: RunLog) -> list[Any]:
     return [pay, post, look_up, wire, book, book_confirmed, travel, delegate, report, *make_client_tools()]
 
 
-def make_own_tools(run_log: RunLog) -> list[Any]:
-    """The tools that only the agent has."""
+def make_own_tools(run_log: RunLog) -> OwnTools:
+    """The tools that only one agent has."""
 
     @tool(effects={"write"}, confirm=True)
     async def stamp(to: str, ctx: Context) -> str:
@@ -90,7 +92,13 @@ def make_own_tools(run_log: RunLog) -> list[Any]:
         run_log.record_effect(ctx.call_id, "stamp", {"to": to})
         return f"stamped for {to}"
 
-    return [stamp]
+    @tool(effects={"write"}, confirm=True)
+    async def seal(to: str, ctx: Context) -> str:
+        """Seal a report, once a person has agreed."""
+        run_log.record_effect(ctx.call_id, "seal", {"to": to})
+        return f"sealed for {to}"
+
+    return {"agnes": [stamp], "scout": [seal]}
 
 
 def make_client_tools() -> list[Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from surehand import Runtime, tool
+from surehand import Context, Runtime, Store, tool
 from surehand.agent.agent import Agent
 from surehand.agent.models.scripted import ScriptedModel
+from tests.durable.bank_tools import simulate_dead_owner, wait_until
 from tests.durable.conftest import ON_BOTH_DATABASES
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
@@ -69,3 +71,97 @@ async def test_a_run_that_is_started_twice_under_one_id_is_one_run(address: str)
     assert [first.status, second.status] == ["waiting", "waiting"]
     assert [wait.call_id for wait in first.waiting] == [wait.call_id for wait in second.waiting]
     assert office.requests == [0]
+
+
+@ON_BOTH_DATABASES
+async def test_an_answer_that_arrives_while_a_run_goes_to_waiting_lets_it_go_on(address: str) -> None:
+    office = Office()
+    agent = office.agent()
+    async with Runtime(office.pay, store=address) as here, Runtime(office.pay, store=address) as there:
+        answer_before_write(here, "'waiting'", lambda: approve_all(there))
+        waiting = await agent.run("Pay twice.", run_id="r1", runtime=here)
+        answered = await answered_runs(there)
+        run = await agent.resume("r1", runtime=here)
+
+    assert (waiting.status, waiting.reason, answered) == ("waiting", "Waiting for pay.", ["r1"])
+    assert (run.status, office.paid, office.requests) == ("waiting", [1], [0, 1])
+
+
+@ON_BOTH_DATABASES
+async def test_a_run_goes_on_when_the_lock_of_its_dead_process_becomes_free_late(address: str) -> None:
+    office = Office()
+    async with Store.open(address) as dead, Runtime(office.pay, store=address) as runtime:
+        await dead.database.acquire_owner_lock("dead")
+        await dead.runs.begin("r1", "clerk", [{"role": "user", "content": "Pay twice."}], owner="dead")
+        resuming = asyncio.create_task(office.agent().resume("r1", runtime=runtime))
+        assert await dead.runs.claim("r1", owner=runtime.runtime_id) is None
+        await dead.database.release_owner_lock("dead")
+        run = await resuming
+
+    assert (run.status, office.requests) == ("waiting", [0])
+
+
+@ON_BOTH_DATABASES
+async def test_a_run_makes_a_call_again_that_verify_finds_has_not_happened(address: str) -> None:
+    is_running, may_verify, booked = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def verify(arguments: dict[str, Any], ctx: Context) -> bool:
+        await may_verify.wait()
+        return False
+
+    @tool(effects={"write"}, verify=verify)
+    async def book(what: str) -> str:
+        """Book a room; the first process that does so dies."""
+        if not is_running.is_set():
+            is_running.set()
+            await asyncio.Event().wait()
+        booked.append(what)
+        return f"booked {what}"
+
+    @tool(effects={"read"})
+    async def look() -> str:
+        """Look around."""
+        return "seen"
+
+    model = ScriptedModel([("book", {"what": "room"}), ("look", {})], "I wait.", "It is booked.")
+    agent = Agent("clerk", model=model, tools=["book", "look"])
+    async with Runtime(book, look, store=address) as runtime:
+        interrupted = asyncio.create_task(agent.run("Book a room.", run_id="r1", runtime=runtime))
+        await is_running.wait()
+        await simulate_dead_owner(runtime, "r1.0.0")
+        interrupted.cancel()
+        await asyncio.wait([interrupted])
+        assert runtime.store is not None
+        await wait_until(runtime.pending)
+        waiting = await agent.resume("r1", runtime=runtime)
+        may_verify.set()
+        answered = await wait_until(lambda: answered_runs(runtime))
+        ended = await agent.resume("r1", runtime=runtime)
+
+    assert (waiting.status, waiting.text, answered) == ("waiting", "I wait.", ["r1"])
+    assert (ended.status, ended.text, booked) == ("done", "It is booked.", ["room"])
+
+
+async def answered_runs(runtime: Runtime) -> list[str]:
+    """The runs that a worker would go on with."""
+    assert runtime.store is not None
+    return [run.run_id for run in await runtime.store.runs.answered(["clerk"])]
+
+
+async def approve_all(runtime: Runtime) -> None:
+    for wait in await runtime.pending():
+        await runtime.approve(wait.call_id)
+
+
+def answer_before_write(runtime: Runtime, words: str, answer: Callable[[], Awaitable[None]]) -> None:
+    """Let another process answer just before the first write of a statement with these words."""
+    store: Any = runtime.store
+    write, answered = store.database.write, []
+
+    async def answer_and_write(statements: Any) -> Any:
+        if not answered and any("UPDATE runs" in each.sql and words in each.sql for each in statements):
+            answered.append(True)
+            await answer()
+        return await write(statements)
+
+    store.database.write = answer_and_write

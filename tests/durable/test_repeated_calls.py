@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Approval, Call, Context, Done, Outcome, Pending, Runtime, tool
+from surehand import Approval, Call, Context, Done, Outcome, Pending, Queue, Runtime, tool
 from surehand.core.events import CallStarted
 from tests.durable.bank_tools import (
     Bank,
@@ -45,6 +45,39 @@ async def test_a_repeated_call_follows_the_first_one_question_one_effect_one_out
     assert waits == [first.call_id]
     assert approved == followed == Done("sent 5 to ann")
     assert bank.ran == [(5, "ann")]
+
+
+@ON_BOTH_DATABASES
+async def test_a_repetition_of_an_approved_call_that_waits_for_its_turn_follows_it(address: str) -> None:
+    turn_is_over = asyncio.Event()
+    sent: list[int] = []
+
+    @tool(queue="bank", effects={"read"})
+    async def count_money() -> None:
+        """Count the money, while nothing else may happen."""
+        await turn_is_over.wait()
+
+    @tool(queue="bank", effects={"write"}, confirm=True)
+    async def send(amount: int) -> str:
+        """Send money."""
+        sent.append(amount)
+        return f"sent {amount}"
+
+    async with Runtime(count_money, send, store=address, queues={"bank": Queue(concurrent=1)}) as runtime:
+        scope = runtime.scope(session="s1")
+        first = pending_call_id(await scope.call("send", {"amount": 5}))
+        counting = asyncio.create_task(runtime.call("count_money"))
+        await wait_until(lambda: runtime.queues()["bank"].in_use == 1)
+        approving = asyncio.create_task(runtime.approve(first))
+        await wait_until(lambda: runtime.queues()["bank"].waiting == 1)
+        second = await scope.call("send", {"amount": 5})
+        turn_is_over.set()
+        await asyncio.gather(counting, approving)
+        followed = await runtime.result(pending_call_id(second), timeout=20)
+
+    assert first_call_of(second) == first
+    assert followed == Done("sent 5")
+    assert sent == [5]
 
 
 @pytest.mark.parametrize("verb", ["reject", "expire", "cancel"])

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
@@ -99,12 +99,13 @@ class Server:
             writer.write(answer)
             await writer.drain()
             return
-        async for piece in answer:
-            if piece is None:
-                writer.close()
-                return
-            writer.write(piece)
-            await writer.drain()
+        async with aclosing(answer) as pieces:
+            async for piece in pieces:
+                if piece is None:
+                    writer.close()
+                    return
+                writer.write(piece)
+                await writer.drain()
 
     async def stop(self) -> None:
         left = list(self._tasks)

@@ -23,7 +23,7 @@ from surehand.agent.run_family import RunFamily
 from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
 from surehand.catalogue.catalogue import Catalogue
-from surehand.core.define import ParametersLike
+from surehand.core.define import LazyTool, ParametersLike
 from surehand.core.errors import DefinitionError
 from surehand.core.events import Event
 from surehand.core.ids import new_id
@@ -112,6 +112,11 @@ class Agent:
     def own_tools(self) -> tuple[Tool[..., Any], ...]:
         """The tools that are the agent's own."""
         return self._selection.own_tools
+
+    @property
+    def lazy_tools(self) -> tuple[LazyTool, ...]:
+        """The agent's own tools whose factories a runtime calls when it starts the agent."""
+        return self._selection.lazy_tools
 
     @property
     def providers(self) -> tuple[Provider, ...]:

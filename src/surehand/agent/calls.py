@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from surehand.agent.call_time_limit import seconds_for_people
 from surehand.agent.repeated_calls import find_repeated, follow
 from surehand.agent.steps import Step, StepCall, waiting_calls
 from surehand.agent.sub_agents import find_agent_handler
@@ -31,10 +32,11 @@ class StepCalls:
         self._scope = scope
         self._gives_ids = gives_ids
 
-    async def make(self, step: Step, steps: Sequence[Step]) -> None:
+    async def make(self, step: Step, steps: Sequence[Step]) -> float:
         """Make the calls whose outcome is not decided; afterwards each has one, or is pending.
 
-        With derived ids, a call that was made before gives its stored outcome, or what it waits for.
+        With derived ids, a call that was made before gives its stored outcome, or what it waits for. Returns how many
+        seconds of this were spent waiting for people.
 
         Args:
             steps: all steps of the run, with this one as the last.
@@ -52,8 +54,12 @@ class StepCalls:
             else:
                 made.append(call)
                 calls.append(Call(call.name, call.arguments, id=call.call_id, model_id=model_call.model_id))
-        for call, outcome in zip(made, await self._scope.call_many(calls), strict=True):
+        started_at = self._scope.clock.now()
+        outcomes = await self._scope.call_many(calls)
+        waited_seconds = seconds_for_people(outcomes, self._scope.clock.now() - started_at)
+        for call, outcome in zip(made, outcomes, strict=True):
             await self._set_outcome(call, outcome)
+        return waited_seconds
 
     async def _follow(self, call: StepCall, first: StepCall) -> None:
         call.call_id = call.call_id or new_id()
@@ -80,11 +86,18 @@ class StepCalls:
         return outcome if isinstance(outcome, Pending) or outcome.ok else None
 
     async def find_outcome(self, call: StepCall) -> Outcome | None:
-        """The outcome of a call that waited, if it has ended."""
+        """The outcome of a call that waited, if it has ended; one that turned out not to have happened is made now."""
         if call.call_id is None:
             return None
         outcome = await self._scope.result(call.follows or call.call_id, timeout=0)
+        if isinstance(outcome, Pending) and call.follows is None and await self._has_not_happened(call.call_id):
+            [outcome] = await self._scope.call_many([Call(call.name, call.arguments, id=call.call_id)])
         return None if isinstance(outcome, Pending) else outcome
+
+    async def _has_not_happened(self, call_id: str) -> bool:
+        """Whether a call waits for nothing any more: `verify` has found that its unknown effect has not happened."""
+        status = await self._scope.status(call_id)
+        return status is not None and status.state == "idle"
 
     async def wait_for_answered(self, steps: Sequence[Step]) -> None:
         """Wait for calls that were answered and are being taken up."""

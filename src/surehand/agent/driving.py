@@ -16,6 +16,7 @@ from surehand.agent.run_storage import MessageKind, RunLost, RunRecord, SentMess
 from surehand.agent.steps import Step, has_ended
 from surehand.agent.tool_selection import ToolSelection
 from surehand.core.events import RunEnded, RunStarted
+from surehand.core.ids import is_run_of_call
 from surehand.store.tables.runs import RunClaim, RunRow
 
 if TYPE_CHECKING:
@@ -276,12 +277,14 @@ class RunDriver:
             async with record.keep_claimed():
                 run = await self._drive(state, record)
         except RunLost:
-            await self.runtime.end_calls_of_cancelled_run(claim.run_id)
+            row = await store.runs.find(claim.run_id)
+            if row is not None and row.is_cancelled:  # with the calls that this process has made meanwhile
+                await self.runtime.cancel_run(row.run_id, row.reason or "")
             raise
         finally:
             if self._local.driven.get(claim.run_id) is record:
                 del self._local.driven[claim.run_id]
-        if run.status != "waiting":
+        if run.status != "waiting" and is_run_of_call(run.id):
             await self.runtime.end_calls_that_follow_run(run.id)
         return run
 

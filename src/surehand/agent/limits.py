@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from surehand.agent.models.base import Usage
 
 DEFAULT_MAX_STEPS = 20
+_SPENT_NUMBERS = ("requests", "tokens_in", "tokens_out", "cost", "calls", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,8 @@ class Spent:
 
     def to_json(self) -> dict[str, Any]:
         """Write it for the store."""
-        stored = asdict(self)
-        if not self.sub_runs:
-            del stored["sub_runs"]
-        return stored
+        stored: dict[str, Any] = {name: getattr(self, name) for name in _SPENT_NUMBERS}
+        return stored | {"sub_runs": self.sub_runs} if self.sub_runs else stored
 
     def add_answer(self, usage: Usage, calls: int) -> None:
         """Add what an answer of a model cost, and the calls that it asked for."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from surehand.agent.call_time_limit import CallTimeLimit
 from surehand.agent.calls import StepCalls
 from surehand.agent.conversation import late_result_message, user_message
 from surehand.agent.hooks import RunHooks, Tick
@@ -22,7 +23,7 @@ from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
 from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
-from surehand.agent.sub_runs import count_sub_runs, resume_sub_runs
+from surehand.agent.sub_runs import cancel_running_sub_runs, count_sub_runs, resume_sub_runs
 from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
 from surehand.core.ids import derive_call_id
 from surehand.core.outcome import Failed
@@ -59,16 +60,17 @@ class RunLoop:
         self._clock = scope.clock
         self._seconds_before = state.spent.seconds
         self._started_at = self._clock.now()
+        self._call_time_limit = CallTimeLimit(scope, state.run_id, settings.limits.seconds)
         self._advice: list[Any] = []
         """What hooks tell the model after a failed request."""
+        self._begun_calls: set[int] = set()
+        """The positions of the calls of which the model has begun to write the arguments."""
 
     async def drive(self) -> Run:
         """Go on with the run as far as it goes."""
         steps = self._state.steps
         if steps:
-            await resume_sub_runs(self._scope, self._state)
-            await count_sub_runs(self._scope, self._state)
-            await self._calls.wait_for_answered(steps)
+            await self._wait_for_others(steps)
         else:
             await self._hooks.call("on_start", self._state.prompt)
         run: Run | None = None
@@ -83,6 +85,18 @@ class RunLoop:
                 run = await self._recover(error)
         return run
 
+    async def _wait_for_others(self, steps: Sequence[Step]) -> None:
+        """Let the runs below go on, and calls that were answered, as far as they go within the time limit."""
+        seconds_left = self._seconds_left()
+        try:
+            with self._call_time_limit.apply(seconds_left):
+                async with time_limit(self._clock, seconds_left):
+                    await resume_sub_runs(self._scope, self._state)
+                    await count_sub_runs(self._scope, self._state)
+                    await self._calls.wait_for_answered(steps)
+        except TimeIsUp:  # the model is asked to wrap up
+            await cancel_running_sub_runs(self._scope, self._state)
+
     async def _advance(self) -> Run | None:
         """Ask the model once, or end. Returns the run if it has ended or waits."""
         if not self._state.steps:
@@ -96,7 +110,9 @@ class RunLoop:
         return await self._after_text(step)
 
     async def _after_calls(self, step: Step) -> Run | None:
-        await self._calls.make(step, self._state.steps)
+        with self._call_time_limit.apply(self._seconds_left()):
+            # What the run waits for people does not count: its time starts so much later.
+            self._started_at += await self._calls.make(step, self._state.steps)
         await count_sub_runs(self._scope, self._state)
         pending = [call for call in step.calls if call.shown_outcome is None]
         all_wait = len(pending) == len(step.calls)
@@ -112,22 +128,28 @@ class RunLoop:
         return None
 
     async def _after_text(self, step: Step) -> Run | None:
+        waiting = list(waiting_calls(self._state.steps))
+        invalid: InvalidOutput | None = None
+        try:
+            output = self._settings.output.parse(step.answer.text)
+        except InvalidOutput as error:
+            invalid = error
+        # The run ends only if no message has arrived: the usual end needs no look at the messages before.
+        if invalid is None and not waiting and (run := await self._finish("done", output=output)) is not None:
+            return run
         messages = await self._record.take_messages(step.index + 1, None)
         late_results = await self._find_late_results()
         if messages or late_results:
             await self._ask("continue", messages, late_results)
             return None
-        if waiting := list(waiting_calls(self._state.steps)):
+        if waiting:
             return await self._finish("waiting", _describe_waiting(waiting))
-        try:
-            output = self._settings.output.parse(step.answer.text)
-        except InvalidOutput as error:
+        if invalid is not None:
             if _count_corrections(self._state.steps) >= MAX_CORRECTIONS:
-                reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {error}"
+                reason = f"The model gave no valid output in {MAX_CORRECTIONS + 1} tries. {invalid}"
                 return await self._finish("failed", reason)
-            await self._ask("correct_output", [f"{error} Give the whole answer again, as JSON alone."])
-            return None
-        return await self._finish("done", output=output)
+            await self._ask("correct_output", [f"{invalid} Give the whole answer again, as JSON alone."])
+        return None
 
     async def _find_late_results(self) -> dict[str, Message]:
         """The results of calls that the model knows to be waiting, by call id."""
@@ -178,10 +200,10 @@ class RunLoop:
         await self._hooks.call("on_tick_end", Tick(tick.tick, answer.text, answer.calls, answer.usage))
 
     async def _request_answer(self, request: ModelRequest, purpose: Purpose) -> ModelAnswer:
-        limit = self._settings.limits.seconds
-        seconds_left = None
-        if limit is not None:
-            seconds_left = WRAP_UP_SECONDS if purpose == "wrap_up" else limit - self._spent().seconds
+        seconds_left = self._seconds_left()
+        if seconds_left is not None and purpose == "wrap_up":
+            seconds_left = WRAP_UP_SECONDS
+        self._begun_calls.clear()
         on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
             return await ask_model(self._settings.model, request, on_chunk)
@@ -204,15 +226,20 @@ class RunLoop:
     def _emit_chunk(self, chunk: PartialChunk) -> None:
         state = self._state
         owner = (state.run_id, state.agent, state.user, state.session, self._clock.time())
-        event: TextDelta | ToolInputDelta | ModelRetried
         if isinstance(chunk, TextChunk):
-            event = TextDelta(chunk.text, *owner)
+            self._scope.emit(TextDelta(chunk.text, *owner))
         elif isinstance(chunk, AnswerRestarted):
-            event = ModelRetried(chunk.reason, chunk.delay, *owner)
+            self._begun_calls.clear()
+            self._scope.emit(ModelRetried(chunk.reason, chunk.delay, *owner))
         else:
             call_id = self._derive_call_id(chunk.position)
-            event = ToolInputDelta(chunk.text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
-        self._scope.emit(event)
+            # The first one of a call is empty, and no other: it says that the call begins, before it has arguments.
+            texts = [chunk.text] if chunk.text else []
+            if chunk.position not in self._begun_calls:
+                self._begun_calls.add(chunk.position)
+                texts.insert(0, "")
+            for text in texts:
+                self._scope.emit(ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner))
 
     # Ending
 
@@ -220,6 +247,11 @@ class RunLoop:
         """What was spent until now, with the time that has passed here."""
         self._state.spent.seconds = self._seconds_before + self._clock.now() - self._started_at
         return self._state.spent
+
+    def _seconds_left(self) -> float | None:
+        """What is left of the time limit, if there is one."""
+        limit = self._settings.limits.seconds
+        return None if limit is None else limit - self._spent().seconds
 
     async def _recover(self, error: ModelError) -> Run | None:
         """Fail the run, unless a hook has a message for the model and a request is left."""

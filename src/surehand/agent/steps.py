@@ -84,7 +84,7 @@ class Step:
                 {"name": call.name, "arguments": call.arguments, "model_id": model_call.model_id, "as": call.message_id}
                 for call, model_call in zip(self.calls, answer.calls, strict=True)
             ],
-            "usage": asdict(answer.usage),
+            "usage": {name: getattr(answer.usage, name) for name in ("tokens_in", "tokens_out", "cost")},
             "stop_reason": answer.stop_reason,
         }
         optional = {

@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 
 async def resume_sub_runs(scope: Scope, state: RunState) -> None:
     """Go on with the runs that calls of this run wait for."""
-    last = state.steps[-1]
-    undecided = [call for call in last.calls if call.shown_outcome is None and last.runs_calls]
-    calls = list(_agent_calls(scope, (*waiting_calls(state.steps), *undecided)))
+    calls = list(_agent_calls(scope, _open_calls(state)))
     await asyncio.gather(*(handler.resume(scope, call_id) for handler, call_id in calls))
+
+
+async def cancel_running_sub_runs(scope: Scope, state: RunState) -> None:
+    """Cancel the calls of this run whose runs do not wait for anything that people have to do."""
+    for _, call_id in _agent_calls(scope, _open_calls(state)):
+        row = None if scope.store is None else await scope.store.runs.find(derive_run_id(call_id))
+        if row is not None and row.state == "running":
+            await scope.cancel(call_id)
 
 
 async def count_sub_runs(scope: Scope, state: RunState) -> None:
@@ -31,6 +37,13 @@ async def count_sub_runs(scope: Scope, state: RunState) -> None:
         row = None if store is None else await store.runs.find(derive_run_id(call_id))
         if row is not None and row.spent:
             state.spent.sub_runs[row.run_id] = row.spent
+
+
+def _open_calls(state: RunState) -> list[StepCall]:
+    """The calls of a run that have not ended, as far as the run knows."""
+    last = state.steps[-1]
+    undecided = [call for call in last.calls if call.shown_outcome is None and last.runs_calls]
+    return [*waiting_calls(state.steps), *undecided]
 
 
 def _agent_calls(scope: Scope, calls: Iterable[StepCall]) -> Iterator[tuple[AgentHandler, str]]:

@@ -39,12 +39,6 @@ class ToolSelection:
         self.has_all = tools is None
         self.texts = tuple(each for each in given if isinstance(each, str))
         sources = flatten_sources(each for each in given if not isinstance(each, str))
-        for source in sources:
-            if isinstance(source, LazyTool):
-                raise DefinitionError(
-                    f"{source.name} is a lazy tool, which an agent cannot own.",
-                    fix="give it to the runtime, and its name to the agent.",
-                )
         self.agents = (*agents, *(each for each in sources if isinstance(each, AgentSource)))
         """The agents that the agent can call."""
         tools_of_agents = {each.name: each.tool for each in self.agents}
@@ -52,6 +46,7 @@ class ToolSelection:
             names = ", ".join(each.name for each in self.agents)
             raise DefinitionError(f"Two agents have the same name: {names}.", fix="rename one of them.")
         self.own_tools = (*(each for each in sources if isinstance(each, Tool)), *tools_of_agents.values())
+        self.lazy_tools = tuple(each for each in sources if isinstance(each, LazyTool))
         self.providers = tuple(each for each in sources if isinstance(each, Provider))
         self._patterns: WeakKeyDictionary[Catalogue, tuple[str, ...]] = WeakKeyDictionary()
         """The patterns of the toolset as each runtime has it."""
@@ -63,7 +58,9 @@ class ToolSelection:
 
     def narrow(self, scope: Scope, own_catalogue: Catalogue | tuple[()]) -> Scope:
         """A scope in which only the agent's tools can be called."""
-        if not self.own_tools and not self.providers:  # an empty catalogue would only cost time in every call
+        if not (
+            self.own_tools or self.lazy_tools or self.providers
+        ):  # an empty catalogue would only cost time in every call
             own_catalogue = ()
             if self.has_all and self._approver is None:
                 return scope

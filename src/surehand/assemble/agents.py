@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 from surehand.agent.agent import Agent
 from surehand.agent.limits import Limits
 from surehand.agent.models.base import Model
-from surehand.agent.models.choose import choose_model
+from surehand.agent.models.choose import access_variables, choose_model
+from surehand.agent.models.rule_based import AnswerRule, RuleBasedModel
 from surehand.agent.models.usage import Price
 from surehand.assemble.tool_sources import load_source_object
-from surehand.config.agents_section import AgentEntry, ModelEntry
+from surehand.config.agents_section import AgentEntry, ModelChoice, ModelEntry
 from surehand.config.config import Config
 from surehand.config.node import ConfigNode
+from surehand.config.scripted_model import ScriptedModelEntry
 from surehand.core.errors import DefinitionError
 
 
@@ -25,7 +28,7 @@ def build_agents(config: Config, environment: Mapping[str, str], defined: Iterab
     Args:
         defined: agents of Python sources, which the file may name in `agents` too.
     """
-    builder = _AgentBuilder({entry.name: entry for entry in config.agents}, environment)
+    builder = _AgentBuilder(config, environment)
     builder.built |= {agent.name: agent for agent in defined if agent.name not in builder.entries}
     return [builder.build(entry, ()) for entry in config.agents]
 
@@ -33,8 +36,9 @@ def build_agents(config: Config, environment: Mapping[str, str], defined: Iterab
 class _AgentBuilder:
     """Builds each agent after those that it calls."""
 
-    def __init__(self, entries: Mapping[str, AgentEntry], environment: Mapping[str, str]) -> None:
-        self.entries = entries
+    def __init__(self, config: Config, environment: Mapping[str, str]) -> None:
+        self.entries = {entry.name: entry for entry in config.agents}
+        self._config = config
         self.built: dict[str, Agent] = {}
         self._environment = environment
 
@@ -42,8 +46,17 @@ class _AgentBuilder:
         """The agent of an entry; `callers` are the agents that are being built because they name it."""
         if entry.name not in self.built:
             called = [self._find(name, node, (*callers, entry.name)) for name, node in entry.agents.items()]
-            self.built[entry.name] = _build_agent(entry, called, self._environment)
+            self.built[entry.name] = _build_agent(entry, called, self._build_tools(entry), self._environment)
         return self.built[entry.name]
+
+    def _build_tools(self, entry: AgentEntry) -> list[Any] | None:
+        tools = None if entry.tools is None else list(entry.tools)
+        if entry.mcp is None:
+            return tools
+        from surehand.assemble.mcp_servers import build_mcp_servers  # imports the MCP SDK
+
+        servers = build_mcp_servers(replace(self._config, mcp_servers=entry.mcp), self._environment)
+        return [*(["*"] if tools is None else tools), *servers]
 
     def _find(self, name: str, node: ConfigNode, callers: tuple[str, ...]) -> Agent:
         if name in callers:
@@ -59,17 +72,19 @@ class _AgentBuilder:
         return self.build(self.entries[name], callers)
 
 
-def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mapping[str, str]) -> Agent:
+def _build_agent(
+    entry: AgentEntry, agents: Sequence[Agent], tools: list[Any] | None, environment: Mapping[str, str]
+) -> Agent:
     options: dict[str, Any] = {}
     if entry.context_window is not None:
         options["context_window"] = entry.context_window
-    model = _build_model(entry.model, environment)
+    model = _choose_first_model(entry, environment)
     try:
         return Agent(
             entry.name,
             model=model,
             instructions=entry.read_instructions(),
-            tools=None if entry.tools is None else list(entry.tools),
+            tools=tools,
             agents=agents,
             description=entry.description,
             limits=Limits(**entry.limits),
@@ -79,12 +94,38 @@ def _build_agent(entry: AgentEntry, agents: Sequence[Agent], environment: Mappin
         raise entry.node.error(_problem(error)) from error
 
 
-def _build_model(entry: ModelEntry, environment: Mapping[str, str]) -> Model:
+def _choose_first_model(entry: AgentEntry, environment: Mapping[str, str]) -> Model:
+    """The first model of the entry that can be used; a model that is the only one is taken in any case."""
+    if len(entry.models) == 1:
+        return _build_model(entry.models[0], environment)
+    for choice in entry.models:
+        if _is_usable(choice, environment):
+            return _build_model(choice, environment)
+    problem = f"None of the models of {entry.name} can be used: their keys are not set."
+    raise entry.node.error(problem, "set the variable of a key, such as OPENAI_API_KEY.")
+
+
+def _is_usable(entry: ModelChoice, environment: Mapping[str, str]) -> bool:
+    """Whether the key or the address of a model is known; a scripted one needs neither."""
+    if isinstance(entry, ScriptedModelEntry):
+        return True
+    if entry.variables:
+        return entry.has_variables(environment)
+    return any(environment.get(name) for name in access_variables(entry.name))
+
+
+def _build_model(entry: ModelChoice, environment: Mapping[str, str]) -> Model:
+    if isinstance(entry, ScriptedModelEntry):
+        return RuleBasedModel([AnswerRule(rule.when, rule.answers) for rule in entry.rules])
+    return _build_api_model(entry, environment)
+
+
+def _build_api_model(entry: ModelEntry, environment: Mapping[str, str]) -> Model:
     options: dict[str, Any] = {**entry.options, **entry.expand(environment)}
     if entry.price is not None:
         options["price"] = Price(**entry.price)
     try:
-        return choose_model(entry.name, **options)
+        return choose_model(entry.expand_name(environment), **options)
     except DefinitionError as error:
         raise entry.node.error(_problem(error)) from error
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from surehand.assemble.agent_middleware import build_agent_middleware
 from surehand.assemble.builtin_tools import build_families
 from surehand.assemble.defined_tools import build_defined_tool
 from surehand.assemble.name_conflicts import ToolGroup, resolve_name_conflicts
@@ -52,6 +53,7 @@ def assemble(
         workspace=str(config.workspace.resolve_root(environment)) if config.workspace else None,
         approver=approver,
         defaults=config.defaults,
+        middleware=build_agent_middleware(config),
     )
     for name, reason in left_out_tools(group.items for group in groups).items():
         runtime.catalogue.leave_out(name, reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -102,14 +102,17 @@ class _SharedResources:
 
         folder = self.config.base_folder.resolve()
         files: set[Path] = {folder / name for name in (*CONFIG_FILE_NAMES, LOCK_FILE_NAME)}
-        for source in self.config.tools:
-            location = source.location.partition(":")[0]
+        sources = [source.location for source in self.config.tools]
+        sources += [each.name for agent in self.config.agents for each in agent.middleware if ":" in each.name]
+        for source in sources:
+            location = source.partition(":")[0]
             found = [folder / location] if (folder / location).is_file() else find_modules(folder, location)
             files.update(path for module in found for path in (module, *imported_files(module)))
-        if self.config.mcp_servers is not None:
-            from surehand.assemble.mcp_servers import server_files  # imports the MCP SDK
+        for section in (self.config.mcp_servers, *(agent.mcp for agent in self.config.agents)):
+            if section is not None:
+                from surehand.assemble.mcp_servers import server_files  # imports the MCP SDK
 
-            files.update(server_files(self.config))
+                files.update(server_files(replace(self.config, mcp_servers=section)))
         if self.config.path is not None:
             files.add(self.config.path)
         return sorted(path.resolve() for path in files)

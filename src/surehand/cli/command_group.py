@@ -18,7 +18,7 @@ from surehand.core.names import nearest_names
 
 COMMANDS = (
     "tools", "describe", "call", "chat", "run", "pending", "approve", "reject", "settle", "calls", "show", "cancel",
-    "grants", "revoke", "store", "audit", "lock", "login", "logout", "serve", "mcp", "config", "doctor", "init",
+    "grants", "revoke", "store", "audit", "lock", "login", "logout", "serve", "work", "mcp", "config", "doctor", "init",
 )  # fmt: skip
 
 

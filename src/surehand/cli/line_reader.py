@@ -62,8 +62,11 @@ class TerminalLineReader:
             self._waiter = None
 
     def ask_from_thread(self, question: str, initial_text: str = "") -> str | None:
-        """The same for code that runs in another thread."""
-        return asyncio.run_coroutine_threadsafe(self.ask(question, initial_text), self._loop).result()
+        """The same for code that runs in another thread, such as a review: its answers are not kept in the history."""
+        line = asyncio.run_coroutine_threadsafe(self.ask(question, initial_text), self._loop).result()
+        if line:
+            _forget_last_line(line)
+        return line
 
     def listen(self) -> None:
         """Read a line without a question; it goes to `on_line`."""
@@ -89,6 +92,14 @@ class TerminalLineReader:
             self._waiter.set_result(line)
         elif line is not None:
             self._on_line(line)
+
+
+def _forget_last_line(line: str) -> None:
+    """Remove a line from the history, if it is the last one."""
+    if readline is not None:
+        last = readline.get_current_history_length()
+        if last and readline.get_history_item(last) == line:
+            readline.remove_history_item(last - 1)  # the one function of readline that counts from 0
 
 
 def _read_line(request: _Request) -> str | None:

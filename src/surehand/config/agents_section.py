@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from surehand.config.mcp_section import McpSection, parse_mcp_servers
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
     expand_variables,
@@ -16,7 +17,10 @@ from surehand.config.parsers import (
     read_positive_integer,
     read_text,
     read_texts,
+    referenced_variables,
+    substitute_variables,
 )
+from surehand.config.scripted_model import ScriptedModelEntry, parse_scripted_model
 
 _AGENT_KEYS = (
     "model",
@@ -24,12 +28,13 @@ _AGENT_KEYS = (
     "instructions",
     "tools",
     "agents",
+    "mcp",
+    "middleware",
     "limits",
     "context_window",
     "loop",
     "consciousness",
 )
-_UNAVAILABLE_AGENT_KEYS = ("mcp", "middleware")
 _TEXT_FILE_ENDINGS = (".md", ".txt")
 _EFFORTS = ("minimal", "low", "medium", "high")
 
@@ -48,9 +53,32 @@ class ModelEntry:
     price: Mapping[str, float] | None = None
     """Dollars for a million tokens: `input`, `output` and perhaps `cached_input`."""
 
+    def expand_name(self, environment: Mapping[str, str]) -> str:
+        """`provider:name`, with the name from a variable if it refers to one."""
+        return substitute_variables(self.node, self.name, environment)
+
+    def has_variables(self, environment: Mapping[str, str]) -> bool:
+        """Whether all variables are set that the name, the key and the address refer to."""
+        texts = [self.name, *(read_text(node) for node in self.variables.values())]
+        return all(environment.get(name) for text in texts for name in referenced_variables(text))
+
     def expand(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The options that may refer to variables, with their values."""
         return {name: expand_variables(node, environment) for name, node in self.variables.items()}
+
+
+ModelChoice: TypeAlias = ModelEntry | ScriptedModelEntry
+
+
+@dataclass(frozen=True, slots=True)
+class MiddlewareEntry:
+    """One middleware of an agent, as written in the file."""
+
+    node: ConfigNode
+    name: str
+    """The name of one of ours, or `file.py:function`."""
+    ttl: float | None = None
+    """For how many seconds `caching` keeps results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +87,17 @@ class AgentEntry:
 
     node: ConfigNode
     name: str
-    model: ModelEntry
+    models: tuple[ModelChoice, ...]
+    """The first that can be used is the agent's model."""
     instructions: ConfigNode | None = None
     tools: tuple[str, ...] | None = None
     """Names, globs and toolsets; None: all tools that models may see."""
     agents: Mapping[str, ConfigNode] = field(default_factory=dict)
     """The agents that it calls, each with its place in the file."""
+    mcp: McpSection | None = None
+    """MCP servers of the agent's own."""
+    middleware: tuple[MiddlewareEntry, ...] = ()
+    """What wraps the calls that the agent makes, the outermost first."""
     description: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     context_window: int | None = None
@@ -94,8 +127,7 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
     entries = known_entries(
         node,
         _AGENT_KEYS,
-        aliases={"system_prompt": "instructions", "prompt": "instructions"},
-        unavailable=_UNAVAILABLE_AGENT_KEYS,
+        aliases={"system_prompt": "instructions", "prompt": "instructions", "mcp_servers": "mcp"},
         ignored=("version",),
     )
     if "model" not in entries:
@@ -113,14 +145,30 @@ def _parse_agent(name: str, node: ConfigNode) -> AgentEntry:
     return AgentEntry(
         node,
         name,
-        _parse_model(entries["model"]),
+        _parse_models(entries["model"]),
         instructions=entries.get("instructions"),
         tools=tuple(read_texts(entries["tools"])) if "tools" in entries else None,
         agents=dict.fromkeys(read_texts(entries["agents"]), entries["agents"]) if "agents" in entries else {},
+        mcp=parse_mcp_servers(entries["mcp"]) if "mcp" in entries else None,
+        middleware=_parse_middleware(entries["middleware"]) if "middleware" in entries else (),
         description=read_text(entries["description"]) if "description" in entries else "",
         limits=limits,
         context_window=read_positive_integer(window) if window is not None else None,
     )
+
+
+def _parse_middleware(node: ConfigNode) -> tuple[MiddlewareEntry, ...]:
+    """Parse a list of `logging`, `dry_run`, `file.py:function` and `{caching: 5m}`."""
+    return tuple(map(_parse_one_middleware, node.items()))
+
+
+def _parse_one_middleware(node: ConfigNode) -> MiddlewareEntry:
+    if not isinstance(node.value, dict):
+        return MiddlewareEntry(node, read_text(node).strip())
+    caching = known_entries(node, ("caching",)).get("caching")
+    if caching is None:
+        raise node.error("The middleware has no name.", "write {caching: 5m}.")
+    return MiddlewareEntry(node, "caching", read_duration(caching))
 
 
 _LIMIT_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
@@ -138,7 +186,10 @@ def _parse_limits(node: ConfigNode) -> dict[str, Any]:
 
 def _parse_loop(node: ConfigNode) -> dict[str, Any]:
     """The limits of a think cycle, under their other names."""
-    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle"), unavailable=("tool_choice",))
+    entries = known_entries(node, ("max_steps", "max_tokens_per_cycle", "tool_choice"))
+    choice = entries.pop("tool_choice", None)
+    if choice is not None and choice.value != "auto":
+        raise choice.error(f"{choice.key} can only be auto: the model decides what it calls.", "write auto.")
     names = {"max_steps": "steps", "max_tokens_per_cycle": "tokens"}
     return {names[name]: read_positive_integer(entry) for name, entry in entries.items()}
 
@@ -177,6 +228,22 @@ _MODEL_PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "options": _read_mapping,
 }
 _VARIABLE_KEYS = ("base_url", "api_key")
+
+
+def _parse_models(node: ConfigNode) -> tuple[ModelChoice, ...]:
+    """Parse one model, or a list of which the first that can be used counts."""
+    if not isinstance(node.value, list):
+        return (_parse_choice(node),)
+    models = tuple(_parse_choice(each) for each in node.items())
+    if not models:
+        raise node.error("The list of models is empty.", 'write model: ["openai:gpt-5-mini"].')
+    return models
+
+
+def _parse_choice(node: ConfigNode) -> ModelChoice:
+    if isinstance(node.value, dict) and "scripted" in node.value:
+        return parse_scripted_model(known_entries(node, ("scripted",))["scripted"])
+    return _parse_model(node)
 
 
 def _parse_model(node: ConfigNode) -> ModelEntry:

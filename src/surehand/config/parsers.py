@@ -170,12 +170,22 @@ def read_flag(node: ConfigNode) -> bool:
     return node.value
 
 
+def referenced_variables(text: str) -> list[str]:
+    """The names of the `${NAME}` references of a text."""
+    return [match[1] for match in _VARIABLE.finditer(text)]
+
+
 def expand_variables(node: ConfigNode, environment: Mapping[str, str]) -> str:
-    """A text with its `${NAME}` references replaced. Called as late as possible, so that nodes hold no secrets."""
+    """The text of a node with its `${NAME}` references replaced. Called late, so that nodes hold no secrets."""
+    return substitute_variables(node, read_text(node), environment)
+
+
+def substitute_variables(node: ConfigNode, text: str, environment: Mapping[str, str]) -> str:
+    """A text of a node with its `${NAME}` references replaced."""
 
     def value_of(match: re.Match[str]) -> str:
         if match[1] not in environment:
             raise node.error(f"{node.key} needs the environment variable {match[1]}, which is not set.")
         return environment[match[1]]
 
-    return _VARIABLE.sub(value_of, read_text(node))
+    return _VARIABLE.sub(value_of, text)

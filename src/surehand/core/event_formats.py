@@ -2,8 +2,9 @@
 
 | our event        | spaces (000)       | agent (001)   | bus (002)               | session (003)              |
 |------------------|--------------------|---------------|-------------------------|----------------------------|
+| input begins     | tool-call.start    |               |                         | tool_call_start            |
+| input            | tool-input-delta   |               |                         | tool_call_delta            |
 | started          | tool-call.start    | tool_started  | TOOL_CALL_REQUESTED 400 | tool_call                  |
-| progress, input  | tool-input-delta   |               |                         | tool_call_delta            |
 | progress, other  | tool-result        |               |                         |                            |
 | pending approval |                    |               |                         | tool_confirmation_required |
 | settled approval |                    |               |                         | tool_confirmation_result   |
@@ -12,7 +13,9 @@
 | ended, Failed    | tool-call.error    | tool_finished | TOOL_CALL_FAILED 420    | tool_result                |
 | ended, Pending   |                    |               |                         |                            |
 
-"progress, input" is a `CallProgress` whose data has `input_delta`: arguments that the model is still writing.
+"input" is a `ToolInputDelta`, or a `CallProgress` whose data has `input_delta`: arguments that the model is still
+writing. They begin with an empty `ToolInputDelta`; when they are complete, the call starts, with its whole input and
+under the same id. Without a store, a call has no id while its arguments are written, and no family shows them.
 Times are milliseconds since the epoch. `format_event` returns None where the table is empty, and for all other events.
 """
 
@@ -21,7 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from surehand.core.events import CallEnded, CallPending, CallProgress, CallResumed, CallSettled, CallStarted, Event
+from surehand.core.events import (
+    CallEnded,
+    CallPending,
+    CallProgress,
+    CallResumed,
+    CallSettled,
+    CallStarted,
+    Event,
+    ToolInputDelta,
+)
 from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 
@@ -62,6 +74,10 @@ def format_event(event: Event, family: str, *, task: str | None = None) -> Forma
 
 def _format_for_spaces(event: Event) -> FormattedEvent | None:
     match event:
+        case ToolInputDelta(call_id=str(), text=""):
+            return _spaces_event("tool-call.start", event)
+        case ToolInputDelta(call_id=str(), text=text):
+            return _spaces_event("tool-input-delta", event, delta=text)
         case CallStarted():
             display = {"display": _to_json_value(event.display)} if event.display else {}
             return _spaces_event("tool-call.start", event, input=_to_json_value(event.arguments), **display)
@@ -76,7 +92,9 @@ def _format_for_spaces(event: Event) -> FormattedEvent | None:
     return None
 
 
-def _spaces_event(type: str, event: CallStarted | CallProgress | CallEnded, **fields: Any) -> FormattedEvent:
+def _spaces_event(
+    type: str, event: CallStarted | CallProgress | CallEnded | ToolInputDelta, **fields: Any
+) -> FormattedEvent:
     # By the stream's id a reader recognises a stored message as the one that it has already shown while it streamed.
     ids = {"streamId": event.call_id, "toolCallId": event.call_id, "toolName": event.tool}
     return {"type": type, **ids, "timestamp": _milliseconds(event.at), **fields}
@@ -137,6 +155,10 @@ def _bus_event(type: str, code: int, event: CallStarted | CallEnded, **payload: 
 
 def _format_for_session(event: Event) -> FormattedEvent | None:
     match event:
+        case ToolInputDelta(call_id=str(), text=""):
+            return _session_event("tool_call_start", event)
+        case ToolInputDelta(call_id=str(), text=text):
+            return _session_event("tool_call_delta", event, delta=text)
         case CallStarted(at=at):
             times = {"startedAt": _milliseconds(at), "completedAt": _milliseconds(at)}
             return _session_event("tool_call", event, input=_to_json_value(event.arguments), **times)
@@ -166,7 +188,9 @@ def _session_result(outcome: Outcome, at: float) -> FormattedEvent:
 
 
 def _session_event(
-    type: str, event: CallStarted | CallProgress | CallPending | CallResumed | CallEnded, **fields: Any
+    type: str,
+    event: CallStarted | CallProgress | CallPending | CallResumed | CallEnded | ToolInputDelta,
+    **fields: Any,
 ) -> FormattedEvent:
     return {"type": type, "callId": event.call_id, "name": event.tool, **fields}
 

@@ -220,7 +220,7 @@ class TextDelta(NamedTuple):
 
 
 class ToolInputDelta(NamedTuple):
-    """A piece of the arguments that a model is writing for a call; the first one of a call may be empty."""
+    """A piece of the arguments that a model is writing for a call; the first one is empty: the call begins."""
 
     text: str
     tool: str

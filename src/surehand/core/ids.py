@@ -6,7 +6,6 @@ import os
 from time import time
 
 _RANDOM_BYTES_PER_ID = 12
-_HEX_DIGITS_PER_ID = 2 * _RANDOM_BYTES_PER_ID
 _IDS_PER_FETCH = 256
 MAX_CALL_ID_LENGTH = 200
 _RUN_SUFFIX = ".run"
@@ -26,9 +25,8 @@ class _IdGenerator:
         self._prefix = ""
 
     def _fetch_random_parts(self) -> None:
-        digits = os.urandom(_RANDOM_BYTES_PER_ID * _IDS_PER_FETCH).hex()
-        starts = range(0, len(digits), _HEX_DIGITS_PER_ID)
-        self._random_parts += [digits[start : start + _HEX_DIGITS_PER_ID] for start in starts]
+        digits = os.urandom(_RANDOM_BYTES_PER_ID * _IDS_PER_FETCH).hex(" ", _RANDOM_BYTES_PER_ID)
+        self._random_parts += digits.split()
 
     def new(self) -> str:
         """A new id: 48 bits of milliseconds and 96 random bits, as 36 hexadecimal digits."""
@@ -67,3 +65,8 @@ def derive_run_id(call_id: str) -> str:
 def find_starting_call(run_id: str) -> str:
     """The id of the call that started the run of a sub-agent, from the id of the run."""
     return run_id.removesuffix(_RUN_SUFFIX)
+
+
+def is_run_of_call(run_id: str) -> bool:
+    """Whether a run may have been started by a call of an agent, which then waits for it."""
+    return run_id.endswith(_RUN_SUFFIX)

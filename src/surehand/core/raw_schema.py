@@ -137,6 +137,11 @@ class RawParameters:
             raise self._definition_error(f"The JSON Schema cannot be used: {_schema_mistake(error)}.") from error
 
     @property
+    def cost(self) -> float:
+        """The `schema_cost` of the compiled schema."""
+        return self._schema_cost
+
+    @property
     def argument_names(self) -> set[str]:
         """The names of the validated arguments."""
         return set(self._source_schema.get("properties", {}))
@@ -194,6 +199,12 @@ class RawParameters:
             null_paths = [error.instance_path for error in errors if error.instance is None]
             remaining = without_null_properties(remaining, null_paths, self.schema)
         raise explain_schema_errors(errors, self.schema)
+
+    def accepts(self, values: Mapping[str, Any]) -> bool:
+        """Whether arguments are valid exactly as they are: much cheaper than to explain what is wrong with them."""
+        self.compile()
+        validate_json_value(values)
+        return self._is_valid(dict(values))
 
     def _find_errors(self, values: dict[str, Any]) -> Iterable[Any]:
         """The validation errors. For a large value only the first: `iter_errors` builds all of them at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("surehand")
 MAX_CACHED_SCOPES = 1_000
+WORKER_SHUTDOWN_SECONDS = 10.0
+"""How long runs may take to finish their step when the gateway stops: as long as requests of `surehand serve`."""
 
 
 class Gateway:
@@ -61,7 +63,8 @@ class Gateway:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
             if has_store and self.runs.agents:
-                await stack.enter_async_context(Worker(self.runtime, self.runs.agents.values()))
+                worker = Worker(self.runtime, self.runs.agents.values(), shutdown_seconds=WORKER_SHUTDOWN_SECONDS)
+                await stack.enter_async_context(worker)
             self.is_started = True
             try:
                 yield
@@ -135,24 +138,34 @@ class Gateway:
         self, identity: Identity, action: str, *, call_id: str = "", tool: str = "", code: str = "denied"
     ) -> None:
         """Write a refused request to the audit, if the runtime has a store."""
-        await self._write_audit_row(identity, "refused", call_id, tool, {"action": action, "code": code})
+        await self._write_audit_row(identity.user, "refused", call_id, tool, {"action": action, "code": code})
+
+    async def audit_refused_request(self, identity: Identity | None, detail: Mapping[str, str]) -> None:
+        """Write a request to the audit that was refused before a route has seen it, if the runtime has a store."""
+        await self._write_audit_row(None if identity is None else identity.user, "refused", "", "", detail)
+
+    async def require_all_calls(self, identity: Identity, action: str) -> None:
+        """Raise `Problem`, and audit it, unless an identity may see the calls of all users."""
+        if not identity.sees_all_calls:
+            await self.audit_refusal(identity, action)
+            raise Problem("denied", "This is about all users: the scope calls:all is needed.")
 
     async def audit_acceptance(self, identity: Identity, server: str, tool: str | None, sha256: str) -> None:
         """Write to the audit that a changed definition was accepted, if the runtime has a store."""
         detail = {"action": "accept a definition", "server": server, "sha256": sha256}
-        await self._write_audit_row(identity, "granted", "", tool or server, detail)
+        await self._write_audit_row(identity.user, "granted", "", tool or server, detail)
 
     async def audit_sign_in(self, identity: Identity, server: str) -> None:
         """Write to the audit that a user has signed in to a server, if the runtime has a store."""
-        await self._write_audit_row(identity, "granted", "", server, {"action": "sign in", "server": server})
+        await self._write_audit_row(identity.user, "granted", "", server, {"action": "sign in", "server": server})
 
     async def _write_audit_row(
-        self, identity: Identity, kind: AuditKind, call_id: str, tool: str, detail: dict[str, str]
+        self, user: str | None, kind: AuditKind, call_id: str, tool: str, detail: Mapping[str, str]
     ) -> None:
         store = self.runtime.store
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
-        row = store.audit.row_statement(kind, call_id[:200], tool, user=identity.user, by=identity.user, detail=detail)
+        row = store.audit.row_statement(kind, call_id[:200], tool, user=user, by=user, detail=detail)
         try:
             await store.write([row])
         except StoreError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -12,10 +13,12 @@ from surehand.core.errors import DefinitionError
 from surehand.gateway.access.access_control import AccessControl, SecurityHeaders, refuse_host
 from surehand.gateway.access.answers import AnswerPolicy, AnswerRule
 from surehand.gateway.access.overload import counts_as_request, early_refusal, refuse_overload
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import GatewayLimits, RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.agent_runs import ServedAgent
 from surehand.gateway.agui.routes import agui_routes
+from surehand.gateway.api.agent_inbox import agent_inbox_routes
 from surehand.gateway.api.agents import agent_routes
 from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
@@ -73,8 +76,8 @@ def app(
     """The HTTP API of a runtime. The app starts the runtime, unless it is running, and keeps the runtime's policy.
 
     Args:
-        agents: agents that clients may run. With a store, their runs go on by themselves: when what they wait for is
-            answered, and when the process that drove them has died.
+        agents: agents that clients may run. With a store, the app runs a `Worker` for them: it runs them on what
+            is put into their inboxes, and their runs go on by themselves.
         auth: an async function from a request to an `Identity`, or None for one that has none, which is answered with
             401. Without it, whoever can reach the gateway may do everything.
         answers: who may answer calls that wait; the first rule that applies decides.
@@ -118,6 +121,7 @@ def app(
         webhook_routes(gateway, webhooks),
         session_routes(gateway),
         agent_routes(gateway),
+        agent_inbox_routes(gateway),
         agui_routes(gateway),
         run_routes(gateway),
         space_routes(gateway),
@@ -142,6 +146,7 @@ def app(
             "mcp_app": mcp,
             "answers": gateway.answers,
             "is_started": lambda: gateway.is_started,
+            "refusals": RefusalAudit(gateway.audit_refused_request),
         },
     )
     return api
@@ -208,7 +213,7 @@ class _RequestChecks:
             HTTP_METHODS,
             default_hosts=loopback,
             allow_loopback_origins=False,
-            refuse=refuse_host,
+            refuse=partial(refuse_host, access["refusals"]),
         )
         self._app = app
         self._checked_app = SecurityHeaders(FramingCheck(host_check))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.core.protocols import Authorizable
@@ -48,7 +49,8 @@ class SignIns:
         await self._end(self.find(server, identity))
         sign_in = self._by_server_and_user[server, identity.user] = SignIn()
         sign_in.task = self._gateway.spawn(self._run(sign_in, server, identity, provider))
-        await asyncio.wait({sign_in.url, sign_in.task}, return_when=asyncio.FIRST_COMPLETED)
+        known: set[asyncio.Future[Any]] = {sign_in.url, sign_in.task}
+        await asyncio.wait(known, return_when=asyncio.FIRST_COMPLETED)
         return sign_in
 
     async def _end(self, sign_in: SignIn | None) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
+from surehand.core.define import InitContext, LazyTool
 from surehand.core.errors import DefinitionError
+from surehand.core.tool import Tool
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.providers import ProviderTable
@@ -25,6 +27,8 @@ class AttachedAgent:
     provider_table: ProviderTable
     unregister: Callable[[], None]
     """Undoes the registration of its named scope."""
+    lazy_tools: list[LazyTool]
+    """Tools of its own that are not in the catalogue yet."""
     is_started: bool = False
     start_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_scope: Any = None
@@ -41,12 +45,14 @@ class AgentTable:
         lifespans: Lifespans,
         named_scopes: NamedScopes[Any],
         on_change: Callable[[], None],
+        init_context: InitContext,
     ) -> None:
         self._catalogue = catalogue
         self._build_provider_table = build_provider_table
         self._lifespans = lifespans
         self._named_scopes = named_scopes
         self._on_change = on_change
+        self._init_context = init_context
         self._attached: dict[str, AttachedAgent] = {}
         self._replaced: list[AttachedAgent] = []
         """Agents whose place another one of the same name has taken: their providers run until the runtime closes."""
@@ -112,7 +118,9 @@ class AgentTable:
         provider_table = self._build_provider_table(own_catalogue)
         provider_table.add_unstarted(agent.providers)
         unregister = self._named_scopes.register(agent.name, lambda scope: agent.narrow(scope, own_catalogue))
-        self._attached[agent.name] = attached = AttachedAgent(agent, own_catalogue, provider_table, unregister)
+        self._attached[agent.name] = attached = AttachedAgent(
+            agent, own_catalogue, provider_table, unregister, list(agent.lazy_tools)
+        )
         return attached
 
     async def start(self) -> None:
@@ -124,11 +132,19 @@ class AgentTable:
         async with attached.start_lock:
             if attached.is_started:
                 return
+            while attached.lazy_tools:
+                attached.own_catalogue.add(await self._resolve(attached.lazy_tools[0]))
+                del attached.lazy_tools[0]
             await attached.provider_table.start()
             await attached.provider_table.apply_early_changes()
             for listing in attached.own_catalogue:
                 await self._lifespans.enter(listing.tool)
             attached.is_started = True
+
+    async def _resolve(self, lazy_tool: LazyTool) -> Tool[..., Any]:
+        tool = await lazy_tool.resolve(self._init_context)
+        tool.require_runner()
+        return tool
 
     async def stop(self) -> None:
         """Stop the providers of all agents."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.clock import Clock, Deadlines
+from surehand.core.define import InitContext
 from surehand.core.events import CatalogueChanged
 from surehand.core.spaces import SpaceWriter
 from surehand.core.threads import HandlerThreads
@@ -43,14 +44,13 @@ from surehand.runtime.policy import ActivePolicy, Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
-from surehand.runtime.scope import ScopeParts
-from surehand.runtime.scope_tools import ToolSources
+from surehand.runtime.scope_view import ScopeParts, ToolSources
 from surehand.runtime.session_states import SessionStates
 from surehand.runtime.stats import MemoryJournal, StatsTable
 
 if TYPE_CHECKING:
     from surehand.runtime.pending.pending_call import Approver
-    from surehand.runtime.pipeline.committed_results import OnCommit
+    from surehand.runtime.pipeline.stages.commit import OnCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +116,17 @@ class RuntimeParts:
         self.outputs = OversizedOutputs(self.store, self.catalogue, self.threads, max_output=defaults.max_output)
         self.offered_tools = OfferedTools(self.catalogue, self.store, self.running, self.background_tasks)
         self.provider_table = self._build_provider_table(self.catalogue)
+        workspace = options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd()
         self.agents = AgentTable(
-            self.catalogue, self._build_provider_table, self.lifespans, self.named_scopes, discard_stacks
+            self.catalogue,
+            self._build_provider_table,
+            self.lifespans,
+            self.named_scopes,
+            discard_stacks,
+            InitContext(workspace),
         )
         self.environment = CallEnvironment(
-            workspace=options.workspace or os.environ.get("AGENT_WORKSPACE_ROOT") or os.getcwd(),
+            workspace=workspace,
             threads=self.threads,
             lifespans=self.lifespans,
             running=self.running,

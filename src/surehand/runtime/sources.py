@@ -30,6 +30,11 @@ class AgentSource(Protocol):
         ...
 
     @property
+    def lazy_tools(self) -> Sequence[LazyTool]:
+        """Tools of its own whose factories the runtime calls when it starts the agent."""
+        ...
+
+    @property
     def providers(self) -> Sequence[Provider]:
         """The providers that are its own; the runtime starts and stops them."""
         ...

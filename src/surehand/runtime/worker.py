@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 MAX_DRIVEN_RUNS = 32
 """Runs that one worker drives at the same time, if it is not told otherwise; others wait."""
-SHUTDOWN_SECONDS = 10.0
+SHUTDOWN_SECONDS = 30.0
 """How long runs may take to finish their step when the worker stops, if it is not told otherwise."""
 MAX_ATTEMPTS = 6
 """How often driving a run may fail before it ends as failed. A process that dies is not a failed attempt."""

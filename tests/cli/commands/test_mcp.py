@@ -202,14 +202,23 @@ async def test_without_rules_it_asks_before_anything_but_reading(surehand):
     assert '"waiting_for":"approval"' in answer.json["result"]["content"][0]["text"]
 
 
+FILES_ONLY = """
+workspace: workspace
+builtin: {files: true, shell: {network: false}}
+policy:
+  - {effects: [read, write], decision: allow}
+  - {effects: [execute, network], decision: ask}
+"""
+
+
 async def test_the_sample_workspace_can_be_worked_on(surehand, tmp_path):
-    shutil.copytree(EXAMPLES / "workspace", tmp_path / "workspace")
-    shutil.copy(EXAMPLES / "serve.yaml", tmp_path)
-    with http_process(surehand, "--config", str(tmp_path / "serve.yaml")) as (site, _):
+    shutil.copytree(EXAMPLES / "demo/workspace", tmp_path / "workspace")
+    (tmp_path / "files.yaml").write_text(FILES_ONLY)
+    with http_process(surehand, "--config", str(tmp_path / "files.yaml")) as (site, _):
         read = await site.ask(call_request("read", file_path="notes/plan.md"))
         edited = await site.ask(call_request("edit", file_path="notes/plan.md", old_string="teh", new_string="the"))
         asked = await site.ask(call_request("bash", command="python3 shop.py", description="Add up the orders"))
-        outside = await site.ask(call_request("read", file_path="../serve.yaml"))
+        outside = await site.ask(call_request("read", file_path="../files.yaml"))
 
     assert "Order more of it" in read.json["result"]["content"][0]["text"]
     assert edited.json["result"]["isError"] is False

@@ -14,6 +14,7 @@ from tests import node_packages
 
 PROGRAM = Path(__file__).parent / "client.mjs"
 MAX_LINE_BYTES = 8 << 20
+RUN_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ class AguiClient:
 
     async def _send(self, command: dict[str, Any]) -> ClientRun:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         stdin.write(f"{json.dumps(command)}\n".encode())
-        return ClientRun(**json.loads(await stdout.readline()))
+        async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
+            return ClientRun(**json.loads(await stdout.readline()))
 
 
 def resolved(interrupt: dict[str, Any], payload: Any) -> dict[str, Any]:
@@ -80,7 +83,7 @@ async def agui_client(url: str, thread: str = "thread-1") -> AsyncIterator[AguiC
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE_BYTES)
     try:
         yield AguiClient(process, url)
-        _, warnings = await process.communicate()
+        _, warnings = await process.communicate(b"")  # an empty input closes stdin, and the program ends
         assert warnings.decode() == ""
     finally:
         if process.returncode is None:

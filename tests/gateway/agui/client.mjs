@@ -3,6 +3,9 @@
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
+// When a stream breaks off, the client reports it, and rejects a promise that no one can see; a browser only logs that.
+process.on("unhandledRejection", () => {});
+
 const [packages, threadId] = process.argv.slice(2);
 const { HttpAgent } = createRequire(`${packages}/`)("@ag-ui/client");
 const agent = new HttpAgent({ url: "http://127.0.0.1/", threadId });
@@ -43,3 +46,4 @@ async function run({ url, headers = {}, message, state, abortAt, parameters }) {
 for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${JSON.stringify(await run(JSON.parse(line)))}\n`);
 }
+process.exit(0); // a stream that the client gave up may still be open

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import re
+import signal
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,13 +13,20 @@ from typing import Any
 import pytest
 
 from surehand import Agent, Context, gateway, tool
+from surehand.agent.models.base import ModelAnswer, ModelCall
 from surehand.testing import ScriptedModel
+from tests import node_packages
 from tests.gateway.agui.agui_client import AguiClient, agui_client, cancelled, resolved
-from tests.gateway.api.served_gateway import ServedGateway, build_runtime, pay, serve
+from tests.gateway.api.served_gateway import ServedGateway, build_runtime, pay, serve, until
+from tests.gateway.kills.gateway_process import GatewayProcess
 from tests.requirements import needs
+
+PROJECT = Path(__file__).parents[3]
+PROGRAM = Path(__file__).parent / "gateway_program.py"
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long, needs("node servers")]
 PAYMENT = ("pay", {"amount": 5})
+TEXT_AND_PAYMENT = ModelAnswer("I will pay.", (ModelCall("pay", '{"amount": 5}'),))
 
 
 def agent_of(name: str, *replies: Any, **options: Any) -> Agent:
@@ -24,17 +34,17 @@ def agent_of(name: str, *replies: Any, **options: Any) -> Agent:
 
 
 @asynccontextmanager
-async def served(
-    folder: Path, *agents: Agent, token: str | None = None, **options: Any
-) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
+async def served(folder: Path, *agents: Agent, **options: Any) -> AsyncIterator[tuple[AguiClient, ServedGateway]]:
     """A gateway with agents, and the client of the first one."""
-    async with serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api:
-        async with agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client:
-            yield client, api
+    async with (
+        serve(build_runtime(store=str(folder / "calls.db")), agents=agents, **options) as api,
+        agui_client(f"{api.url}/api/agents/{agents[0].name}/agui") as client,
+    ):
+        yield client, api
 
 
 async def test_a_run_goes_to_an_approval_and_over_it(tmp_path: Path) -> None:
-    async with served(tmp_path, agent_of("payer", ["I will pay.", PAYMENT], "It is paid.")) as (client, _):
+    async with served(tmp_path, agent_of("payer", TEXT_AND_PAYMENT, "It is paid.")) as (client, _):
         asked = await client.run("Pay 5.")
         [interrupt] = asked.interrupts
         answered = await client.resume(resolved(interrupt, {"approved": True}))
@@ -77,7 +87,7 @@ async def test_two_interrupts_are_answered_together(tmp_path: Path) -> None:
 
 
 async def test_sub_agents_have_events_of_their_own(tmp_path: Path) -> None:
-    clerk = agent_of("clerk", ["Paying.", PAYMENT], "Clerk: paid.")
+    clerk = agent_of("clerk", TEXT_AND_PAYMENT, "Clerk: paid.")
     bookkeeper = agent_of("bookkeeper", [("agent__clerk", {"prompt": "Pay 5."})], "Booked.", tools=[], agents=[clerk])
     boss = agent_of("boss", [("agent__bookkeeper", {"prompt": "Go."})], "All done.", tools=[], agents=[bookkeeper])
     async with served(tmp_path, boss) as (client, _):
@@ -165,12 +175,62 @@ async def test_a_run_that_the_client_aborts_is_cancelled(tmp_path: Path) -> None
         ended = (await api.client.post("/api/runs/run-1/resume")).json()  # waits for the end
         next_run = await client.run("Go on.")
 
-    assert aborted.types[-1] == "TOOL_CALL_END"
+    assert aborted.types[-2:] == ["TOOL_CALL_END", "RUN_ERROR"]
+    assert aborted.events[-1]["code"] == "abort"  # from the client itself
     assert (ended["status"], ended["reason"]) == ("stopped", "Cancelled because its client disconnected.")
     assert next_run.result == "Next."
     assert isinstance(agent.model, ScriptedModel)
     roles = [each["role"] for each in agent.model.requests[-1].messages if each["role"] != "system"]
     assert roles == ["user", "assistant", "tool", "user"]  # the aborted call has a result, as models want it
+
+
+async def test_the_gateway_is_killed_between_the_interrupt_and_its_answer(tmp_path: Path) -> None:
+    server = GatewayProcess(tmp_path, PROGRAM)
+    async with server, agui_client(f"{server.url}/api/agents/payer/agui") as client:
+        asked = await client.run("Pay 5.")
+        await server.end(signal.SIGKILL)
+        await server.start()
+        answered = await client.resume(resolved(asked.interrupts[0], {"approved": True}))
+
+    assert (answered.error, answered.result) == (None, "It is paid.")
+    assert [each["role"] for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
+    assert (tmp_path / "effects.txt").read_text().splitlines() == ["paid 5"]
+
+
+async def test_a_run_whose_gateway_is_killed_goes_on_and_is_read_from_its_beginning(tmp_path: Path) -> None:
+    server = GatewayProcess(tmp_path, PROGRAM)
+    async with server, agui_client(f"{server.url}/api/agents/looker/agui") as client:
+        reading = asyncio.create_task(client.run("Look.", parameters={"runId": "run-1"}))
+        await until((tmp_path / "looking").exists)
+        await server.end(signal.SIGKILL)
+        broken = await reading
+        (tmp_path / "seen").touch()
+        await server.start()
+        again = await client.run(parameters={"runId": "run-1"})
+
+    assert broken.types[-1] != "RUN_FINISHED"
+    assert (again.error, again.result) == (None, "I have seen it.")
+    assert again.types[:2] == ["RUN_STARTED", "TOOL_CALL_RESULT"]  # the client has the call itself
+    assert [each["role"] for each in again.messages] == ["user", "assistant", "tool", "assistant"]
+    [call] = again.messages[1]["toolCalls"]
+    assert (call["function"]["arguments"], again.messages[2]["content"]) == ("{}", "a bird")
+
+
+async def test_the_front_end_of_the_documentation_runs(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "how-to" / "stream-to-a-front-end.md").read_text()
+    [program] = re.findall(r"```js file=front_end\.mjs\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "front_end.mjs").write_text(program)
+    (tmp_path / "node_modules").symlink_to(node_packages.PACKAGES)
+    booker = agent_of("travel", [("pay", {"amount": 5})], "Have a nice trip.")
+    async with serve(build_runtime(store=str(tmp_path / "calls.db")), agents=[booker]) as api:
+        command = (node_packages.node_path(), "front_end.mjs", f"{api.url}/api/agents/travel/agui")
+        process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=PIPE, stderr=PIPE)
+        printed, errors = await process.communicate()
+
+    assert errors.decode() == ""
+    assert printed.decode().splitlines() == [
+        'calls pay with {"amount":5}', "Allow pay to execute? yes", "pay: None paid 5", "Have a nice trip.",
+    ]  # fmt: skip
 
 
 async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path) -> None:

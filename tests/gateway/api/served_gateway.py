@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +74,15 @@ class ServedGateway:
     def events(self, path: str = "/api/events", *, token: str | None = None, **headers: str) -> "EventReader":
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         return EventReader(self.client, path, {**bearer(token), **names})
+
+
+async def until(is_true: Callable[[], Any]) -> None:
+    """Wait for something of which no event tells."""
+    for _ in range(1_000):
+        if is_true():
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError
 
 
 def bearer(token: str | None) -> dict[str, str]:

@@ -43,6 +43,15 @@ async def wait_for_status(served: ServedGateway, run_id: str, status: str, token
         await asyncio.sleep(0.05)
 
 
+async def wait_after_steps(served: ServedGateway, run_id: str, steps: int, token: str) -> None:
+    """Return when the run waits and has so many steps."""
+    while True:
+        found = await wait_for_status(served, run_id, "waiting", token)
+        if len(found["steps"]) >= steps:
+            return
+        await asyncio.sleep(0.05)
+
+
 async def test_agents_are_listed_with_their_tools() -> None:
     async with serve(build_runtime(), agents=[payer(), greeter()]) as served:
         listed = (await served.client.get("/api/agents")).json()
@@ -85,6 +94,32 @@ async def test_a_run_that_waits_is_202_and_goes_on_by_itself_when_it_is_answered
     assert approved.json()["data"] == "ada paid 5"
     assert ended["text"] == "It is paid."
     assert [call["outcome"]["data"] for step in ended["steps"] for call in step["calls"]] == ["ada paid 5"]
+
+
+async def test_answers_to_the_calls_of_a_run_may_come_one_after_the_other(tmp_path: Path) -> None:
+    replies = [("pay", {"amount": 5}), ("pay", {"amount": 7})], "One is paid.", "Both are paid."
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), auth=AUTH, agents=[payer(*replies)]) as served:
+        answer = (await run(served, "payer", token=ADA)).json()
+        first, second = (wait["call_id"] for wait in answer["waiting"])
+        await served.client.post(f"/api/pending/{first}/approve", headers=bearer(ADA))
+        await wait_after_steps(served, answer["run_id"], 2, ADA)
+        await served.client.post(f"/api/pending/{second}/approve", headers=bearer(ADA))
+        ended = await wait_for_status(served, answer["run_id"], "done", ADA)
+
+    assert ended["text"] == "Both are paid."
+
+
+async def test_an_answer_after_a_message_is_not_overlooked(tmp_path: Path) -> None:
+    replies = [("pay", {"amount": 5})], "I hurry.", "It is paid."
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), auth=AUTH, agents=[payer(*replies)]) as served:
+        answer = (await run(served, "payer", token=ADA)).json()
+        run_id = answer["run_id"]
+        await served.client.post(f"/api/runs/{run_id}/steer", json={"text": "Hurry."}, headers=bearer(ADA))
+        await wait_after_steps(served, run_id, 2, ADA)
+        await served.client.post(f"/api/pending/{answer['waiting'][0]['call_id']}/approve", headers=bearer(ADA))
+        ended = await wait_for_status(served, run_id, "done", ADA)
+
+    assert ended["text"] == "It is paid."
 
 
 async def test_a_run_whose_gateway_has_ended_goes_on_in_the_next_one(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ ADDRESS = {
         "application/json; charset=utf-8",
         "application/vnd.acme.v2+json",
         "application/merge-patch+json",
+        "application/x-json",
     ],
 )
 async def test_a_json_body_keeps_its_nulls_and_its_media_type(media_type):
@@ -130,6 +131,31 @@ async def test_a_multipart_body_has_files_with_their_names_and_types(tmp_path):
             ('Content-Disposition: form-data; name="tags"', b"x"),
             ('Content-Disposition: form-data; name="tags"', b"y"),
         ]
+
+
+@pytest.mark.parametrize("name", ['a"; x="b.txt', "a\r\nX-Evil: 1.txt", "ä ü.txt", "a%22.txt"])
+async def test_a_file_name_stays_the_name_of_its_part(name, tmp_path):
+    (tmp_path / name).write_text("content")
+    async with serving_api(with_body("multipart/form-data", UPLOAD), runtime={"workspace": str(tmp_path)}) as api:
+        sent = await api.send("send", {"file": name})
+
+        [(head, content)] = parts(sent)
+        escaped = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        assert head.splitlines() == [
+            f'Content-Disposition: form-data; name="file"; filename="{escaped}"',
+            "Content-Type: text/plain",
+        ]
+        assert content == b"content"
+
+
+@pytest.mark.parametrize("content_type", ["text/plain\r\nX-Evil: 1", "text/plain\nX-Evil: 1", "\x00"])
+async def test_the_content_type_of_a_part_never_adds_a_header(content_type):
+    encoding = {"count": {"contentType": content_type}}
+    described = with_body("multipart/form-data", {"type": "object", "properties": {"count": {}}}, encoding=encoding)
+    async with serving_api(described) as api:
+        sent = await api.send("send", {"count": 1})
+
+        assert parts(sent) == [('Content-Disposition: form-data; name="count"', b"1")]
 
 
 async def test_the_encoding_of_a_part_sets_its_type_and_headers(tmp_path):

@@ -35,6 +35,8 @@ async def failure(answer, reader=None):
         ('{"a": [1, 2.5, null, true]}', "application/json", {"a": [1, 2.5, None, True]}),
         ('{"a": 1}', "application/vnd.api+json; charset=utf-8", {"a": 1}),
         ('[{"a": 1}]', "text/json", [{"a": 1}]),
+        ('{"a": 1}', "application/x-json", {"a": 1}),
+        ('{"a": 1}', "application/vnd.github.v3.raw+json", {"a": 1}),
         ('"text"', "application/json", "text"),
         ("123456789012345678901234567890", "application/json", 123456789012345678901234567890),
         ('{"a": 1}', None, {"a": 1}),
@@ -220,6 +222,13 @@ async def test_lines_of_json_are_progress_and_together_the_result():
 
     assert done.data == [{"text": "one"}, {"n": 2}, 3]
     assert progress == [{"message": "one", "text": "one"}, {"n": 2}, {"item": 3}]
+
+
+async def test_lines_may_arrive_byte_by_byte():
+    pieces = [bytes([byte]) for byte in b'{"n": 1}\r\n\n[2]\n"three"']
+    done = await read(chunked(*pieces, content_type="application/x-ndjson"))
+
+    assert done.data == [{"n": 1}, [2], "three"]
 
 
 async def test_the_last_item_can_be_the_result():

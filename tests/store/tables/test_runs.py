@@ -303,3 +303,37 @@ async def test_a_message_is_either_refused_or_seen_before_the_run_ends(shared_ad
             )
 
             assert sent is not ended
+
+
+async def test_workers_find_the_runs_that_no_live_process_drives(address):
+    agents = ["travel", *(f"agent{number}" for number in range(20))]
+    async with store_at(address) as store:
+        await begin(store, "driven")
+        await begin(store, "late")
+        await expire_lease(store, "late")
+        released = await begin(store, "released")
+        await store.runs.release(released)
+        failed = await begin(store, "failed")
+        await store.runs.release_after_failure(failed, "OSError: no network", delay=600)
+        tried = await begin(store, "tried")
+        await store.runs.release_after_failure(tried, "OSError: no network", delay=-1)
+
+        for owner in (ALICE, BOB):  # also for the owner itself, whose task may have ended without releasing the run
+            found = await store.runs.interrupted(agents, owner=owner)
+            assert sorted(run.run_id for run in found) == ["late", "released", "tried"]
+        [tried_again] = [run for run in found if run.run_id == "tried"]
+        assert (tried_again.attempts, tried_again.reason) == (1, "OSError: no network")
+        assert await store.runs.interrupted(["other"], owner=BOB) == []
+
+
+async def test_answered_runs_are_found_page_by_page(address):
+    async with store_at(address) as store:
+        for number in range(5):
+            claim = await begin(store, f"r{number}")
+            await store.runs.save(claim, "waiting")
+            await store.runs.send(f"r{number}", "follow_up", "Hurry.")
+
+        first = await store.runs.answered(["travel"], limit=3)
+        second = await store.runs.answered(["travel"], after=first[-1].run_id, limit=3)
+
+    assert [(run.run_id, run.answers) for run in (*first, *second)] == [(f"r{number}", 1) for number in range(5)]

@@ -30,6 +30,18 @@ _PROVIDERS: dict[str, type[SdkModel]] = {
 MODEL_PROVIDERS = tuple(_PROVIDERS)
 
 
+_ACCESS_VARIABLES = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "responses": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+}
+
+
+def access_variables(model: str) -> tuple[str, ...]:
+    """The variables of the SDK of a `provider:name`, of which the key or the address says that it can be used."""
+    return _ACCESS_VARIABLES.get(model.partition(":")[0], ())
+
+
 class ModelOptions(TypedDict, total=False):
     """How a model is reached and asked; everything has a default."""
 

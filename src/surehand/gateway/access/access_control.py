@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
 from surehand.gateway.access.answers import AnswerPolicy
 from surehand.gateway.access.identity import OPERATOR, Identity
 from surehand.gateway.access.paced_starts import PacedStarts
+from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 IDENTITY_KEY = "surehand.identity"
 """The key of the ASGI scope under which routes find the identity."""
+AUDITED_STATUSES = (401, 403)
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
 SIGNED_PATHS = re.compile(r"/api/webhooks/[^/]+/answers")
 """Routes whose requests are signed instead of having a token: they verify the signature themselves."""
@@ -86,6 +87,7 @@ class AccessControl:
         mcp_app: ASGIApp,
         answers: AnswerPolicy,
         is_started: Callable[[], bool],
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._mcp_app = mcp_app
@@ -93,6 +95,7 @@ class AccessControl:
         self._authenticate = authenticate
         self._limiter = limiter
         self._is_started = is_started
+        self._refusals = refusals
         self._starts = PacedStarts()
         self._log_throttle = LogThrottle()
 
@@ -122,6 +125,8 @@ class AccessControl:
                     await self._starts.wait()
                     await self._app(scope, receive, send)
         except Problem as error:
+            if error.status_code in AUDITED_STATUSES:
+                await self._refusals.record(scope, error.code, scope.get(IDENTITY_KEY))
             response = problem_response(error.status_code, error.code, error.detail, error.headers)
             await response(scope, receive, send)
 
@@ -207,9 +212,16 @@ def _limit_body(receive: Receive, limit: int) -> Receive:
     return receive_within_limit
 
 
-def refuse_host(status: int, detail: str) -> Response:
-    """The response to a request for an unknown host, or from an unknown origin."""
-    return problem_response(status, "misdirected" if status == 421 else "denied", detail)
+def refuse_host(refusals: RefusalAudit, status: int, detail: str) -> ASGIApp:
+    """The response to a request for an unknown host, or from an unknown origin, which is written to the audit."""
+    code = "misdirected" if status == 421 else "denied"
+    response = problem_response(status, code, detail)
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        await refusals.record(scope, code)
+        await response(scope, receive, send)
+
+    return respond
 
 
 def identity_of(connection: HTTPConnection) -> Identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ag_ui.core import (
@@ -19,21 +20,29 @@ from ag_ui.core import (
 from surehand.store.serialization import dump_json
 
 
+@dataclass(frozen=True, slots=True)
+class KnownCalls:
+    """What the client has of calls, before the stream and by it: it would read them twice."""
+
+    calls: set[str]
+    results: set[str]
+
+
 class MessageWriter:
     """Knows the text and the tool call that are open, and which message the calls of a model's response belong to.
 
     A client keeps the calls of one response in one message, as models expect to read them in the next run.
     """
 
-    def __init__(self, new_message_id: Callable[[], str], known_results: set[str], subagent: str | None = None) -> None:
-        """`known_results` are calls whose results the client has; `subagent` is the run of a sub-agent."""
+    def __init__(self, new_message_id: Callable[[], str], known: KnownCalls, subagent: str | None = None) -> None:
+        """`subagent` is the run of a sub-agent."""
         self._new_message_id = new_message_id
-        self._known_results = known_results
+        self._known_calls = known.calls
+        self._known_results = known.results
         self._attribution: dict[str, Any] = {} if subagent is None else {"subagent_run_id": subagent}
         self._message_id: str | None = None
         self._has_open_text = False
         self._open_call: str | None = None
-        self._announced_calls: set[str] = set()
 
     def close(self) -> Iterator[BaseEvent]:
         """End the text and the tool call that are open."""
@@ -62,10 +71,10 @@ class MessageWriter:
         """A piece of the arguments of a call."""
         if self._open_call != call_id:
             yield from self.close()
-            if call_id in self._announced_calls:  # the model was asked again, and the call has another try
+            if call_id in self._known_calls:  # the model was asked again, and the call has another try
                 return
             self._open_call = call_id
-            self._announced_calls.add(call_id)
+            self._known_calls.add(call_id)
             yield ToolCallStartEvent(
                 tool_call_id=call_id,
                 tool_call_name=tool,
@@ -79,7 +88,7 @@ class MessageWriter:
         """End the arguments of a call; without a store, its id is known only now, and all of it follows at once."""
         yield from self.close()
         call_id = fields["call_id"]
-        if call_id not in self._announced_calls and call_id not in self._known_results:
+        if call_id not in self._known_calls and call_id not in self._known_results:
             arguments = fields["arguments"]
             text = arguments if isinstance(arguments, str) else dump_json({} if arguments is None else arguments)
             yield from self.write_arguments(call_id, fields["tool"], text)

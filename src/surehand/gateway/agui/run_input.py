@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ag_ui.core import AssistantMessage, Message, ReasoningMessage, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
+from pydantic_core import from_json
 
 from surehand.core.outcome import Failed, Outcome
 from surehand.gateway.access.identity import Identity
@@ -68,6 +69,21 @@ def find_tool_results(run_input: RunAgentInput) -> dict[str, Any]:
             break
         results[message.tool_call_id] = Failed("failed", message.error) if message.error else _content(message.content)
     return results
+
+
+def find_known_calls(run_input: RunAgentInput) -> set[str]:
+    """The calls that the client has with complete arguments: it would add arguments that it reads again to these."""
+    messages = [each for each in run_input.messages if isinstance(each, AssistantMessage)]
+    calls = [call for message in messages for call in message.tool_calls or ()]
+    return {call.id for call in calls if _is_json(call.function.arguments)}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 def find_answered_calls(run_input: RunAgentInput) -> list[str]:

@@ -25,7 +25,8 @@ from fastapi.sse import KEEPALIVE_COMMENT
 
 from surehand.core.events import Missed, RunEnded
 from surehand.gateway.agent_runs import FinishedRun
-from surehand.gateway.agui.run_input import client_tool_names, find_tool_results, response_schema
+from surehand.gateway.agui.message_writer import KnownCalls
+from surehand.gateway.agui.run_input import client_tool_names, find_known_calls, find_tool_results, response_schema
 from surehand.gateway.agui.run_tree import RunTree
 from surehand.gateway.agui.translation import AguiTranslation, is_cancelled
 from surehand.gateway.events.event_json import run_event_to_json
@@ -56,8 +57,9 @@ class AguiRun:
     async def frames(self) -> AsyncIterator[bytes]:
         """The events as they are sent."""
         encoder = EventEncoder()
+        known_calls = KnownCalls(find_known_calls(self.run_input), {*find_tool_results(self.run_input)})
         scope = self.gateway.runtime.scope(user=self.user, session=self.run_input.thread_id)
-        translation = AguiTranslation(self.runs, scope.state, find_tool_results(self.run_input))
+        translation = AguiTranslation(self.runs, scope.state, known_calls)
         yield _encode(encoder, [self._started(), *translation.snapshot_state()])
         async for fields in self._follow():
             if fields is None:

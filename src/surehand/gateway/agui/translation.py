@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from itertools import count
 from typing import Any
@@ -21,7 +21,7 @@ from ag_ui.core import (
 from pydantic_core import from_json, to_json
 
 from surehand.core.ids import find_starting_call, new_id
-from surehand.gateway.agui.message_writer import MessageWriter
+from surehand.gateway.agui.message_writer import KnownCalls, MessageWriter
 from surehand.gateway.agui.run_tree import RunTree, run_of_event
 
 CANCELLED_PREFIX = "Cancelled"
@@ -31,17 +31,16 @@ CANCELLED_PREFIX = "Cancelled"
 class AguiTranslation:
     """Translates the events of a run and of the sub-agents below it, each of which writes messages of its own."""
 
-    def __init__(self, runs: RunTree, state: Mapping[str, Any], known_results: Iterable[str] = ()) -> None:
-        """`known_results` are the calls whose results the client has itself."""
+    def __init__(self, runs: RunTree, state: Mapping[str, Any], known_calls: KnownCalls) -> None:
         self._runs = runs
         self._state = state
         self._sent_state: dict[str, Any] = {}
-        self._known_results = set(known_results)
+        self._known_calls = known_calls
         # Another prefix for each response: the ids of messages are unique in a thread, and a run may have several.
         prefix = new_id()
         numbers = count(1)
         self._new_message_id = lambda: f"{prefix}-{next(numbers)}"
-        self._writers = {runs.top: MessageWriter(self._new_message_id, self._known_results)}
+        self._writers = {runs.top: MessageWriter(self._new_message_id, self._known_calls)}
         self._active_subagents: list[str] = []
 
     def snapshot_state(self) -> Iterator[BaseEvent]:
@@ -101,7 +100,7 @@ class AguiTranslation:
             return
         parent = self._runs.parents[run_id]
         yield from self._start_subagent(parent)
-        self._writers[run_id] = MessageWriter(self._new_message_id, self._known_results, run_id)
+        self._writers[run_id] = MessageWriter(self._new_message_id, self._known_calls, run_id)
         self._active_subagents.append(run_id)
         yield SubagentStartedEvent(
             subagent_run_id=run_id,

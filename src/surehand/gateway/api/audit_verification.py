@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from surehand.gateway.api.requests import Caller, json_response
 from surehand.gateway.gateway import Gateway
-from surehand.gateway.problems import Problem
 
 
 class AuditVerificationInfo(BaseModel):
@@ -30,8 +29,7 @@ def audit_verification_routes(gateway: Gateway) -> APIRouter:
     @router.post("/api/audit/verify", responses={200: {"model": AuditVerificationInfo}})
     async def verify_audit(identity: Caller) -> Response:
         """Compare all audit rows with their seals, for those who may see all calls."""
-        if not identity.sees_all_calls:
-            raise Problem("denied", "The audit is about all users: the scope calls:all is needed.")
+        await gateway.require_all_calls(identity, "verify the audit")
         store = await gateway.require_store()
         return json_response(asdict(await store.audit.verify()))
 

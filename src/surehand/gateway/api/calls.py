@@ -60,6 +60,7 @@ def call_routes(gateway: Gateway) -> APIRouter:
         """Cancel a call that runs or waits; one that has ended is a conflict."""
         details = await find_call(gateway, identity, call_id)
         if details is None or (details["user"] != identity.user and not identity.is_operator):
+            await gateway.audit_refusal(identity, "cancel", call_id=call_id, code="not_found")
             raise unknown_call(call_id)
         scope = gateway.runtime if identity.is_operator else gateway.scope(identity)
         if not await scope.cancel(call_id, by=identity.user):

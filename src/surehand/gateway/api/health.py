@@ -41,8 +41,7 @@ def health_routes(gateway: Gateway, registry: CollectorRegistry | None) -> APIRo
     @router.get("/metrics", responses={200: {"description": "Prometheus metrics", "content": _TEXT}})
     async def metrics(identity: Caller) -> Response:
         """Show the metrics of the process in the format of Prometheus, to those who may see all calls."""
-        if not identity.sees_all_calls:
-            raise Problem("denied", "Metrics are about all users: the scope calls:all is needed.")
+        await gateway.require_all_calls(identity, "read metrics")
         try:
             import prometheus_client  # an extra, which only this route needs
         except ImportError:

@@ -114,6 +114,13 @@ class RunBody(Body):
         return [each for each in self.prompt if each["role"] != "system"]
 
 
+class TriggerBody(Body):
+    """An event for an agent."""
+
+    data: Any = Field(description="What the agent is run on: a text, or any JSON, which its model reads as JSON.")
+    session: str | None = Field(None, min_length=1, max_length=MAX_ID_LENGTH)
+
+
 class RunMessageBody(Body):
     """A message to a run."""
 
@@ -374,6 +381,30 @@ class AgentPage(BaseModel):
     next: str | None = None
 
 
+class InboxEventInfo(BaseModel):
+    """An event in the inbox of an agent, and what has become of it."""
+
+    event_id: str
+    agent: str
+    user: str | None = None
+    session: str | None = None
+    type: Literal["tool_result", "space_message", "plan", "service"] = Field(description="`service`: it was triggered.")
+    data: Any = None
+    status: Literal["waiting", "done", "failed"] = Field(description="`waiting` until the run of the event has ended.")
+    reason: str = Field(description="Why it failed, what its run waits for, or why the last attempt failed.")
+    attempts: int = Field(description="How many attempts of its run have failed.")
+    run_id: str | None = Field(None, description="The run that the event starts or continues.")
+    run_status: RunStatus | None = Field(None, description="The status of that run; null if it has not begun.")
+    created_at: float
+
+
+class InboxEventPage(BaseModel):
+    """A page of events in the inbox of an agent, newest first."""
+
+    items: list[InboxEventInfo]
+    next: str | None = None
+
+
 class RunPage(BaseModel):
     """A page of runs, newest first."""
 
@@ -446,6 +477,9 @@ RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
     202: {"description": "The run waits", "model": RunResult},
+}
+TRIGGER_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "The event is stored", "model": InboxEventInfo},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}

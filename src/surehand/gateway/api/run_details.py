@@ -41,7 +41,7 @@ class RunSummary:
     @property
     def has_ended(self) -> bool:
         """Whether the run is done, stopped or failed."""
-        return self.ended_at is not None
+        return self.status not in ("running", "waiting")
 
     def to_json(self) -> dict[str, Any]:
         """The run without its prompt."""

@@ -80,7 +80,7 @@ def server_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/servers", responses={200: {"model": ServerPage}})
     async def list_servers(identity: Caller) -> Response:
         """List the servers that tools come from, for those who may see all calls."""
-        _require_sight(identity)
+        await gateway.require_all_calls(identity, "list servers")
         return page_response(
             [await _describe(gateway, sign_ins, identity, each) for each in gateway.runtime.providers], None
         )
@@ -126,14 +126,9 @@ def server_routes(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _require_sight(identity: Identity) -> None:
-    if not identity.sees_all_calls:
-        raise Problem("denied", "Servers are those of all users: the scope calls:all is needed.")
-
-
 async def _require_server(gateway: Gateway, identity: Identity, name: str, action: str) -> Provider:
     """A server that the identity may change, which only the operator may."""
-    _require_sight(identity)
+    await gateway.require_all_calls(identity, action)
     if not identity.is_operator:
         await gateway.audit_refusal(identity, action, tool=name)
         raise Problem("denied", "Only the operator may do this: the scope * is needed.")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from surehand.core.errors import ToolError
+from surehand.core.ids import new_id
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.models import (
     MemberBody,
@@ -53,12 +54,13 @@ def space_routes(gateway: Gateway) -> APIRouter:
     async def create_space(identity: Caller, body: SpaceBody) -> Response:
         """Create a space, whose first member is the caller."""
         store = await gateway.require_store()
-        if body.id is not None and not identity.may_use_space(body.id):
+        space_id = body.id or new_id()
+        if not identity.may_use_space(space_id):
             await gateway.audit_refusal(identity, "create space")
-            raise Problem("denied", f"Space {body.id[:80]} is not allowed with this token.")
-        if body.id is not None and await _find_space(store, body.id) is not None:
-            raise Problem("conflict", f"There is a space {body.id[:80]} already.")
-        space = await store.spaces.create(body.id, body.name)
+            raise Problem("denied", f"Space {space_id[:80]} is not allowed with this token.")
+        if await _find_space(store, space_id) is not None:
+            raise Problem("conflict", f"There is a space {space_id[:80]} already.")
+        space = await store.spaces.create(space_id, body.name)
         if identity.user is not None:
             await store.spaces.join(space.space_id, identity.user)
         return json_response(_describe_space(space), 201)
@@ -131,6 +133,8 @@ async def require_space(gateway: Gateway, identity: Identity, space_id: str) -> 
     is_visible = space is not None and identity.may_use_space(space_id)
     if is_visible and not identity.is_operator:
         is_visible = identity.user is not None and await store.spaces.is_member(space_id, identity.user)
+    if space is not None and not is_visible:
+        await gateway.audit_refusal(identity, f"use space {space_id}", code="not_found")
     if space is None or not is_visible:
         raise Problem("not_found", f"There is no space {space_id[:80]}.")
     return space

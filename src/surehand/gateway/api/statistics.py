@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from surehand.gateway.api.requests import Caller, json_response
 from surehand.gateway.gateway import Gateway
-from surehand.gateway.problems import Problem
 
 MAX_SAMPLE = 5_000
 """The newest calls of the journal that latencies are computed from."""
@@ -69,8 +68,7 @@ def statistics_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/statistics", responses={200: {"model": StatisticsInfo}})
     async def show_statistics(identity: Caller) -> Response:
         """Show latency and failures by tool, and the queues, to those who may see all calls."""
-        if not identity.sees_all_calls:
-            raise Problem("denied", "Statistics are about all users: the scope calls:all is needed.")
+        await gateway.require_all_calls(identity, "read statistics")
         runtime = gateway.runtime
         stats = runtime.stats()
         queues = [

@@ -52,5 +52,7 @@ class DeltaBuffer:
 
 def _continues(buffered: Delta, delta: Delta) -> bool:
     if isinstance(buffered, ToolInputDelta) and isinstance(delta, ToolInputDelta):
+        if not buffered.text:  # the beginning of a call, which some formats have an event of its own for
+            return False
         return buffered.position == delta.position and buffered.call_id == delta.call_id
     return type(buffered) is type(delta)

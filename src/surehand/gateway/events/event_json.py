@@ -44,7 +44,9 @@ LOGGED_EVENTS = (
 RUN_EVENTS = (RunStarted, TextDelta, ToolInputDelta, ModelRetried, RunEnded)
 """The events of runs of agents that streams send."""
 USAGE_FIELDS = ("requests", "tokens_in", "tokens_out", "cost", "calls")
-_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged]] = {each.__name__: each for each in LOGGED_EVENTS}
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | ToolInputDelta]] = {
+    each.__name__: each for each in (*LOGGED_EVENTS, ToolInputDelta)
+}
 _LARGE_FIELDS = ("arguments", "request", "data", "display", "output")
 _META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
 
@@ -106,6 +108,8 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
     known = {name: fields[name] for name in event_type._fields if name in fields}
     if event_type is CatalogueChanged:
         return CatalogueChanged(**{name: tuple(names) for name, names in known.items()})
+    if event_type is ToolInputDelta:
+        return ToolInputDelta(**known)
     known["display"] = known.get("display") or {}
     if event_type is CallProgress:
         known["data"] = known.get("data") or {}

@@ -69,7 +69,7 @@ def _read_encoding(document: Document, value: dict[str, Any], media: Located) ->
         style=known_style if has_style else None,
         explode=explode if isinstance(explode, bool) else known_style in ("form", "deepObject"),
         allow_reserved=value.get("allowReserved") is True,
-        content_types=tuple(each.strip() for each in types if each.strip()),
+        content_types=tuple(each.strip() for each in types if each.strip() and each.isprintable()),
         headers=_read_part_headers(document, value.get("headers"), media),
     )
 

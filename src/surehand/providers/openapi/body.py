@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from mimetypes import guess_type
 from typing import Any
 from urllib.parse import quote_plus
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
+from surehand.providers.encoded_body import BodyPart, EncodedBody, encode_multipart
 from surehand.providers.openapi.document import Located
 from surehand.providers.openapi.media_types import BodyKind, essence
 from surehand.providers.openapi.parameters import Style
-from surehand.providers.openapi.scalars import is_undefined, json_text, scalar_text
+from surehand.providers.openapi.scalars import is_undefined, json_text, value_text
 from surehand.providers.openapi.styles import encode_reserved_query, styled_pairs
 
 _UNWRITABLE_MESSAGE = "The body is nested too deeply, or holds a number that JSON cannot."
@@ -66,30 +66,22 @@ class BodyPlan:
     """Whether the whole body is a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class SerializedBody:
-    """The bytes of a body, and their type."""
-
-    content: bytes
-    media_type: str
-
-
-def encode_body(plan: BodyPlan, value: Any) -> SerializedBody:
+def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
     """The bytes of a value; raises `InvalidArguments` for one that cannot be written in this media type."""
     try:
         match plan.kind:
             case "json":
-                return SerializedBody(json_text(value).encode(), plan.media_type)
+                return EncodedBody(json_text(value).encode(), plan.media_type)
             case "json_lines":
                 items = value if isinstance(value, list) else [value]
-                return SerializedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
+                return EncodedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
             case "form":
                 pairs = _form_pairs(plan, _require_object(plan, value))
-                return SerializedBody("&".join(pairs).encode(), plan.media_type)
+                return EncodedBody("&".join(pairs).encode(), plan.media_type)
             case "multipart":
                 return _encode_multipart(plan, _require_object(plan, value))
             case _:
-                return SerializedBody(_plain_bytes(value), plan.media_type)
+                return EncodedBody(_plain_bytes(value), plan.media_type)
     except (ValueError, RecursionError):  # NaN, lone surrogates, and what is too deep to be walked
         raise mark_unsent(InvalidArguments(_UNWRITABLE_MESSAGE)) from None
 
@@ -101,7 +93,7 @@ def _require_object(plan: BodyPlan, value: Any) -> dict[str, Any]:
 
 
 def _plain_bytes(value: Any) -> bytes:
-    return value.content if isinstance(value, FileContent) else scalar_text(value).encode()
+    return value.content if isinstance(value, FileContent) else value_text(value).encode()
 
 
 # Forms
@@ -128,22 +120,18 @@ def _is_json_type(encoding: FieldEncoding) -> bool:
 def _field_text(value: Any, encoding: FieldEncoding) -> str:
     if isinstance(value, FileContent):
         return value.content.decode("latin-1")
-    return json_text(value) if _is_json_type(encoding) else scalar_text(value)
+    return json_text(value) if _is_json_type(encoding) else value_text(value)
 
 
 # Multipart
 
 
-def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> SerializedBody:
+def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> EncodedBody:
     parts = [part for name, value in fields.items() for part in _parts(plan, name, value)]
-    # From the content, so that the same call is the same request; 32 random-looking digits do not occur in it.
-    boundary = f"surehand-{sha256(b''.join(parts)).hexdigest()[:32]}"
-    delimiter = f"--{boundary}\r\n".encode()
-    content = b"".join(delimiter + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
-    return SerializedBody(content, f"{essence(plan.media_type)}; boundary={boundary}")
+    return encode_multipart(parts, essence(plan.media_type))
 
 
-def _parts(plan: BodyPlan, name: str, value: Any) -> Iterator[bytes]:
+def _parts(plan: BodyPlan, name: str, value: Any) -> Iterator[BodyPart]:
     encoding = plan.encodings.get(name, FieldEncoding())
     if encoding.style is not None and not _holds_files(value):
         for pair in styled_pairs(name, value, encoding.style, encoding.explode, str):
@@ -160,21 +148,13 @@ def _holds_files(value: Any) -> bool:
     return isinstance(value[0] if isinstance(value, list) and value else value, FileContent)
 
 
-def _part(name: str, value: Any, encoding: FieldEncoding) -> bytes:
-    disposition = f'form-data; name="{_quoted(name)}"'
+def _part(name: str, value: Any, encoding: FieldEncoding) -> BodyPart:
     if isinstance(value, FileContent):
-        disposition += f'; filename="{_quoted(value.name)}"'
-        content_type = _file_type(value, encoding)
-        content = value.content
-    else:
-        is_json = isinstance(value, (dict, list)) or _is_json_type(encoding)
-        content_type = _declared_type(encoding) or ("application/json" if is_json else "")
-        content = (json_text(value) if is_json else scalar_text(value)).encode()
-    headers = [("Content-Disposition", disposition), *encoding.headers]
-    if content_type:
-        headers.insert(1, ("Content-Type", content_type))
-    head = "".join(f"{header}: {text}\r\n" for header, text in headers)
-    return f"{head}\r\n".encode() + content
+        return BodyPart(name, value.content, value.name, _file_type(value, encoding), encoding.headers)
+    is_json = isinstance(value, (dict, list)) or _is_json_type(encoding)
+    media_type = _declared_type(encoding) or ("application/json" if is_json else "")
+    content = (json_text(value) if is_json else value_text(value)).encode()
+    return BodyPart(name, content, None, media_type, encoding.headers)
 
 
 def _declared_type(encoding: FieldEncoding) -> str:
@@ -191,8 +171,3 @@ def _file_type(file: FileContent, encoding: FieldEncoding) -> str:
 def _covers(declared: str, media_type: str) -> bool:
     name = essence(declared)
     return name in (media_type, "*/*") or (name.endswith("/*") and media_type.startswith(name[:-1]))
-
-
-def _quoted(text: str) -> str:
-    """A name in a `Content-Disposition`, escaped as browsers do: it can neither end the quotes nor the line."""
-    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

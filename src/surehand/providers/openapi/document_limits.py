@@ -22,9 +22,6 @@ MAX_ARGUMENTS = 1_000
 MAX_ALL_OF_PARTS = 1_000
 """Schemas that `allOf` may join, all levels together."""
 
-MAX_VALIDATION_COST = 10_000
-"""Schemas that may apply to one part of a value: with more, validating arguments would take seconds."""
-
 
 def check_byte_count(size: int, label: str) -> None:
     """Raise `DefinitionError` for a file that is too large."""

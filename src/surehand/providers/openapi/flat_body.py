@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
@@ -28,7 +29,9 @@ def flatten_body(document: Document, schema: Located) -> FlatBody | None:
         if not _has_only_fields(part.value):
             return None
         _add_fields(part, flat)
-    if not 0 < len(flat.fields) <= MAX_ARGUMENTS:
+        if len(flat.fields) > MAX_ARGUMENTS:
+            return None
+    if not flat.fields:
         return None
     read_only = {name for name, schemas in flat.fields.items() if any(_is_read_only(document, s) for s in schemas)}
     for name in read_only:
@@ -74,11 +77,11 @@ def _has_only_fields(value: Any) -> bool:
 def _add_fields(part: Located, flat: FlatBody) -> None:
     properties = part.value.get("properties")
     if isinstance(properties, dict):
-        for name, each in properties.items():
+        for name, each in islice(properties.items(), MAX_ARGUMENTS + 1):
             flat.fields.setdefault(str(name), []).append(Located(each, part.source))
     required = part.value.get("required")
     if isinstance(required, list):
-        flat.required |= {name for name in required if isinstance(name, str)}
+        flat.required |= {name for name in required[:MAX_ARGUMENTS] if isinstance(name, str)}
 
 
 def _is_read_only(document: Document, schema: Located) -> bool:

@@ -90,13 +90,13 @@ class _Import:
         has_search = self._has_search(len(selected))
         reserved = SEARCH_TOOL_NAMES if has_search else frozenset[str]()
         # Named before the selection: a filter must not change the name of an operation.
-        named = assign_names(collected.operations, self._options.namespace, reserved)
-        chosen = set(map(id, selected))
+        operations_by_name = assign_names(collected.operations, self._options.namespace, reserved)
+        selected_ids = set(map(id, selected))
         checker = OperationChecker(self._document)
         operations: dict[str, Operation] = {}
         skipped = list(collected.skipped)
-        for name, operation in named.items():
-            if id(operation) not in chosen:
+        for name, operation in operations_by_name.items():
+            if id(operation) not in selected_ids:
                 continue
             problem = checker.find_problem(operation) or self._find_server_problem(operation)
             if problem:
@@ -111,7 +111,9 @@ class _Import:
             self._security,
             self._trusted_hosts,
             operations,
-            excluded=frozenset(name for name, operation in named.items() if id(operation) not in chosen),
+            excluded=frozenset(
+                name for name, operation in operations_by_name.items() if id(operation) not in selected_ids
+            ),
             skipped=skipped,
             has_search=has_search,
         )

@@ -21,6 +21,7 @@ from surehand.providers.openapi.document_limits import (
 
 MAX_MERGED_ENTRIES = 1_000_000
 """Entries that the merge keys of a YAML file may copy: a few lines of them can stand for more than memory holds."""
+MAX_YAML_DEPTH = 500
 _YAML_ANCHOR = re.compile(r"(?:^|[\s\[{,:])&[^\s]")
 
 
@@ -59,7 +60,7 @@ def parse_document(content: bytes, label: str) -> Any:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DefinitionError(f"{label} is not text in UTF-8.", fix="save it as UTF-8.") from None
-    if text.lstrip()[:1] in ("{", "["):
+    if text[:1_000].lstrip()[:1] in ("{", "["):
         check_json_value_count(text, label)
         try:
             return json.loads(text, object_hook=_same_object)
@@ -107,12 +108,24 @@ def _loader_class(yaml: Any, label: str) -> Any:
 
         merged_entries = 0
         value_count = 0
+        depth = 0
 
         def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
             self.value_count += 1
             if self.value_count > MAX_DOCUMENT_VALUES:
                 raise too_many_values(label)
             return super().resolve(kind, value, implicit)
+
+        def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+            # libyaml goes down in C, and would end the process at the end of the stack.
+            self.depth += 1
+            if self.depth > MAX_YAML_DEPTH:
+                raise ValueError(f"it is nested deeper than {MAX_YAML_DEPTH} levels")
+            super().descend_resolver(current_node, current_index)
+
+        def ascend_resolver(self) -> None:
+            self.depth -= 1
+            super().ascend_resolver()
 
         def flatten_mapping(self, node: Any) -> None:
             super().flatten_mapping(node)

@@ -25,7 +25,7 @@ def body_kind(media_type: str) -> BodyKind:
     name = essence(media_type)
     if name in _JSON_LINES:
         return "json_lines"
-    if name == "application/json" or name.endswith(("+json", "/json")) or name in ("*/*", "application/*"):
+    if name == "application/json" or name.endswith(("+json", "/json", "/x-json")) or name in ("*/*", "application/*"):
         return "json"
     if name == FORM:
         return "form"

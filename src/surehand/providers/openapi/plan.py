@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surehand.core.errors import DefinitionError
-from surehand.core.raw_schema import RawParameters, schema_cost
+from surehand.core.raw_schema import RawParameters
 from surehand.http.target import HttpTarget
 from surehand.providers.openapi.bodies import is_file_schema, read_body
 from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_VALIDATION_COST
+from surehand.providers.openapi.document_limits import MAX_ARGUMENTS
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
+from surehand.providers.openapi.validation_cost import ValidationCost
 from surehand.providers.openapi.work_limit import WorkLimit
 from surehand.providers.rest.auth import Auth
 
@@ -153,11 +154,11 @@ class _PlanCompiler:
     def _free_name(self, written: str, place: str) -> str:
         """The name of an argument: as the document writes it, if model APIs accept that."""
         name = _legal_name(written)
-        taken = {*self._parameters, *self._body_fields}
-        if name in taken:
+        used_names = {*self._parameters, *self._body_fields}
+        if name in used_names:
             name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
         number = 2
-        while name in taken:
+        while name in used_names:
             name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
             number += 1
         return name
@@ -219,7 +220,8 @@ class _PlanCompiler:
     def _compile_arguments(self) -> RawParameters:
         if len(self._parameters) + len(self._body_fields) > MAX_ARGUMENTS:
             raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters and fields.")
-        for budget in DEFINITION_BUDGETS:
+        # Without definitions, a smaller number of them makes no difference.
+        for budget in DEFINITION_BUDGETS if self._refs else DEFINITION_BUDGETS[:1]:
             arguments = self._try_compile(self._schema_with(self._properties, budget))
             if arguments is not None:
                 return arguments
@@ -232,13 +234,11 @@ class _PlanCompiler:
     def _try_compile(self, schema: dict[str, Any]) -> RawParameters | None:
         """The schema, ready to validate; None if it is too large, or validating a value might take seconds."""
         arguments = RawParameters(schema, where=self._operation.label)
-        if schema_cost(schema) > MAX_VALIDATION_COST:
-            return None
         try:
             arguments.compile()
         except DefinitionError:
             return None
-        return arguments
+        return arguments if ValidationCost(arguments).is_acceptable else None
 
     def _schema_with(
         self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None

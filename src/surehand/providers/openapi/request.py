@@ -12,7 +12,8 @@ from surehand.http.errors import mark_unsent
 from surehand.http.headers import HeaderPairs, validate_headers
 from surehand.http.request import ALLOWED_METHODS, HttpRequest, build_request
 from surehand.http.target import MAX_URL_LENGTH
-from surehand.providers.openapi.body import SerializedBody, encode_body
+from surehand.providers.encoded_body import EncodedBody
+from surehand.providers.openapi.body import encode_body
 from surehand.providers.openapi.parameters import PATH_VARIABLE
 from surehand.providers.openapi.plan import OperationPlan
 from surehand.providers.openapi.styles import (
@@ -126,7 +127,7 @@ def _whole_query(media_type: str, value: Any) -> Iterator[str]:
 # Headers and body
 
 
-def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: SerializedBody | None) -> HeaderPairs:
+def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBody | None) -> HeaderPairs:
     pairs: list[tuple[str, str]] = []
     cookies: list[str] = []
     if accepted := accepted_media_types(plan.operation.definition):
@@ -162,7 +163,7 @@ def accepted_media_types(definition: dict[str, Any]) -> str:
     return ", ".join([*json_types[:3], "*/*;q=0.1"])
 
 
-def _encode_body(plan: OperationPlan, arguments: Mapping[str, Any]) -> SerializedBody | None:
+def _encode_body(plan: OperationPlan, arguments: Mapping[str, Any]) -> EncodedBody | None:
     if plan.body is None:
         return None
     if plan.body_argument is not None:

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from surehand.core.errors import DefinitionError, InvalidArguments
-from surehand.core.raw_schema import RawParameters, schema_cost
+from surehand.core.raw_schema import RawParameters
 from surehand.core.strict_json import has_at_most_parts
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_VALIDATION_COST
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.schema import SchemaConverter
+from surehand.providers.openapi.validation_cost import ValidationCost
 from surehand.providers.openapi.work_limit import WorkLimit
 
 MAX_DEFINITION_CHARS = 60_000
@@ -26,7 +26,7 @@ class ResponseNotes:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._converter = SchemaConverter(document, for_responses=True)
-        self._validators: dict[int, RawParameters | None] = {}
+        self._validators: dict[int, tuple[RawParameters, ValidationCost] | None] = {}
 
     async def find_note(self, operation: Operation, data: Any) -> str:
         """What about a result differs from the document; empty if nothing does, or if it is not known."""
@@ -39,13 +39,16 @@ class ResponseNotes:
         validator = self._validators[key]
         if validator is None:
             return ""
+        parameters, cost = validator
+        if not cost.can_explain({_RESULT: data}):
+            return ""
         try:
-            validator.validate_mapping({_RESULT: data})
+            parameters.validate_mapping({_RESULT: data})
         except InvalidArguments as error:
             return f"The response does not match the document: {error}"
         return ""
 
-    def _build_validator(self, operation: Operation) -> RawParameters | None:
+    def _build_validator(self, operation: Operation) -> tuple[RawParameters, ValidationCost] | None:
         schemas: list[dict[str, Any]] = []
         refs: set[str] = set()
         work = WorkLimit()
@@ -57,14 +60,12 @@ class ResponseNotes:
             if not schemas:
                 return None
             definitions = self._converter.collect_definitions(refs, MAX_DEFINITION_CHARS)
-            combined = {"properties": {_RESULT: {"anyOf": schemas}}, "$defs": definitions}
-            if schema_cost(combined) > MAX_VALIDATION_COST:
-                return None
-            parameters = RawParameters(combined)
+            parameters = RawParameters({"properties": {_RESULT: {"anyOf": schemas}}, "$defs": definitions})
             parameters.compile()
         except (UnusableOperation, DefinitionError):
             return None
-        return parameters
+        cost = ValidationCost(parameters)
+        return (parameters, cost) if cost.is_acceptable else None
 
     def _response_schemas(self, operation: Operation) -> list[Located]:
         """The JSON schemas of all successful responses; none if one of them has no schema."""

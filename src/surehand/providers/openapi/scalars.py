@@ -9,7 +9,7 @@ MAX_VALUE_DEPTH = 50
 """Levels of a value that is copied from a document."""
 
 
-def scalar_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text: numbers and booleans as JSON writes them, and so objects and arrays; null is empty."""
     if isinstance(value, str):
         return value

@@ -25,6 +25,7 @@ MAX_DEPTH = 20
 """Levels of one schema that are written out; deeper ones accept anything."""
 MAX_DEFINITION_WORK = 2_000
 """Units of work for one definition that others refer to."""
+WORK_PER_DEFINITION = 4
 DESCRIPTION_CHARS_PER_WORK = 400
 _SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_KEYWORDS = ("not", "if", "then", "else", "contains", "propertyNames", "additionalProperties")
@@ -87,7 +88,7 @@ class SchemaConverter:
             located = self._targets[name]
             work = WorkLimit(MAX_DEFINITION_WORK)
             schema, refs = self.convert(Located(located.value, located.source), work)
-            used_work = MAX_DEFINITION_WORK - max(work.remaining, 0)
+            used_work = WORK_PER_DEFINITION + MAX_DEFINITION_WORK - max(work.remaining, 0)
             self._definitions[name] = Definition(schema, tuple(sorted(refs)), len(json_text(schema)), used_work)
         return self._definitions[name]
 
@@ -133,7 +134,6 @@ class _Conversion:
         if not isinstance(schema, dict) or depth > MAX_DEPTH or not has_work_left:
             return {}
         if _part_count(schema) > self._work.remaining:
-            self._work.spend_all()
             return {}
         if isinstance(schema.get("$ref"), str):
             return self._convert_ref(schema, source, depth)
@@ -174,10 +174,12 @@ class _Conversion:
             self._add_properties(properties, source, depth, converted)
         names = schema.get("required")
         if isinstance(names, list):
-            shown = converted.get("properties", {})
+            converted_properties = converted.get("properties", {})
             known = properties if isinstance(properties, dict) else {}
             # A read-only property cannot be required of a request.
-            required = [each for each in names if isinstance(each, str) and (each in shown or each not in known)]
+            required = [
+                each for each in names if isinstance(each, str) and (each in converted_properties or each not in known)
+            ]
             if required:
                 converted["required"] = list(dict.fromkeys(required))
         items = schema.get("items")
@@ -208,13 +210,13 @@ class _Conversion:
     def _add_properties(
         self, properties: dict[str, Any], source: SourceFile, depth: int, converted: dict[str, Any]
     ) -> None:
-        shown = {
+        visible = {
             str(name): self.convert(each, source, depth)
             for name, each in properties.items()
             if not self._is_hidden(each, source)
         }
-        if shown or properties:
-            converted["properties"] = shown
+        if visible or properties:
+            converted["properties"] = visible
 
     def _is_hidden(self, schema: Any, source: SourceFile) -> bool:
         """Whether a property is read-only, in a schema for arguments."""

@@ -12,7 +12,7 @@ from surehand.providers.openapi.work_limit import WorkLimit
 MAX_VALUE_CHARS = 64_000
 """Characters of a default, a constant, or of all choices together; larger ones are left out."""
 MAX_EXAMPLE_CHARS = 200
-MAX_TOLD_PATTERN_CHARS = 200
+MAX_DESCRIBED_PATTERN_CHARS = 200
 """A longer pattern that cannot be checked is left out."""
 PATTERN_WORK = 20
 LARGE_PATTERN_WORK = 500
@@ -52,7 +52,7 @@ def _add_pattern(schema: dict[str, Any], converted: dict[str, Any], work: WorkLi
     pattern = checked_pattern(written, work)
     if pattern is not None:
         converted["pattern"] = pattern
-    elif isinstance(written, str) and 0 < len(written) <= MAX_TOLD_PATTERN_CHARS:
+    elif isinstance(written, str) and 0 < len(written) <= MAX_DESCRIBED_PATTERN_CHARS:
         note = f"It must match the pattern {clean_description(written)}"
         converted["description"] = " ".join(filter(None, (converted.get("description"), note)))
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
 from surehand.providers.openapi.parameters import Parameter, Style
-from surehand.providers.openapi.scalars import is_undefined, json_text, scalar_text
+from surehand.providers.openapi.scalars import is_undefined, json_text, value_text
 
 Encoder: TypeAlias = Callable[[str], str]
 _DELIMITERS: dict[Style, str] = {"spaceDelimited": "%20", "pipeDelimited": "|", "tabDelimited": "%09"}
@@ -74,18 +74,18 @@ def _matrix_pairs(name: str, value: Any, explode: bool, encode: Encoder) -> Iter
 def _items(value: Any, explode: bool, encode: Encoder) -> Iterator[str]:
     """The texts of a list, or of the names and values of an object, or of a single value."""
     if isinstance(value, list):
-        yield from (encode(scalar_text(each)) for each in value if each is not None)
+        yield from (encode(value_text(each)) for each in value if each is not None)
     elif isinstance(value, dict):
         for name, each in value.items():
             if each is None:
                 continue
             if explode:
-                yield f"{encode(name)}={encode(scalar_text(each))}"
+                yield f"{encode(name)}={encode(value_text(each))}"
             else:
                 yield encode(name)
-                yield encode(scalar_text(each))
+                yield encode(value_text(each))
     else:
-        yield encode(scalar_text(value))
+        yield encode(value_text(value))
 
 
 # Query
@@ -128,7 +128,7 @@ def _deep_pairs(name: str, value: Any, encode: Encoder) -> Iterator[str]:
         for number, each in enumerate(value):
             yield from _deep_pairs(f"{name}[{number}]", each, encode)
     elif value is not None:
-        yield f"{name}={encode(scalar_text(value))}"
+        yield f"{name}={encode(value_text(value))}"
 
 
 def content_text(media_type: str, value: Any, *, ascii_only: bool = False) -> str:

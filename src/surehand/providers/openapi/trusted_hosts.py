@@ -32,15 +32,15 @@ class TrustedHosts:
         if self.is_own_document or target.host in self.hosts:
             return True
         return any(
-            target.host == named.host and (target.scheme == "https" or named.scheme == "http")
-            for named in self.addresses
+            target.host == address.host and (target.scheme == "https" or address.scheme == "http")
+            for address in self.addresses
         )
 
     def may_be_private(self, target: HttpTarget) -> bool:
         """Whether a target may be on a private address: at a named host and port."""
         if self.is_own_document or target.host in self.hosts:
             return True
-        return any((target.host, target.port) == (named.host, named.port) for named in self.addresses)
+        return any((target.host, target.port) == (address.host, address.port) for address in self.addresses)
 
 
 def find_trusted_hosts(document: Document, addresses: Iterable[str], hosts: frozenset[str]) -> TrustedHosts:
@@ -53,19 +53,19 @@ def find_trusted_hosts(document: Document, addresses: Iterable[str], hosts: froz
     if not document.url:
         return TrustedHosts(is_own_document=True)
     # Not the URL that the document was redirected to: that one is the choice of the host, and not of the developer.
-    named = [document.requested_url, *(urljoin(document.url, each) for each in addresses if each)]
-    return TrustedHosts(False, tuple(map(parse_target, named)), hosts)
+    urls = [document.requested_url, *(urljoin(document.url, each) for each in addresses if each)]
+    return TrustedHosts(False, tuple(map(parse_target, urls)), hosts)
 
 
 def parse_host_names(value: Any) -> frozenset[str]:
     """Parse the option `trusted_hosts`: host names, without scheme and port. Raises `DefinitionError`."""
-    written = (value,) if isinstance(value, str) else tuple(value or ())
-    return frozenset(map(_parse_host_name, written))
+    names = (value,) if isinstance(value, str) else tuple(value or ())
+    return frozenset(map(_parse_host_name, names))
 
 
-def _parse_host_name(written: Any) -> str:
+def _parse_host_name(name: Any) -> str:
     try:
-        return normalize_host(str(written))
+        return normalize_host(str(name))
     except ToolError as error:
         fix = 'write names such as "api.example.com", without scheme and port.'
         raise DefinitionError(f"trusted_hosts has an entry that is not a host: {error}", fix=fix) from None

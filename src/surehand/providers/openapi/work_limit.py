@@ -27,10 +27,6 @@ class WorkLimit:
         self.remaining -= units
         return self.remaining >= 0
 
-    def spend_all(self) -> None:
-        """Leave nothing: what follows a part that is too large is not written out either."""
-        self.remaining = 0
-
     def can_copy(self, value: Any, max_chars: int) -> bool:
         """Whether a value is small enough to be copied from the document; spends the work for it."""
         chars = limited_char_count(min(max_chars, self.remaining * CHARS_PER_WORK), value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.http.errors import mark_unsent
+from surehand.providers.encoded_body import BodyPart, EncodedBody, encode_multipart
 from surehand.providers.rest.encoding import QueryStyle, encode_form, query_pairs
 from surehand.providers.rest.json_template import (
     JsonTemplate,
@@ -29,14 +30,6 @@ _CONTENT_TYPES: Mapping[BodyType, str] = {
     "binary": "application/octet-stream",
 }
 _FILE_KEYS = frozenset({"filename", "content", "base64", "content_type"})
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedBody:
-    """The bytes of a body and their content type."""
-
-    content: bytes
-    content_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +75,7 @@ def encode_body(body_type: BodyType, value: Any, style: QueryStyle = "repeat") -
         case "binary":
             content = _decode_base64(value, "The body")
         case "multipart":
-            return _encode_multipart(_fields(value))
+            return encode_multipart(_multipart_parts(_fields(value)))
     return EncodedBody(content, _CONTENT_TYPES[body_type])
 
 
@@ -92,29 +85,24 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
     return [(str(name), item) for name, item in value.items()]
 
 
-def _encode_multipart(fields: list[tuple[str, Any]]) -> EncodedBody:
-    """Encode fields and files; a file is an object with `content` or `base64`, and `filename` and `content_type`."""
-    import httpx2  # heavy, and an extra
-
-    parts: list[tuple[str, Any]] = []
+def _multipart_parts(fields: list[tuple[str, Any]]) -> Iterator[BodyPart]:
+    """Fields and files; a file is an object with `content` or `base64`, and `filename` and `content_type`."""
     for name, value in fields:
         if isinstance(value, Mapping) and {"content", "base64"} & value.keys() and value.keys() <= _FILE_KEYS:
-            parts.append((name, _file_part(name, value)))
+            yield _file_part(name, value)
         elif isinstance(value, (Mapping, list)) and not _is_list_of_scalars(value):
             content = json.dumps(value, ensure_ascii=False, allow_nan=False)
-            parts.append((name, (None, content.encode(), "application/json")))
+            yield BodyPart(name, content.encode(), media_type="application/json")
         else:
-            parts += [(name, (None, text.encode())) for _, texts in query_pairs(name, value) for text in texts]
-    # With no part at all, httpx2 would send an empty body of no type.
-    request = httpx2.Request("POST", "http://multipart", files=parts or [("", (None, b""))])
-    return EncodedBody(request.read(), request.headers["content-type"])
+            for _, texts in query_pairs(name, value):
+                yield from (BodyPart(name, text.encode()) for text in texts)
 
 
 def _is_list_of_scalars(value: Any) -> bool:
     return isinstance(value, list) and not any(isinstance(item, (Mapping, list)) for item in value)
 
 
-def _file_part(name: str, value: Mapping[str, Any]) -> tuple[str, bytes, str]:
+def _file_part(name: str, value: Mapping[str, Any]) -> BodyPart:
     if "base64" in value:
         content = _decode_base64(value["base64"], name)
     else:
@@ -123,7 +111,7 @@ def _file_part(name: str, value: Mapping[str, Any]) -> tuple[str, bytes, str]:
     content_type = scalar_text(value.get("content_type", "application/octet-stream"), f"content_type of {name}")
     if not content_type.isprintable():
         raise mark_unsent(InvalidArguments(f"content_type of {name} holds a line break."))
-    return filename, content, content_type
+    return BodyPart(name, content, filename, content_type)
 
 
 def _decode_base64(value: Any, label: str) -> bytes:

@@ -87,12 +87,17 @@ class FieldMask:
         return bool(self.names or self.paths)
 
     def _mask_names(self, value: Any) -> Any:
+        # What has nothing to mask stays the same object: a copy of all of a large response would double its memory.
         if isinstance(value, Mapping):
-            return {
+            masked = {
                 key: REDACTION_MASK if str(key).lower() in self.names else self._mask_names(item)
                 for key, item in value.items()
             }
-        return [self._mask_names(item) for item in value] if isinstance(value, list) else value
+            return masked if any(masked[key] is not item for key, item in value.items()) else value
+        if isinstance(value, list):
+            items = [self._mask_names(item) for item in value]
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return value
 
 
 def _mask_path(value: Any, path: tuple[PathStep, ...]) -> Any:

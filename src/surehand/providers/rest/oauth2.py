@@ -98,10 +98,10 @@ class AccessTokens:
 
     def _parse_token(self, host: str, response: HttpResponse) -> AccessToken:
         try:
-            answer: Any = json.loads(response.body)
+            body: Any = json.loads(response.body)
         except (ValueError, RecursionError):
-            answer = None
-        fields = answer if isinstance(answer, dict) else {}
+            body = None
+        fields = body if isinstance(body, dict) else {}
         if not response.ok:
             reason = " ".join(str(fields[name]) for name in ("error", "error_description") if name in fields)
             cleaned = clean_line(self._secrets.redactor(reason), _MAX_REASON_CHARS)  # masked first, then cut

@@ -12,11 +12,12 @@ from urllib.parse import quote
 from surehand.core.content import Json, Text
 from surehand.core.errors import DefinitionError, Denied, InvalidArguments, ToolError
 from surehand.core.outcome import Done
+from surehand.core.redaction import Redactor
 from surehand.http.request import HttpRequest
-from surehand.http.response import ResponseHead
+from surehand.http.response import HttpResponse, ResponseHead
 from surehand.providers.rest.auth import Auth
 from surehand.providers.rest.fields import PickPath
-from surehand.providers.rest.response_body import read_body
+from surehand.providers.rest.response_body import parse_body, run_by_size
 from surehand.providers.rest.response_reader import ResponseReader, done_with_clean_text, read_error
 from surehand.providers.rest.sender import RestSender
 from surehand.providers.rest.template import PathStep, parse_path, scalar_text, value_at
@@ -105,33 +106,49 @@ async def send_pages(
 ) -> Done:
     """Send a request and those for the following pages; the result is the list of all items.
 
-    If a page is no list, and `items` does not say where its list is, the result is the list of the pages.
+    If a page is no list, and `items` does not say where its list is, the result is the list of the pages. Further pages
+    are left out, and the result says so, when all pages together are larger than one response may be.
     """
     collected: list[Any] = []
     seen = {request.target.path}
     pages = 0
+    total_bytes = 0
     clock = asyncio.get_running_loop().time
     ends_at = None if timeout is None else clock() + timeout
     following: HttpRequest | None = request
     with sender.redacted_errors():
-        while following is not None and pages < pagination.max_pages:
+        while following is not None and pages < pagination.max_pages and total_bytes < sender.max_response_bytes:
             request = following
             remaining = None if ends_at is None else max(0.001, ends_at - clock())
             async with sender.open(request, auth=auth, timeout=remaining) as incoming:
                 if not incoming.head.ok:
                     raise await read_error(incoming, sender.redactor, reader.mask)
-                page = await read_body(incoming, sender.redactor)
-                head = incoming.head
-            if isinstance(page, Done):
-                raise ToolError(f"Page {pages + 1} of the list is no JSON.")
+                response = await incoming.read()
             pages += 1
-            collected += _items_of(reader.hide(page, sender.redactor), pagination.items)
-            following = _next_request(request, head, page, pagination.next_page)
+            total_bytes += len(response.body)
+            page, items = await run_by_size(
+                len(response.body), _read_page, response, reader, sender.redactor, pagination.items
+            )
+            if isinstance(page, Done):
+                raise ToolError(f"Page {pages} of the list is no JSON.")
+            collected += items
+            following = _next_request(request, incoming.head, page, pagination.next_page)
             if following is not None and following.target.path in seen:
                 following = None  # a service that leads in a circle has no further page
             elif following is not None:
                 seen.add(following.target.path)
-    return _collected_result(done_with_clean_text(collected), pages, following)
+        done = await run_by_size(total_bytes, done_with_clean_text, collected)
+    return _collected_result(done, pages, following)
+
+
+def _read_page(
+    response: HttpResponse, reader: ResponseReader, redactor: Redactor, items: PickPath | None
+) -> tuple[Any, list[Any]]:
+    """The data of a page, in which the link to the next one is, and its items, in which secrets are hidden."""
+    page = parse_body(response, redactor)
+    if isinstance(page, Done):
+        return page, []
+    return page, _items_of(reader.hide(page, redactor), items)
 
 
 def _items_of(page: Any, items: PickPath | None) -> list[Any]:

@@ -12,7 +12,8 @@ from surehand.http.errors import mark_unsent
 from surehand.http.headers import validate_headers
 from surehand.http.request import ALLOWED_METHODS, SAFE_METHODS, HttpRequest, build_request
 from surehand.http.target import MAX_URL_LENGTH
-from surehand.providers.rest.body import BodyTemplate, EncodedBody, encode_body, parse_body_template
+from surehand.providers.encoded_body import EncodedBody
+from surehand.providers.rest.body import BodyTemplate, encode_body, parse_body_template
 from surehand.providers.rest.encoding import Pair, QueryStyle, encode_query, query_pairs
 from surehand.providers.rest.json_template import (
     ConstantValue,
@@ -143,7 +144,7 @@ class RequestTemplate:
         headers = [(name, template.render(values, f"The header {name}")) for name, template in self.headers]
         body = self._encode_body(values, unused)
         if body is not None and not any(name.lower() == "content-type" for name, _ in headers):
-            headers.append(("Content-Type", body.content_type))
+            headers.append(("Content-Type", body.media_type))
         if not any(name.lower() == "accept" for name, _ in headers):
             headers.append(("Accept", _ACCEPT))
         return build_request(self.method, target, headers, None if body is None else body.content)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from email.message import Message
-from typing import Any
+from typing import Any, TypeVar
 
 from surehand.core.content import Audio, Block, File, Image
 from surehand.core.errors import ToolError
 from surehand.core.outcome import Done
 from surehand.core.redaction import Redactor
 from surehand.core.sanitize import clean_line, strip_hidden
-from surehand.http.response import HttpResponse, IncomingResponse
+from surehand.http.response import HttpResponse
 from surehand.http.text_decoding import decode_text, is_text
 
 MAX_INLINE_BYTES = 256 * 1024
 """A larger body is parsed in a thread, so as not to block the event loop."""
-_JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
+Result = TypeVar("Result")
+_JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+|x-)?json")
 _TEXT_TYPE = re.compile(
     r"text/[\w.+-]+|image/svg\+xml"
     r"|application/(?:[\w.+-]+\+)?(?:xml|yaml|x-yaml|javascript|graphql|x-www-form-urlencoded|toml|sql)"
@@ -28,12 +30,11 @@ _UNKNOWN_TYPE = "application/octet-stream"
 _NOT_JSON = object()
 
 
-async def read_body(incoming: IncomingResponse, redactor: Redactor) -> Any:
-    """The body as JSON or text, or a `Done` with an attachment."""
-    response = await incoming.read()
-    if len(response.body) <= MAX_INLINE_BYTES:
-        return parse_body(response, redactor)
-    return await asyncio.to_thread(parse_body, response, redactor)
+async def run_by_size(size: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function that handles so many bytes of a body: in a thread if they are many."""
+    if size <= MAX_INLINE_BYTES:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def parse_body(response: HttpResponse, redactor: Redactor) -> Any:

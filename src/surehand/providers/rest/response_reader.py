@@ -19,7 +19,7 @@ from surehand.core.sanitize import clean_line, strip_hidden
 from surehand.http.response import HttpResponse, IncomingResponse
 from surehand.providers.rest.error_response import MAX_ERROR_BODY_BYTES, error_from_response
 from surehand.providers.rest.fields import FieldMask, PickPath
-from surehand.providers.rest.response_body import MAX_INLINE_BYTES, is_text_response, parse_body
+from surehand.providers.rest.response_body import is_text_response, parse_body, run_by_size
 from surehand.providers.rest.secrets import is_secret_name
 from surehand.providers.rest.streams import StreamFormat, detect_stream, read_stream
 
@@ -44,11 +44,10 @@ class ResponseReader:
             raise await read_error(incoming, redactor, self.mask)
         stream = self.stream or detect_stream(head.header("content-type"))
         if stream is not None:
-            return self.finish(await read_stream(incoming, stream, self._item_reporter(redactor, report)), redactor)
+            data = await read_stream(incoming, stream, self._item_reporter(redactor, report))
+            return await asyncio.to_thread(self.finish, data, redactor)  # it may be as large as a body
         response = await incoming.read()
-        if len(response.body) <= MAX_INLINE_BYTES:
-            return self._build_result(response, redactor)
-        return await asyncio.to_thread(self._build_result, response, redactor)
+        return await run_by_size(len(response.body), self._build_result, response, redactor)
 
     def _build_result(self, response: HttpResponse, redactor: Redactor) -> Done:
         body = parse_body(response, redactor)
@@ -99,8 +98,8 @@ async def read_error(incoming: IncomingResponse, redactor: Redactor, mask: Field
 def _describe_head(response: HttpResponse) -> dict[str, Any]:
     """The answer to a HEAD request as data."""
     headers = {name.lower(): strip_hidden(value) for name, value in response.headers}
-    shown = {name: value for name, value in headers.items() if not is_secret_name(name)}
-    return {"status": response.status, "headers": shown}
+    public_headers = {name: value for name, value in headers.items() if not is_secret_name(name)}
+    return {"status": response.status, "headers": public_headers}
 
 
 def _may_have_hidden(body: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from math import inf
 from typing import Self
 
 from surehand.core.errors import ToolError
@@ -65,6 +66,12 @@ class RestSender:
     def redactor(self) -> Redactor:
         """Masks the secrets that have been sent."""
         return self.secrets.redactor
+
+    @property
+    def max_response_bytes(self) -> float:
+        """Bytes of one response, or of all pages of a list, that are read."""
+        limit = self._client.settings.max_bytes
+        return inf if limit is None else limit
 
     @property
     def masked_secrets(self) -> MaskedSecrets:

@@ -111,11 +111,12 @@ async def _lines(incoming: IncomingResponse) -> AsyncIterator[bytes]:
     buffer = bytearray()
     async with aclosing(incoming.chunks()) as chunks:
         async for chunk in chunks:
-            buffer += chunk
-            *lines, rest = bytes(buffer).split(b"\n")
-            for line in lines:
-                yield line.removesuffix(b"\r")
-            buffer = bytearray(rest)
+            # Only what is new is looked at: a line may arrive byte by byte.
+            first, *others = chunk.split(b"\n")
+            buffer += first
+            for beginning in others:
+                yield bytes(buffer).removesuffix(b"\r")
+                buffer = bytearray(beginning)
             if len(buffer) > MAX_ITEM_BYTES:
                 raise ToolError(f"A line of the stream is larger than {MAX_ITEM_BYTES} bytes.", code="too_large")
     if buffer:

@@ -33,7 +33,7 @@ class FirstCall:
         """The outcome of the repetition, which tells the model that it is one."""
         if self.state == "unknown":
             problem = f"It is not known whether the same call of {tool}, {self.call_id}, has happened."
-        elif self.state == "ready":
+        elif self.state in ("ready", "taken"):
             problem = f"The same call of {tool}, {self.call_id}, was answered and goes on."
         else:
             problem = f"The same call of {tool}, {self.call_id}, already waits for {self.waiting_for}."

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -176,6 +177,10 @@ class Invocation:
     started_perf_counter: float = 0.0
     latency_seconds: float = 0.0
     queued_seconds: float = 0.0
+    person_seconds_before: float = 0.0
+    """How long the call waited for people until now, without the wait that goes on."""
+    person_wait_started_at: float | None = None
+    """Since when the call waits for a person, and its caller with it."""
 
     def __init__(self, scope: CallScope, requested_name: str, raw_arguments: Arguments) -> None:
         self.scope = scope
@@ -318,6 +323,29 @@ class Invocation:
             loop.call_soon_threadsafe(progress.emit, self, dict(update))
         else:
             progress.emit(self, dict(update))
+
+    @contextmanager
+    def waiting_for_person(self) -> Iterator[None]:
+        """Measure the time in which the call waits for a person."""
+        self.person_wait_started_at = self.scope.environment.running.clock.now()
+        try:
+            yield
+        finally:
+            self.person_seconds_before = self.person_seconds
+            self.person_wait_started_at = None
+
+    @property
+    def is_waiting_for_person(self) -> bool:
+        """Whether the call waits for a person, and its caller with it."""
+        return self.person_wait_started_at is not None
+
+    @property
+    def person_seconds(self) -> float:
+        """How long the call has waited for people while its caller waited too."""
+        if self.person_wait_started_at is None:
+            return self.person_seconds_before
+        now = self.scope.environment.running.clock.now()
+        return self.person_seconds_before + now - self.person_wait_started_at
 
     def make_interruptible(self) -> None:
         """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""

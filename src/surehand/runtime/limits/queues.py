@@ -17,7 +17,7 @@ from surehand.core.clock import Clock, Timer
 from surehand.core.durations import parse_rate
 from surehand.core.errors import DefinitionError
 from surehand.runtime.limits.admission import DEFAULT_MAX_WAITING, QueueAdmission, QueueRefusal
-from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold
+from surehand.runtime.limits.deadlocks import CURRENT_HOLD, Hold, current_holds
 from surehand.runtime.limits.waiting_calls import PositionCallback, SlotFuture, WaitingCalls
 from surehand.store.errors import StoreError
 
@@ -118,13 +118,8 @@ class NestedTurn:
 
 def find_held_slot(active_queue: ActiveQueue) -> QueueSlot | None:
     """The slot of this queue that the current call or an outer one holds."""
-    # Not with `current_holds`: every call with a queue comes here, and most have no outer call.
-    hold = CURRENT_HOLD.get()
-    while hold is not None:
-        if isinstance(hold, QueueSlot) and hold.active_queue is active_queue and not hold.is_released:
-            return hold
-        hold = hold.outer_hold
-    return None
+    held = (hold for hold in current_holds() if isinstance(hold, QueueSlot) and hold.active_queue is active_queue)
+    return next(held, None)
 
 
 class LocalQueue:
@@ -154,11 +149,11 @@ class LocalQueue:
         """Take a slot without waiting, if one is free and no other call waits."""
         if self._waiters or self._nested_waiters or self._in_use >= self._max_in_use:
             return False
-        if self._max_starts and self._seconds_until_start() > 0:
-            return False
-        self._in_use += 1
         if self._max_starts:
+            if self._seconds_until_start() > 0:
+                return False
             self._start_times.append(self._clock.now())
+        self._in_use += 1
         return True
 
     def refusal(self, *, priority: int, seconds_left: float | None) -> QueueRefusal | None:
@@ -232,7 +227,7 @@ class LocalQueue:
                 self._start_timer(pause)
                 return
             waiters = self._nested_waiters or self._waiters
-            slot_future = waiters.pop()
+            slot_future = waiters.take_first()
             if slot_future is None:
                 continue
             if waiters is self._waiters:

@@ -185,7 +185,7 @@ class SharedQueue:
         return not self.has_rate and monotonic() - slot.since < MAX_HANDOVER_SECONDS
 
     def _grant_to_next(self, slot: HeldSlot) -> bool:
-        slot_future = self._waiters.pop()
+        slot_future = self._waiters.take_first()
         if slot_future is None:
             return False
         self._held_slots.append(slot)
@@ -300,7 +300,7 @@ class SharedQueue:
             if not self._grant_to_next(slot):
                 self._slots_to_return.append(slot)  # the call that it was for was cancelled
         for _ in range(slot_grant.start_count):
-            slot_future = self._nested_waiters.pop()
+            slot_future = self._nested_waiters.take_first()
             if slot_future is not None:
                 slot_future.set_result(None)
 
@@ -313,7 +313,7 @@ class SharedQueue:
     def _fail_waiters(self, error: StoreError) -> float:
         """Fail all waiting calls: none waits for an unavailable store. Slots to return are kept for later."""
         for waiters in (self._nested_waiters, self._waiters):
-            while (slot_future := waiters.pop()) is not None:
+            while (slot_future := waiters.take_first()) is not None:
                 slot_future.set_result(error)
         self._end_busy_period()
         self._is_full = False

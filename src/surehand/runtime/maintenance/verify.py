@@ -22,7 +22,7 @@ from surehand.store.tables.pending import PendingRow
 log = logging.getLogger("surehand")
 _MARK_NOT_RUN = """UPDATE ledger
     SET state = CASE WHEN EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id
-    AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END
+    AND pending.answer IN ('approve', 'settle')) THEN 'ready' ELSE 'idle' END, fence = fence + 1
     WHERE call_id = :call_id AND state = 'unknown' AND fence = :fence RETURNING state"""
 _DELETE_OPEN_WAIT = "DELETE FROM pending WHERE call_id = :call_id AND state = 'open'"
 
@@ -81,4 +81,4 @@ class EffectVerification:
         with suppress(UnexpectedRowCount):  # the call was settled meanwhile, or ran again
             [[marked], *_] = await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])
             if marked["state"] == "idle":
-                await self._resumptions.end_calls_that_follow_nothing(row.call.call_id)
+                await self._resumptions.following_calls.end_calls_that_follow_nothing(row.call.call_id)

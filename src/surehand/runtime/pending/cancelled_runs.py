@@ -29,9 +29,12 @@ class CancelledRuns:
         self._resumptions = resumptions
         self._running = running
 
-    async def cancel(self, run_id: str, reason: str) -> bool:
-        """Cancel a run and end its calls; False if it has ended before, or is unknown."""
+    async def cancel(self, run_id: str, reason: str, viewer: Principal) -> bool:
+        """Cancel a run and end its calls; False if it has ended before, or the viewer may not see it."""
         store = await self._store.open()
+        run = await store.runs.find(run_id)
+        if run is None or viewer.user not in (None, run.user) or viewer.session not in (None, run.session):
+            return False
         is_cancelled = await store.runs.cancel(run_id, reason)
         await self.end_calls(run_id)
         return is_cancelled
@@ -46,7 +49,7 @@ class CancelledRuns:
         for call_id in await store.steps.open_calls(run_id):
             if call_id in running:
                 running[call_id].interrupt("cancelled", f"{running[call_id].tool_name}: {_PROBLEM}")
-            await self.cancel(derive_run_id(call_id), run.reason or "")
+            await self.cancel(derive_run_id(call_id), run.reason or "", Principal())
             await self._end_waiting_call(store, call_id)
         await store.runs.close_cancelled(run_id)
 

@@ -109,10 +109,11 @@ class Confirmation:
             created_at=self._clock.time(),
             **invocation.identity._asdict(),
         )
-        for approver in approvers:
-            decision = await self._ask_one(approver, pending_call)
-            if decision is not None:
-                return decision
+        with invocation.waiting_for_person():
+            for approver in approvers:
+                decision = await self._ask_one(approver, pending_call)
+                if decision is not None:
+                    return decision
         return None
 
     async def _ask_one(self, approver: Approver, pending_call: PendingCall) -> Approval | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.clock import Clock
 from surehand.core.events import CallEnded, CallQueued, CallResumed, CallStarted
+from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.store_journal import StoreJournal
 from surehand.runtime.invocation.invocation import Invocation
@@ -79,7 +80,9 @@ class ToolReports:
 
     def start(self, invocation: Invocation, at: float) -> None:
         """Emit `CallStarted`, or `CallResumed` for a resumed call."""
-        call_id = invocation.assigned_id or invocation.id
+        call_id = invocation.assigned_id
+        if call_id is None:
+            call_id = invocation.assigned_id = new_id()
         if invocation.is_resumed:
             if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
                 self._listeners.emit(CallResumed(call_id, self._name, at, *invocation.identity))

@@ -237,6 +237,11 @@ class PendingTable:
         """Find calls that have not happened and that no runtime runs, while other calls still wait for them."""
         return _call_ids(await self._database.read(_SQL["list_released_inner_calls"], {"limit": limit}))
 
+    async def find_calls_that_wait_for_runs(self, user: str | None, session: str | None) -> list[str]:
+        """The calls of a user and session that wait for runs of agents, oldest first."""
+        params: dict[str, SqlValue] = {"user_id": user, "session": session}
+        return [row["call_id"] for row in await self._database.read(_SQL["list_calls_that_wait_for_runs"], params)]
+
     async def find_followers_of_run(self, run_id: str) -> Sequence[str]:
         """Find calls that wait for this run."""
         return _call_ids(await self._database.read(_SQL["list_followers_of_run"], {"run_id": run_id}))

@@ -104,7 +104,8 @@ class ResumableRun:
     run_id: str
     agent: str
     answers: int = 0
-    """How many answers and messages a run that waits has got; 0 for one whose process is gone."""
+    """A number that grows with each message to a run that waits and with each change of its calls; 0 for one whose
+    process is gone."""
     attempts: int = 0
     """How many attempts to go on with it have failed."""
     reason: str | None = None

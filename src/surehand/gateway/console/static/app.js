@@ -24,6 +24,8 @@ function App() {
   const Page = PAGES[name];
   useEffect(() => {
     pageTitle.value = name;
+    // On a phone the navigation is wider than the screen.
+    document.querySelector('nav [aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [name]);
   return html`
     <a class="skip" href="#main" onClick=${focusMain}>Skip to the page</a>
@@ -67,7 +69,7 @@ function SideFooter() {
   return html`<div class="side-footer">
     <span class=${`live ${streamState.value}`}>${{ live: "Live", down: "Disconnected", connecting: "Connecting" }[streamState.value]}</span>
     ${token.value && html`<button type="button" class="quiet" onClick=${forgetToken}>Forget token</button>`}
-    <span class="meta keys">j k move · Enter open · / search</span>
+    <span class="meta keys"><kbd>j</kbd> <kbd>k</kbd> move, <kbd>Enter</kbd> open, <kbd>/</kbd> search</span>
   </div>`;
 }
 

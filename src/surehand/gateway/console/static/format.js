@@ -33,6 +33,10 @@ export function formatNumber(value) {
   return value.toLocaleString("en");
 }
 
+export function countOf(count, noun) {
+  return `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 export function toJson(value) {
   return JSON.stringify(value, null, 2) ?? "null";
 }

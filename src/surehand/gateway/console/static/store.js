@@ -29,6 +29,10 @@ export function start() {
   stream = followStream("/api/events", { onEvent: handleEvent, onState: handleState });
   loadWaits();
   effect(() => {
+    // Without a token nothing of an earlier one may be seen, not even how many calls wait.
+    if (needsToken.value) waits.value = [];
+  });
+  effect(() => {
     document.title = `${waitCount.value ? `(${waitCount.value}) ` : ""}${pageTitle.value} · surehand`;
   });
 }

@@ -34,7 +34,7 @@ _EXPOSED_HEADERS = [MCP_SESSION_ID_HEADER, "WWW-Authenticate"]
 _HOST_PATTERN = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?P<port>:\d{1,5})?")
 
 
-Refuse: TypeAlias = Callable[[int, str], Response]
+Refuse: TypeAlias = "Callable[[int, str], ASGIApp]"
 """Builds the response to a refused request from a status and a sentence."""
 
 

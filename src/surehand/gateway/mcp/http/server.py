@@ -31,6 +31,7 @@ SOCKET_BACKLOG = 512
 TICK_INTERVAL_SECONDS = 1.0
 LAST_WRITES_TIMEOUT_SECONDS = 2.0
 """Time for responses that the app has ended to be written, and for cancelled requests to end."""
+UNACKNOWLEDGED_TIMEOUT_MILLISECONDS = 60_000
 
 
 def bind_sockets(host: str, port: int) -> list[socket.socket]:
@@ -57,6 +58,10 @@ def _bind_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     new_socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         new_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Accepted sockets inherit it. A client that vanished without closing its connection acknowledges nothing:
+            # by itself, the kernel would repeat the pings of an event stream for a quarter of an hour.
+            new_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MILLISECONDS)
         if family == socket.AF_INET6:
             new_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         new_socket.bind(address)

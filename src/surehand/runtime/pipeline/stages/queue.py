@@ -11,7 +11,7 @@ from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.limits.admission import QueueRefusal
-from surehand.runtime.limits.deadlocks import waiting_for
+from surehand.runtime.limits.deadlocks import CURRENT_HOLD, waiting_for
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.limits.queues import ActiveQueue, QueueSlot, enter_slot, find_held_slot, leave_slot
 from surehand.runtime.limits.waiting_calls import SlotFuture
@@ -38,7 +38,8 @@ def queue(
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumption.answer is not None:
             return await proceed(invocation)
-        outer_slot = find_held_slot(active_queue)
+        # Most calls have no outer call that could hold a slot.
+        outer_slot = None if CURRENT_HOLD.get() is None else find_held_slot(active_queue)
         if outer_slot is not None:
             return await run_nested(invocation, outer_slot)
         if not active_queue.try_acquire():

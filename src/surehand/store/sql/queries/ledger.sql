@@ -17,11 +17,12 @@ UPDATE ledger SET state = 'taken', owner = :owner, fence = fence + 1
     WHERE call_id = :call_id AND state = 'ready' AND fence = :fence
 
 -- fragment: first_call
--- Calls that an equal one follows; those that run elsewhere, because their process may be dead. `<> 'ended'` adds nothing,
--- but only with it the partial index is used. `:siblings` holds the ids of equal calls that are made together, and of
--- the calls that these follow.
+-- Calls that an equal one follows, from their first wait until they run; those that run elsewhere, because their process
+-- may be dead. `<> 'ended'` adds nothing, but only with it the partial index is used. `:siblings` holds the ids of equal
+-- calls that are made together, and of the calls that these follow.
 FROM ledger WHERE ledger.repeat_key = :repeat_key AND ledger.state <> 'ended'
-    AND (ledger.state IN ('waiting', 'ready', 'unknown') OR (ledger.state = 'running' AND ledger.owner <> :owner))
+    AND (ledger.state IN ('waiting', 'ready', 'taken', 'unknown')
+        OR (ledger.state = 'running' AND ledger.owner <> :owner))
     AND ' ' || CAST(:siblings AS TEXT) || ' ' NOT LIKE '% ' || ledger.call_id || ' %'
 
 -- name: open_call

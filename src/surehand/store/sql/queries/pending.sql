@@ -100,6 +100,10 @@ SELECT DISTINCT pending.inner_call AS call_id FROM pending
 -- Calls that wait for this run.
 SELECT call_id FROM pending WHERE state = 'open' AND inner_run = :run_id ORDER BY created_at
 
+-- name: list_calls_that_wait_for_runs
+SELECT pending.call_id FROM pending JOIN ledger ON ledger.call_id = pending.call_id
+    WHERE pending.state = 'open' AND pending.inner_run IS NOT NULL AND {{may_see}} ORDER BY pending.created_at
+
 -- name: list_ended_inner_runs
 -- Ended runs that calls still wait for.
 SELECT DISTINCT pending.inner_run AS run_id FROM pending JOIN runs ON runs.run_id = pending.inner_run

@@ -89,15 +89,21 @@ SELECT run_id, agent, owner, attempts, reason,
     ORDER BY is_free DESC, started_at LIMIT :limit
 
 -- name: list_answered_runs
--- Runs that wait, with the number of their answers: calls that waited and have ended, and messages to the run.
--- Calls whose late results the model knows count too: a caller that saw the same number before has nothing to do.
+-- Runs that wait and can go on: a call that waited has ended or has turned out not to have happened, or a message was
+-- sent that no step has got. `answers` grows with every message and every change of a call, and never falls: a caller that
+-- saw the same number before has nothing to do, and one that sees another number missed something.
 SELECT * FROM (SELECT run_id, agent,
-    (SELECT count(*) FROM run_messages WHERE run_messages.run_id = runs.run_id AND run_messages.step IS NULL)
-    + (SELECT count(*) FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
-        WHERE step_calls.run_id = runs.run_id AND ledger.state = 'ended'
-        AND (step_calls.outcome IS NULL OR substr(step_calls.outcome, 1, 10) = '{"pending"')) AS answers
-    FROM runs WHERE state = 'waiting' AND ended_at IS NULL AND run_id > :after AND agent IN ({{agent_parameters}}))
-    AS waiting_runs WHERE answers > 0 ORDER BY run_id LIMIT :limit
+    (SELECT count(*) FROM run_messages WHERE run_messages.run_id = runs.run_id)
+    + (SELECT CAST(coalesce(sum(ledger.fence + CASE WHEN ledger.state = 'ended' THEN 1 ELSE 0 END), 0) AS BIGINT)
+        FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
+        WHERE step_calls.run_id = runs.run_id) AS answers
+    FROM runs WHERE state = 'waiting' AND ended_at IS NULL AND run_id > :after AND agent IN ({{agent_parameters}})
+    AND (EXISTS (SELECT 1 FROM run_messages WHERE run_messages.run_id = runs.run_id AND run_messages.step IS NULL)
+        OR EXISTS (SELECT 1 FROM step_calls JOIN ledger ON ledger.call_id = step_calls.call_id
+            WHERE step_calls.run_id = runs.run_id
+            AND (ledger.state = 'ended' OR (ledger.state = 'idle' AND ledger.owner IS NULL))
+            AND (step_calls.outcome IS NULL OR substr(step_calls.outcome, 1, 10) = '{"pending"')))) AS answered_runs
+    ORDER BY run_id LIMIT :limit
 
 -- name: lock_unended_run
 -- Locks the run, so that its messages are numbered in order and none is sent while it ends.

@@ -22,10 +22,10 @@ export function Approval({ wait, answer, isDisabled }) {
       You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}
       <button type="button" class="quiet" onClick=${() => setEdited({ value: wait.arguments ?? {}, problem: "" })}>Undo</button>
     <//>`}
-    <div class="actions">
+    <div class="decision"><div class="actions">
       <button type="button" class="primary" disabled=${isDisabled || edited.problem !== ""} onClick=${approve}>Approve</button>
       <label class="choice"><input type="checkbox" checked=${isAlways} disabled=${isDisabled}
         onChange=${(event) => setIsAlways(event.target.checked)} /> Always allow this tool${wait.user ? ` for ${wait.user}` : ""}</label>
     </div>
-    <${Reject} answer=${answer} isDisabled=${isDisabled} />`;
+    <${Reject} answer=${answer} isDisabled=${isDisabled} /></div>`;
 }

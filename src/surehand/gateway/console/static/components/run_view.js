@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
-import { formatNumber, visible } from "../format.js";
+import { countOf, formatNumber, visible } from "../format.js";
 import { onEvent } from "../store.js";
 import { Notice } from "./layout.js";
 import { Status } from "./status.js";
@@ -49,10 +49,10 @@ function RunFooter({ run, isChat }) {
   const usage = run.usage ?? {};
   const cancel = () => post(`/api/runs/${encode(run.run_id)}/cancel`).catch((error) => setProblem(error.message));
   const parts = [
-    usage.requests && `${formatNumber(usage.requests)} requests`,
+    usage.requests && countOf(usage.requests, "request"),
     usage.tokens_in && `${formatNumber(usage.tokens_in)} tokens in`,
     usage.tokens_out && `${formatNumber(usage.tokens_out)} out`,
-    usage.calls && `${formatNumber(usage.calls)} calls`,
+    usage.calls && countOf(usage.calls, "call"),
     usage.cost && `$${usage.cost.toFixed(4)}`,
   ].filter(Boolean);
   return html`<p class="row small-gap run-footer"><${Status} status=${run.status} />

@@ -4,6 +4,7 @@ import { html } from "../html.js";
 const GOOD = new Set(["ok", "done", "up", "completed"]);
 const WAITING = new Set(["approval", "result", "input", "pending", "waiting", "paused"]);
 const BUSY = new Set(["running", "starting", "queued", "ready", "taken", "connecting"]);
+const WAIT_WORDS = { result: "an answer", input: "an answer" };
 const NEUTRAL = new Set(["idle", "off", ""]);
 
 export function Status({ status, kind = "" }) {
@@ -20,7 +21,7 @@ function tone(status, kind) {
 
 function words(status, kind) {
   const isWaiting = kind === "pending" || ["approval", "result", "input"].includes(status);
-  return isWaiting ? `waits for ${status}` : status.replaceAll("_", " ");
+  return isWaiting ? `waits for ${WAIT_WORDS[status] ?? status}` : status.replaceAll("_", " ");
 }
 
 const EFFECT_TONES = { read: "neutral", write: "waiting", destructive: "bad" };

@@ -41,7 +41,7 @@ function RunRow({ run, isCurrent }) {
   return html`<li class="row-item" aria-current=${isCurrent}><a href=${link("agents", RUN_PREFIX + run.run_id)}>
     <span class="row-title"><span>${run.agent}</span><${Status} status=${run.status} /></span>
     <span class="row-text">${firstLine(visible(run.text || run.reason))}</span>
-    <span class="meta">${run.user ?? "no user"} · ${formatAge(run.started_at, now.value)}</span>
+    <span class="meta">${run.user ? `${run.user} · ` : ""}${formatAge(run.started_at, now.value)}</span>
   </a></li>`;
 }
 

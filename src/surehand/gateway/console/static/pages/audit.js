@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { get, post } from "../api.js";
-import { formatNumber, formatTime } from "../format.js";
+import { formatNumber, formatTime, visible } from "../format.js";
 import { link } from "../router.js";
 import { onEvent } from "../store.js";
 import { Empty, Notice } from "../components/layout.js";
@@ -36,7 +36,7 @@ export function Audit({ id }) {
       <${Verify} /></div>
     ${rows.problem && html`<${Notice} tone="bad">${rows.problem}<//>`}
     ${rows.isLoaded && !rows.problem && rows.items.length === 0 && html`<${Empty}>No record matches.<//>`}
-    ${rows.items.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Audit records"><table>
+    ${rows.items.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Audit records"><table class="records">
       <thead><tr>${["When", "What", "Tool", "User", "By", "Call", "Details"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
       <tbody>${rows.items.map((row) => html`<${AuditRow} row=${row} />`)}</tbody></table></div>`}
     ${rows.next && html`<button type="button" class="more" onClick=${() => load(rows.next)}>Show older records</button>`}
@@ -54,12 +54,26 @@ function AuditRow({ row }) {
   const { code, answer, waiting_for: waitingFor, ...rest } = row.detail;
   const what = [answer, code, waitingFor].filter(Boolean).join(", ");
   return html`<tr>
-    <td><time>${formatTime(row.at)}</time></td>
+    <td class="when"><time>${formatTime(row.at)}</time></td>
     <td><span class=${`status ${TONES[row.kind] ?? "neutral"}`}>${row.kind}</span> ${what}</td>
-    <td>${row.tool}</td><td>${row.user ?? "–"}</td><td>${row.by ?? "–"}</td>
+    <td>${row.tool}</td><td>${row.user}</td><td>${row.by}</td>
     <td>${row.call_id && html`<a href=${link("calls", row.call_id)} title=${row.call_id}>${row.call_id.slice(0, 12)}</a>`}</td>
-    <td><code class="wrap">${Object.keys(rest).length ? JSON.stringify(rest) : ""}</code></td>
+    <td><${Details} values=${rest} /></td>
   </tr>`;
+}
+
+const DIGEST = /^[0-9a-f]{64}$/;
+const DIGEST_BEGINNING = 12;
+
+/** What a record holds besides; of a digest its beginning, with the whole as a tooltip. */
+function Details({ values }) {
+  return Object.entries(values).map(([name, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const isDigest = DIGEST.test(text);
+    const shown = isDigest ? `${text.slice(0, DIGEST_BEGINNING)}…` : text;
+    return html`<span class="detail" title=${isDigest ? text : undefined}><span class="meta">${name.replaceAll("_", " ")}${" "}</span>
+      <code class="wrap">${visible(shown)}</code></span>`;
+  });
 }
 
 function Verify() {

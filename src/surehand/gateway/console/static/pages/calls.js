@@ -61,7 +61,7 @@ function CallRow({ call, isCurrent }) {
   return html`<li class="row-item" aria-current=${isCurrent}>
     <a href=${link("calls", call.call_id)}>
       <span class="row-title"><strong>${call.tool}</strong><${Status} status=${call.status} kind=${call.kind} /></span>
-      <span class="meta">${call.user ?? "no user"} · ${formatAge(call.at, now.value)}${time}${call.parent ? " · nested" : ""}</span>
+      <span class="meta">${call.user ? `${call.user} · ` : ""}${formatAge(call.at, now.value)}${time}${call.parent ? " · nested" : ""}</span>
     </a>
   </li>`;
 }

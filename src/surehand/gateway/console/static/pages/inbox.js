@@ -46,10 +46,16 @@ function WaitRow({ wait, isCurrent, isChosen, toggle }) {
     <a href=${link("inbox", wait.call_id)}>
       <span class="row-title"><strong>${wait.tool}</strong><${Status} status=${wait.waiting_for} kind="pending" /></span>
       <span class="row-text">${firstLine(visible(wait.message))}</span>
-      <span class="row-text code">${shorten(visible(JSON.stringify(wait.arguments ?? {}).slice(1, -1)))}</span>
-      <span class="meta">${wait.user ?? "no user"} · ${formatAge(wait.created_at, now.value)}${rest}</span>
+      <span class="row-text code">${shorten(visible(listArguments(wait.arguments)))}</span>
+      <span class="meta">${wait.user ? `${wait.user} · ` : ""}${formatAge(wait.created_at, now.value)}${rest}</span>
     </a>
   </li>`;
+}
+
+function listArguments(values) {
+  return Object.entries(values ?? {})
+    .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
 }
 
 function Detail({ id, known, isEmpty }) {

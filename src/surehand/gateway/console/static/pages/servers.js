@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useEffect, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
-import { formatNumber, sentenceCase, visible } from "../format.js";
+import { countOf, formatNumber, sentenceCase, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { catalogueVersion, onEvent } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
@@ -47,7 +47,7 @@ function ServerRow({ server, isCurrent }) {
   return html`<li class="row-item" aria-current=${isCurrent}><a href=${link("servers", server.name)}>
     <span class="row-title"><strong>${server.name}</strong><${Status} status=${server.state} /></span>
     <span class="row-text">${server.address}</span>
-    <span class="meta">${server.kind} · ${formatNumber(server.tools)} tools${server.changes.length ? ` · ${server.changes.length} held back` : ""}</span>
+    <span class="meta">${server.kind} · ${countOf(server.tools, "tool")}${server.changes.length ? ` · ${server.changes.length} held back` : ""}</span>
   </a></li>`;
 }
 

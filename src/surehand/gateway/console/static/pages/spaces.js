@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useEffect, useId, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get, getAll, post } from "../api.js";
 import { followStream } from "../stream.js";
-import { formatAge, formatNumber, visible } from "../format.js";
+import { countOf, formatAge, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { now, onEvent } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
@@ -29,7 +29,7 @@ export function Spaces({ id }) {
     ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>There is no space yet.<//>`}
     <ul class="list">${state.items.map((each) => html`<li class="row-item" key=${each.id} aria-current=${each.id === id}>
       <a href=${link("spaces", each.id)}><span class="row-title"><strong>${visible(each.name || each.id)}</strong></span>
-        <span class="meta">${formatNumber(each.messages)} messages · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
+        <span class="meta">${countOf(each.messages, "message")} · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
   const detail = id ? html`<${SpaceDetail} key=${id} id=${id} onChange=${load} />` : html`<${Empty}>Select a space to see its messages.<//>`;
   return html`<${Panes} page="spaces" id=${id} list=${list} detail=${detail} />`;
 }

@@ -1,6 +1,7 @@
-"""The script that serves a sample workspace: any client can call its tools, and nothing is left, however it ends."""
+"""The script that serves the demo: calls wait from its start, every kind of tool works, and nothing is left of it."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -9,7 +10,9 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from mcp_types import CallToolResult
 
@@ -17,6 +20,7 @@ from tests.gateway.mcp.sdk_clients import ERAS, http_client
 
 ROOT = Path(__file__).parents[2]
 WANTED = f"{ROOT}\n{(ROOT / 'requirements/serve.txt').read_text()}"
+WAITING_TOOLS = {"edit", "shop__place_order", "ask_person"}
 LIST_NAMES = "print(*(each.metadata['Name'].lower() for each in d()))"
 
 
@@ -33,7 +37,7 @@ def starts_a_server(test: Callable[..., None]) -> Callable[..., None]:
     may_skip = os.environ.get("SUREHAND_NO_SKIPS") != "1"
     reason = "NOT RUN: `scripts/setup serve` has not installed what scripts/serve needs"
     is_skipped = pytest.mark.skipif(may_skip and not is_set_up(), reason=reason)
-    return pytest.mark.long(pytest.mark.timeout(80)(is_skipped(test)))
+    return pytest.mark.long(pytest.mark.timeout(240)(is_skipped(test)))
 
 
 @contextmanager
@@ -48,6 +52,13 @@ def serving(folder: Path, port: int = 0) -> Iterator[str]:
             server.kill()
         server.stderr.read()  # whoever removes the copy holds the other end until that is done
     assert server.returncode == -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> Iterator[str]:
+    """What the script said when it began, while it serves."""
+    with serving(tmp_path_factory.mktemp("demo")) as told:
+        yield told
 
 
 @starts_a_server
@@ -73,12 +84,42 @@ def test_it_serves_on_the_port_that_is_given_and_prints_its_url_on_one_line(tmp_
 
 
 @starts_a_server
-def test_the_command_it_names_for_pending_calls_works(tmp_path):
-    with serving(tmp_path) as told:
-        [command] = re.findall(r"Pending approvals: (.+)", told)
-        listed = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_command_it_names_for_pending_calls_works(demo):
+    [command] = re.findall(r"Pending approvals: (.+)", demo)
+    listed = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert (listed.returncode, listed.stdout) == (0, "")
+    assert listed.returncode == 0
+    assert {json.loads(line)["tool"] for line in listed.stdout.splitlines()} == WAITING_TOOLS
+
+
+@starts_a_server
+def test_an_approved_order_reaches_the_service_and_the_agent_answers_by_its_script(demo):
+    [url] = re.findall(r"at (http://\S+)", demo)
+    with httpx2.Client(base_url=url, timeout=30, trust_env=False) as client:
+        waiting = {each["tool"]: each for each in client.get("/api/pending").json()["items"]}
+        diff = waiting["edit"]["request"]["preview"]["patch"]
+        order = client.post(f"/api/pending/{waiting['shop__place_order']['call_id']}/approve").json()
+        run = client.post("/api/agents/clerk/run", json={"prompt": "Which trains go to Lisbon?"}).json()
+        page = client.get("/").text
+
+    assert set(waiting) == WAITING_TOOLS
+    assert "+- [ ] Order more of it before Saturday." in diff
+    assert order["data"] == {"number": 1, "title": "The Book of Tea", "copies": 2, "total": 19.0}
+    assert (run["status"], run["waiting"][0]["waiting_for"]) == ("waiting", "input")
+    assert '<script type="module"' in page
+
+
+@starts_a_server
+def test_the_order_service_ends_with_the_server(tmp_path):
+    with serving(tmp_path):
+        [folder] = tmp_path.iterdir()
+        document = json.loads((folder / "orders.json").read_text())
+        address = urlsplit(document["servers"][0]["url"])
+        with socket.create_connection((address.hostname, address.port)):
+            pass
+
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((address.hostname, address.port)):
+        pass
 
 
 @starts_a_server
@@ -91,10 +132,9 @@ def test_what_it_runs_on_has_none_of_the_developers_tools():
 
 
 @starts_a_server
-def test_clients_of_both_protocols_list_and_call_its_tools(tmp_path):
-    with serving(tmp_path) as told:
-        [url] = re.findall(r"at (http://\S+)", told)
-        seen = [asyncio.run(visited(f"{url}/mcp", era)) for era in ERAS]
+def test_clients_of_both_protocols_list_and_call_its_tools(demo):
+    [url] = re.findall(r"at (http://\S+)", demo)
+    seen = [asyncio.run(visited(f"{url}/mcp", era)) for era in ERAS]
 
     for names, time, page in seen:
         assert {"read", "edit", "current_time", "todowrite", "webfetch"} <= names

@@ -1,0 +1,69 @@
+"""The time limit of a run while its calls run: it ends them, so that the model can wrap up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from surehand.core.outcome import Outcome
+from surehand.runtime.invocation.invocation import Invocation
+
+if TYPE_CHECKING:
+    from surehand.core.clock import Timer
+    from surehand.runtime.scope import Scope
+
+CHECK_SECONDS = 1.0
+"""How often it is looked for calls to end after the limit was reached."""
+
+
+class CallTimeLimit:
+    """Ends the calls of one run when its time is over. The time in which a call waits for a person does not count."""
+
+    def __init__(self, scope: Scope, run_id: str, limit_seconds: float | None) -> None:
+        self._scope = scope
+        self._run_id = run_id
+        self._limit_seconds = limit_seconds
+        self._ends_at = 0.0
+        """When a call is ended that has not waited for anybody."""
+        self._timer: Timer | None = None
+
+    @contextmanager
+    def apply(self, seconds_left: float | None) -> Iterator[None]:
+        """End the calls that still run in the block when these seconds are over."""
+        if seconds_left is None:
+            yield
+            return
+        self._ends_at = self._scope.clock.now() + seconds_left
+        self._start_timer(max(seconds_left, 0.0))
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = self._scope.clock.call_later(seconds, self._end_calls)
+
+    def _end_calls(self) -> None:
+        seconds_over = self._scope.clock.now() - self._ends_at
+        for call in self._scope.running_calls():
+            is_of_run = call.principal.turn == self._run_id and call.parent is None
+            if is_of_run and not call.is_waiting_for_person and seconds_over >= call.person_seconds:
+                limit = f"the limit of {self._limit_seconds:g} seconds of this run is reached"
+                call.interrupt("timed_out", f"{call.tool_name} was stopped: {limit}.")
+        self._start_timer(CHECK_SECONDS)
+
+
+def seconds_for_people(outcomes: Sequence[Outcome], seconds: float) -> float:
+    """How much of the time in which calls ran together was spent waiting for people, and for nothing else.
+
+    Args:
+        seconds: how long it took until all calls had ended.
+    """
+    calls = [outcome.origin for outcome in outcomes if isinstance(outcome.origin, Invocation)]
+    waits = [call.person_seconds for call in calls if call.person_seconds]
+    if not waits:
+        return 0.0
+    others = [call.elapsed_seconds() for call in calls if not call.person_seconds]
+    return max(seconds - max([*others, seconds - min(waits)]), 0.0)

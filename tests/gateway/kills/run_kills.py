@@ -1,0 +1,98 @@
+"""The experiment: calls, waits and event streams while the gateway is killed, and what is lost or doubled of them."""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import httpx2
+
+from tests.gateway.kills.clients import Acknowledged, Follower, keep_calling
+from tests.gateway.kills.gateway_process import GatewayProcess
+
+CALLER_COUNT = 4
+FOLLOWER_COUNT = 3
+MAX_LIFE_SECONDS = 1.5
+"""How long the gateway serves at most before it is killed."""
+
+
+@dataclass(frozen=True)
+class KillReport:
+    """What was counted; everything that is not a number of the load has to be 0."""
+
+    kills: int
+    acknowledged_calls: int
+    uncertain_calls: int
+    events: int
+    connections: int
+    """Event streams that were opened, over all restarts."""
+    lost_effects: int
+    """Acknowledged calls whose effect is not there."""
+    doubled_effects: int
+    lost_ends: int
+    """Acknowledged calls whose end some reader of events did not get."""
+    differing_readers: int
+    """Readers that got other events, or others twice, than one that reads all of them at the end."""
+    missed_events: int
+
+
+async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
+    """Kill the gateway so many times under load."""
+    chance = random.Random(seed)
+    gateway = GatewayProcess(folder)
+    log = Acknowledged()
+    stop = asyncio.Event()
+    limits = httpx2.Limits(max_connections=None)
+    async with gateway, httpx2.AsyncClient(base_url=gateway.url, timeout=20, limits=limits, trust_env=False) as client:
+        followers = [Follower(client, "0") for _ in range(FOLLOWER_COUNT)]
+        reading = [asyncio.create_task(each.follow()) for each in followers]
+        numbers = count(1)
+        calling = [asyncio.create_task(keep_calling(client, numbers, stop, log)) for _ in range(CALLER_COUNT)]
+        for _ in range(kills):
+            await asyncio.sleep(chance.uniform(0.2, MAX_LIFE_SECONDS))
+            await gateway.end(signal.SIGKILL)
+            await gateway.start()
+        await asyncio.sleep(MAX_LIFE_SECONDS)
+        stop.set()
+        await asyncio.gather(*calling)
+        done_ids = {log.call_ids[effect] for effect in log.done}
+        # A reader that comes last reads everything; the others are compared with it.
+        complete = Follower(client, "0")
+        reading.append(asyncio.create_task(complete.follow()))
+        for each in (*followers, complete):
+            await each.wait_for(done_ids)
+        await _wait_until_equal(followers, complete)
+        for task in reading:
+            task.cancel()
+        await asyncio.wait(reading)
+        assert await gateway.end(signal.SIGTERM) == 0
+    return _report(folder, kills, log, followers, complete)
+
+
+async def _wait_until_equal(followers: list[Follower], complete: Follower) -> None:
+    """The last events may be on their way to one reader and not to the other."""
+    for _ in range(100):
+        if all(each.last_id == complete.last_id for each in followers):
+            return
+        await asyncio.sleep(0.05)
+
+
+def _report(folder: Path, kills: int, log: Acknowledged, followers: list[Follower], complete: Follower) -> KillReport:
+    effects = Counter((folder / "effects.txt").read_text().splitlines())
+    done_ids = {log.call_ids[effect] for effect in log.done}
+    ids = [event_id for event_id, _ in complete.events]
+    return KillReport(
+        kills=kills,
+        acknowledged_calls=len(log.done),
+        uncertain_calls=len(log.uncertain),
+        events=len(ids),
+        connections=sum(each.connections for each in followers),
+        lost_effects=len(log.done - set(effects)),
+        doubled_effects=sum(number > 1 for number in effects.values()),
+        lost_ends=sum(len(done_ids - set(each.ended_calls)) for each in (*followers, complete)),
+        differing_readers=sum([event_id for event_id, _ in each.events] != ids for each in followers),
+        missed_events=sum(each.missed for each in (*followers, complete)),
+    )
