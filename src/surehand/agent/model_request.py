@@ -60,6 +60,7 @@ async def time_limit(clock: Clock, seconds: float | None) -> AsyncIterator[None]
         return
     task = asyncio.current_task()
     assert task is not None
+    cancelling_before = task.cancelling()  # a caller that was cancelled before may still run an agent
     is_over = False
 
     def end() -> None:
@@ -71,7 +72,7 @@ async def time_limit(clock: Clock, seconds: float | None) -> AsyncIterator[None]
     try:
         yield
     except asyncio.CancelledError:
-        if is_over and task.uncancel() == 0:
+        if is_over and task.uncancel() <= cancelling_before:
             raise TimeIsUp from None
         raise
     finally:

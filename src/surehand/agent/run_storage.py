@@ -81,10 +81,11 @@ class UnstoredRun:
         """Let `cancel` end the block, which then raises `RunLost`."""
         self._driver = asyncio.current_task()
         assert self._driver is not None
+        cancelling_before = self._driver.cancelling()
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_cancelled and self._driver.uncancel() == 0:
+            if self._is_cancelled and self._driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         finally:
@@ -189,6 +190,7 @@ class StoredRun:
         """Renew the claim while the block runs, cancel the block if the claim is lost, and release it in the end."""
         driver = self._driver = asyncio.current_task()
         assert driver is not None
+        cancelling_before = driver.cancelling()
 
         async def renew() -> None:
             renewal_seconds = self._claim.lease_seconds / 3
@@ -215,7 +217,7 @@ class StoredRun:
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_lost and driver.uncancel() == 0:
+            if self._is_lost and driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         except Exception as error:
