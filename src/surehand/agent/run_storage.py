@@ -37,7 +37,7 @@ class RunLost(Exception):
 class RunRecord(Protocol):
     """Remembers one run, for the one loop that drives it. Every method raises `RunLost` if another loop does."""
 
-    gives_ids: bool
+    derives_call_ids: bool
     """Whether calls get ids that are derived from the run, so that they are not made twice."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
@@ -66,7 +66,7 @@ class SentMessage:
 class UnstoredRun:
     """A run that only this process knows."""
 
-    gives_ids = False
+    derives_call_ids = False
 
     def __init__(self, state: RunState) -> None:
         self.state = state
@@ -119,7 +119,7 @@ class UnstoredRun:
 class StoredRun:
     """A run in the store, under a claim."""
 
-    gives_ids = True
+    derives_call_ids = True
 
     def __init__(self, store: Store, claim: RunClaim) -> None:
         self._store = store
