@@ -18,10 +18,13 @@ from surehand.agent.models.base import Model
 from surehand.agent.output import OutputType
 from surehand.agent.request_builder import RequestBuilder
 from surehand.agent.run import Run
-from surehand.agent.run_driver import AgentDefinition, LocalRuns, RunDriver
+from surehand.agent.run_driver import AgentDefinition, RunDriver
 from surehand.agent.run_family import RunFamily
+from surehand.agent.run_storage import StoredRun
+from surehand.agent.stored_run_driver import StoredRunDriver
 from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
+from surehand.agent.unstored_run_driver import UnstoredRunDriver, UnstoredRuns
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.define import LazyTool, ParametersLike
 from surehand.core.errors import DefinitionError
@@ -88,7 +91,9 @@ class Agent:
         )
         settings = LoopSettings(self.model, self.limits, output_type, request_builder)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)
-        self._local_runs = LocalRuns()
+        self._driven_runs: dict[str, StoredRun] = {}
+        """Runs in a store that this process drives now."""
+        self._unstored_runs = UnstoredRuns()
         self._tool = build_agent_tool(
             CallableAgent(name, self.run, self._open_sub_run_driver),
             description or f"Give a task to the agent {name}, and get its report.",
@@ -176,7 +181,7 @@ class Agent:
 
     def hand_back(self, run_id: str) -> bool:
         """Leave a run to other processes after its step; False if it is not driven here. Workers use it."""
-        record = self._local_runs.driven.get(run_id)
+        record = self._driven_runs.get(run_id)
         if record is None:
             return False
         record.hand_back()
@@ -207,12 +212,20 @@ class Agent:
         return self._hooks.add(name, hook)
 
     def _open_sub_run_driver(self, runtime: Scope, store: Store) -> RunDriver:
-        return RunDriver(self._definition, self, runtime, self._local_runs, store)
+        """A driver on the store of a runtime, also if that is one in memory, because none was configured."""
+        return StoredRunDriver(self._definition, self, runtime, store, self._driven_runs)
+
+    def _driver_for(self, runtime: Scope) -> RunDriver:
+        """A driver on the configured store; one in memory would not outlive this process either."""
+        store = runtime.store if runtime.is_durable else None
+        if store is None:
+            return UnstoredRunDriver(self._definition, self, runtime, self._unstored_runs)
+        return StoredRunDriver(self._definition, self, runtime, store, self._driven_runs)
 
     @asynccontextmanager
     async def _open_driver(self, runtime: Scope | None) -> AsyncIterator[RunDriver]:
         if runtime is not None:
-            yield RunDriver(self._definition, self, runtime, self._local_runs)
+            yield self._driver_for(runtime)
             return
         if self._selection.texts:
             names = ", ".join(map(repr, self._selection.texts))
@@ -223,7 +236,7 @@ class Agent:
         own_runtime = Runtime()
         own_runtime.refuse_waits(_refuse_wait)
         async with own_runtime:
-            yield RunDriver(self._definition, self, own_runtime, self._local_runs)
+            yield self._driver_for(own_runtime)
 
 
 def _require_agents(agents: Any) -> tuple[Agent, ...]:
