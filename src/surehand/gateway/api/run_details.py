@@ -141,7 +141,7 @@ def run_result_to_json(run: FinishedRun) -> dict[str, Any]:
         "output": run.output,
         "reason": run.reason,
         "usage": {name: getattr(run.usage, name) for name in USAGE_FIELDS},
-        "waiting": [describe_wait(each) for each in run.waiting],
+        "waiting": [describe_run_wait(each) for each in run.waiting],
     }
 
 
@@ -151,7 +151,7 @@ def summary_to_result_json(run: RunSummary) -> dict[str, Any]:
     return {**{name: getattr(run, name) for name in names}, "waiting": []}
 
 
-def describe_wait(wait: Any) -> dict[str, Any]:
+def describe_run_wait(wait: Any) -> dict[str, Any]:
     """A call that a run waits for."""
     names = ("call_id", "tool", "arguments", "waiting_for", "message", "request", "round", "expires_at", "path")
     return {name: getattr(wait, name) for name in names}
@@ -163,7 +163,7 @@ async def list_waits(gateway: Gateway, run: RunSummary) -> list[dict[str, Any]]:
         return []
     scope = gateway.runtime if run.user is None else gateway.runtime.scope(user=run.user)
     return [
-        describe_wait(each) for each in await scope.pending() if await is_within_run(gateway, each.turn, run.run_id)
+        describe_run_wait(each) for each in await scope.pending() if await is_within_run(gateway, each.turn, run.run_id)
     ]
 
 
