@@ -150,6 +150,14 @@ async def test_a_client_brings_no_more_tools_than_a_session_may_have(tmp_path: P
     assert {(each.status_code, each.json()["code"]) for each in refused} == {(422, "invalid_arguments")}
 
 
+async def test_a_state_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer("Hello.")]) as served:
+        body = run_input(state={"text": "x" * 1_000_000})
+        refused = await served.client.post("/api/agents/payer/agui", json=body)
+
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+
+
 async def test_state_is_shared_with_the_calls_of_the_thread(tmp_path: Path) -> None:
     @tool(effects={"read"})
     async def count(ctx: Context) -> int:

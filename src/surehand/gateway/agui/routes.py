@@ -24,8 +24,11 @@ from surehand.gateway.api.tools import id_under_key
 from surehand.gateway.events.event_stream import EventStreamResponse
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
+from surehand.store.serialization import dump_json
 
 CLIENT_LEFT_REASON = "Cancelled because its client disconnected."
+MAX_STATE_CHARS = 1_000_000
+"""The states of many threads are kept in memory, and each is sent back with every run."""
 
 
 def agui_routes(gateway: Gateway) -> APIRouter:
@@ -81,6 +84,8 @@ async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput
 def _set_state(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
     """Let the calls of the session begin with the client's state. An empty one is that of a client without any."""
     if isinstance(body.state, dict) and body.state:
+        if len(dump_json(body.state)) > MAX_STATE_CHARS:
+            raise Problem("too_large", f"The `state` of a thread may have {MAX_STATE_CHARS:,} characters of JSON.")
         state = gateway.scope(identity, session=body.thread_id).state
         state.clear()
         state.update(body.state)
