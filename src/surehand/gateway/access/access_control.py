@@ -145,7 +145,9 @@ class AccessControl:
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = content_type == "application/json" or content_type.endswith("+json")
         if has_body and scope["method"] in _METHODS_WITH_BODY and not is_json:
-            raise Problem("unsupported_media_type", "The body of a request must be application/json.")
+            raise Problem(
+                "unsupported_media_type", "The body of a request must be JSON: send `Content-Type: application/json`."
+            )
         if headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers:
             is_navigation = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
             if not is_navigation:
