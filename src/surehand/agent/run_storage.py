@@ -37,7 +37,7 @@ class RunLost(Exception):
 class RunRecord(Protocol):
     """Remembers one run, for the one loop that drives it. Every method raises `RunLost` if another loop does."""
 
-    gives_ids: bool
+    derives_call_ids: bool
     """Whether calls get ids that are derived from the run, so that they are not made twice."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
@@ -66,7 +66,7 @@ class SentMessage:
 class UnstoredRun:
     """A run that only this process knows."""
 
-    gives_ids = False
+    derives_call_ids = False
 
     def __init__(self, state: RunState) -> None:
         self.state = state
@@ -81,10 +81,11 @@ class UnstoredRun:
         """Let `cancel` end the block, which then raises `RunLost`."""
         self._driver = asyncio.current_task()
         assert self._driver is not None
+        cancelling_before = self._driver.cancelling()
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_cancelled and self._driver.uncancel() == 0:
+            if self._is_cancelled and self._driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         finally:
@@ -118,7 +119,7 @@ class UnstoredRun:
 class StoredRun:
     """A run in the store, under a claim."""
 
-    gives_ids = True
+    derives_call_ids = True
 
     def __init__(self, store: Store, claim: RunClaim) -> None:
         self._store = store
@@ -189,6 +190,7 @@ class StoredRun:
         """Renew the claim while the block runs, cancel the block if the claim is lost, and release it in the end."""
         driver = self._driver = asyncio.current_task()
         assert driver is not None
+        cancelling_before = driver.cancelling()
 
         async def renew() -> None:
             renewal_seconds = self._claim.lease_seconds / 3
@@ -215,7 +217,7 @@ class StoredRun:
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_lost and driver.uncancel() == 0:
+            if self._is_lost and driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         except Exception as error:

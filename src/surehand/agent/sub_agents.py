@@ -24,7 +24,7 @@ from surehand.core.names import MAX_WIRE_NAME_LENGTH, RESERVED_NAMES
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.core.tool import Tool
 from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.pending.followed_run import outcome_of_run
+from surehand.runtime.pending.following_calls import outcome_of_run
 
 if TYPE_CHECKING:
     from surehand.core.call import Principal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from heapq import nlargest
 
 MAX_WIRE_NAME_LENGTH = 64
@@ -70,6 +69,8 @@ def nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
     """
     pairs = _letter_pairs(name)
     candidates = nlargest(50, names, key=lambda known: _similarity(pairs, _letter_pairs(known)))
+    from difflib import SequenceMatcher  # few programs misspell a name
+
     scored = [(SequenceMatcher(None, name.lower(), known.lower()).ratio(), known) for known in candidates]
     best = sorted(scored, reverse=True)[:count]
     return [known for score, known in best if score >= 0.6]

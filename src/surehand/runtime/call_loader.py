@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from surehand.runtime.durability.write_retry import WriteRetry
     from surehand.runtime.pending.answers import Answers
     from surehand.runtime.pending.cancelled_runs import CancelledRuns
-    from surehand.runtime.pending.expiry_timer import ExpiryTimer
-    from surehand.runtime.pending.local_calls import LocalPendingCalls
+    from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
     from surehand.runtime.pending.pending_calls import PendingCalls
     from surehand.runtime.pending.restored_call import RestoredCalls
     from surehand.runtime.pending.result import CallResults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from os import PathLike, fspath
 from pathlib import Path
@@ -64,3 +64,15 @@ def validate_principal_fields(fields: Mapping[str, Any]) -> None:
 def absolute_path(folder: str | PathLike[str]) -> str:
     """A folder independent of the working directory: a call may go on in another process."""
     return str(Path(fspath(folder)).expanduser().absolute())
+
+
+def narrow_paths(
+    paths: Iterable[str | PathLike[str]], outer: tuple[str, ...] | None, *, workspace: str
+) -> tuple[str, ...]:
+    """Folders as absolute paths, relative ones in the workspace; they must be inside those of the outer scope."""
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    absolute = [Path(workspace, fspath(path)).expanduser().absolute() for path in given]
+    for path in absolute:
+        if outer is not None and not any(path.is_relative_to(each) for each in outer):
+            raise ValueError(f"{path} is outside the allowed paths of this scope: {', '.join(outer)}.")
+    return tuple(map(str, absolute))

@@ -44,14 +44,13 @@ from surehand.runtime.policy import ActivePolicy, Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
-from surehand.runtime.scope import ScopeParts
-from surehand.runtime.scope_tools import ToolSources
+from surehand.runtime.scope_view import ScopeParts, ToolSources
 from surehand.runtime.session_states import SessionStates
 from surehand.runtime.stats import MemoryJournal, StatsTable
 
 if TYPE_CHECKING:
     from surehand.runtime.pending.pending_call import Approver
-    from surehand.runtime.pipeline.committed_results import OnCommit
+    from surehand.runtime.pipeline.stages.commit import OnCommit
 
 
 @dataclass(frozen=True, slots=True)

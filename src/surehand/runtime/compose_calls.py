@@ -9,16 +9,15 @@ from surehand.runtime.agent_inbox import AgentInbox
 from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
+from surehand.runtime.durability.call_record import StoredOutcomes
 from surehand.runtime.durability.call_statements import CallStatements
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.pending.answers import Answers
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.confirmation import Confirmation
-from surehand.runtime.pending.expiry_timer import ExpiryTimer
-from surehand.runtime.pending.local_calls import LocalPendingCalls
+from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
 from surehand.runtime.pending.pending_call_writer import PendingCallWriter
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import OpenScope, RestoredCalls
@@ -26,9 +25,9 @@ from surehand.runtime.pending.result import CallResults
 from surehand.runtime.pending.resumption import Resumptions
 from surehand.runtime.pending.status import CallStatuses
 from surehand.runtime.pipeline.call_reports import CallReports
-from surehand.runtime.pipeline.committed_results import CommittedResults
 from surehand.runtime.pipeline.refused_calls import RefusedCalls
 from surehand.runtime.pipeline.stages import bind_stages
+from surehand.runtime.pipeline.stages.commit import CommittedResults
 
 
 def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:

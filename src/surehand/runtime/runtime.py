@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.pending.status import CallStatus
-    from surehand.runtime.pipeline.committed_results import OnCommit
     from surehand.runtime.pipeline.installed_middleware import Middleware
+    from surehand.runtime.pipeline.stages.commit import OnCommit
     from surehand.runtime.stats import MemoryJournalEntry
     from surehand.store.store import Store
 

@@ -289,8 +289,9 @@ class WorkspacePath:
         """Open the parent directory, and create it and its parents where they are missing."""
         directory, missing = self._open_nearest_directory()
         try:
-            self._refuse_sensitive_link_target(directory, *missing, self.name)
-            self._refuse_protected(directory, *missing, self.name)  # before a folder is created for it
+            if missing:  # check before a folder is created; else `_open_for_change` checks just this directory and name
+                self._refuse_sensitive_link_target(directory, *missing, self.name)
+                self._refuse_protected(directory, *missing, self.name)
             for name in missing:
                 child = self._create_directory(directory, name)
                 os.close(directory)

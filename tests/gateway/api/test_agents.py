@@ -343,6 +343,41 @@ async def test_one_process_drives_a_run(tmp_path: Path) -> None:
     assert len(model.requests) == 2
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_pages_of_runs_have_each_run_once_though_one_has_gone_on(tmp_path: Path, is_stored: bool) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    async with serve(runtime, agents=[payer(), greeter()]) as served:
+        first = (await run(served, "payer")).json()["run_id"]
+        second = (await run(served, "greeter")).json()["run_id"]
+        await served.client.post(f"/api/runs/{first}/resume")
+        pages = []
+        cursor: dict[str, str] = {}
+        while len(pages) < 3:
+            page = (await served.client.get("/api/runs", params={"limit": 1, **cursor})).json()
+            pages.append([each["run_id"] for each in page["items"]])
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+
+    assert pages == [[second], [first]]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_list_says_which_run_has_called_a_sub_agent(tmp_path: Path, is_stored: bool) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    boss = Agent(
+        "boss",
+        model=ScriptedModel([("agent__greeter", {"prompt": "Greet."})], "Greeted."),
+        tools=[],
+        agents=[greeter()],
+    )
+    async with serve(runtime, agents=[boss]) as served:
+        top = (await run(served, "boss")).json()["run_id"]
+        listed = (await served.client.get("/api/runs")).json()["items"]
+
+    assert {each["agent"]: each["parent_run"] for each in listed} == {"boss": None, "greeter": top}
+
+
 async def test_an_invalid_prompt_is_refused() -> None:
     async with serve(build_runtime(), agents=[greeter()]) as served:
         empty = await run(served, "greeter", "")

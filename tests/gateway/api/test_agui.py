@@ -219,3 +219,21 @@ async def test_without_a_store_a_run_goes_to_an_approval_and_over_it() -> None:
 
     assert [each["type"] for each in asked][1] == "TOOL_CALL_START"
     assert answered[-1]["result"] == "It is paid."
+
+
+async def test_a_sub_agent_is_suspended_while_its_call_waits_and_finished_afterwards(tmp_path: Path) -> None:
+    clerk = payer([("pay", {"amount": 5})], "Clerk: paid.")
+    boss = Agent(
+        "boss", model=ScriptedModel([("agent__payer", {"prompt": "Pay 5."})], "Done."), tools=[], agents=[clerk]
+    )
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[boss]) as served:
+        asked = await run(served, run_input(), agent="boss")
+        [interrupt] = asked[-1]["outcome"]["interrupts"]
+        answered = await run(served, resume(interrupt["id"], payload={"approved": True}), agent="boss")
+
+    started, suspended = [each for each in asked if each["type"].startswith("SUBAGENT")]
+    assert (started["name"], started["subagentRunId"]) == ("payer", interrupt["subagentRunId"])
+    assert suspended["outcome"] == {"type": "suspended", "interruptIds": [interrupt["id"]]}
+    started, finished = [each for each in answered if each["type"].startswith("SUBAGENT")]
+    assert (finished["result"], finished["outcome"]) == ("Clerk: paid.", {"type": "success"})
+    assert answered[-1]["result"] == "Done."

@@ -15,7 +15,7 @@ from surehand import tool
 from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bind_sockets
-from tests.gateway.api.served_gateway import ServedGateway, build_runtime, serve
+from tests.gateway.api.served_gateway import ServedGateway, build_runtime, serve, until
 
 PADDING = "x" * 25_000
 
@@ -114,8 +114,7 @@ async def test_a_client_that_does_not_read_for_too_long_is_disconnected() -> Non
     ):
         assert gateway.api.gateway.feed.listener_count == 1
         await call_echo(gateway, 500, PADDING)
-        while gateway.api.gateway.feed.listener_count:
-            await asyncio.sleep(0.01)
+        await until(lambda: not gateway.api.gateway.feed.listener_count)
 
 
 def test_the_kernel_gives_up_a_client_that_acknowledges_nothing() -> None:

@@ -14,6 +14,7 @@ from surehand.catalogue.listing import Listing
 from surehand.core.events import CallEnded
 from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome
+from surehand.gateway.access.access_control import identity_of
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.models import CALL_RESPONSES, CallBody, ToolInfo, ToolPage
 from surehand.gateway.api.requests import (
@@ -55,12 +56,12 @@ def tool_routes(gateway: Gateway) -> APIRouter:
     @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
     async def call_tool(
         request: Request,
-        identity: Caller,
         name: ToolName,
         body: CallBody,
         idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Call a tool; with `Accept: text/event-stream`, its events follow, and the last is `CallEnded`."""
+        identity = identity_of(request)  # not by `Caller`, which takes FastAPI a tenth of the time of a call
         if body.space is not None:
             await require_space(gateway, identity, body.space)
         scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)

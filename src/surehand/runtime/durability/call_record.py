@@ -1,4 +1,4 @@
-"""Call record: converts an invocation to its ledger row, and a ledger row to an outcome."""
+"""Call record: the row of a call in the ledger, made of an invocation, and the outcome that such a row holds."""
 
 from __future__ import annotations
 
@@ -9,73 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Call, CallIdentity
+from surehand.core.canonical_json import json_digest
 from surehand.core.content import to_text
-from surehand.core.outcome import CallMeta, Failed, Outcome, attach_origin
+from surehand.core.errors import InvalidArguments
+from surehand.core.outcome import CallMeta, Done, Failed, Outcome, attach_origin
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.invocation.json_arguments import call_fingerprint, load_json_arguments, original_arguments
 from surehand.runtime.invocation.scope_key import has_own_parts
 from surehand.runtime.named_scopes import OWN_TOOL_KEY, SCOPE_KEY
-from surehand.store.database import Statement, validate_params
-from surehand.store.serialization import deserialize_outcome, serialize_arguments
+from surehand.runtime.outputs import OversizedOutputs
+from surehand.runtime.runtime_store import RuntimeStore
+from surehand.store.serialization import deserialize_arguments, deserialize_outcome, serialize_arguments
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.ledger import LedgerRow
 
 if TYPE_CHECKING:
-    from surehand.store.store import Store
-
-_new_tuple = tuple.__new__
-"""Builds a Statement in half the time of its constructor; a durable call needs five."""
-_EXTRA_CHARACTERS = 300
-"""Upper estimate of what an id, two digests and a code add to a row."""
-
-
-class RecordTemplate:
-    """Prepared rows of ledger, audit and journal for the plain calls of one tool in one scope.
-
-    The parameters that all these calls share are built and validated once, not for every call.
-    """
-
-    def __init__(self, store: Store, call: LedgerRow, owner_id: str, identity: CallIdentity) -> None:
-        name = call.tool
-        self._start_statement = ledger_table.start_statement(call)
-        self._end_statement = ledger_table.end_statement("", "", owner=owner_id, fence=call.fence)
-        self._intent_audit = store.audit.row_statement("intent", "", name, identity=identity, detail={})
-        self._outcome_audit = store.audit.row_statement("outcome", "", name, identity=identity, detail={})
-        self._journal_entry = store.journal.entry_statement("ended", "", name, "", identity=identity)
-        statements = (
-            self._start_statement,
-            self._end_statement,
-            self._intent_audit,
-            self._outcome_audit,
-            self._journal_entry,
-        )
-        self._max_parameter_size = (
-            max([validate_params(statement.params) for statement in statements]) + _EXTRA_CHARACTERS
-        )
-
-    def start_statements(self, call_id: str, arguments: str, repeat_key: str | None) -> list[Statement]:
-        """Statements for the start of a call: its ledger row and the audit."""
-        detail = f'{{"arguments":"{sha256_hex(arguments)}"}}'
-        row = {**self._start_statement.params, "call_id": call_id, "arguments": arguments, "repeat_key": repeat_key}
-        audit = {**self._intent_audit.params, "call_id": call_id, "detail": detail}
-        size = self._max_parameter_size
-        return [
-            _new_tuple(Statement, (self._start_statement.sql, row, 1, size + len(arguments))),
-            _new_tuple(Statement, (self._intent_audit.sql, audit, 1, size)),
-        ]
-
-    def end_statements(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]:
-        """Statements for the end of a call: its ledger row, the audit and the journal."""
-        detail = f'{{"code":"{code}","outcome":"{sha256_hex(outcome)}"}}'
-        size = self._max_parameter_size
-        row = {**self._end_statement.params, "call_id": call_id, "outcome": outcome}
-        audit = {**self._outcome_audit.params, "call_id": call_id, "detail": detail}
-        entry = {**self._journal_entry.params, "call_id": call_id, "status": code, "latency_ms": latency_ms}
-        return [
-            _new_tuple(Statement, (self._end_statement.sql, row, 1, size + len(outcome))),
-            _new_tuple(Statement, (self._outcome_audit.sql, audit, 1, size)),
-            _new_tuple(Statement, (self._journal_entry.sql, entry, 1, size)),
-        ]
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +73,43 @@ def stored_call(row: LedgerRow) -> StoredCall:
     fields |= {name: context.get(name) for name in ("message", "task", "space", "turn", "parent", "model_id")}
     call = Call(row.tool, load_json_arguments(row.arguments), id=row.call_id, **fields)
     return StoredCall(call, row.created_at, row.ended_at)
+
+
+class StoredOutcomes:
+    """Finds the ledger rows of calls, and the outcomes in them."""
+
+    def __init__(self, store: RuntimeStore, outputs: OversizedOutputs) -> None:
+        self._store = store
+        self._outputs = outputs
+
+    async def find(self, call_id: str) -> LedgerRow | None:
+        """Find the row of a call."""
+        store = await self._store.open()
+        query = ledger_table.find_statement(call_id)
+        rows = await store.database.read(query.sql, query.params)
+        return LedgerRow.from_row(rows[0]) if rows else None
+
+    def outcome_of(self, call: LedgerRow) -> Outcome:
+        """The stored outcome of a call; makes sure that its artifact can be read here."""
+        outcome = outcome_of_row(call)
+        if isinstance(outcome, Done) and outcome.clipped_text is not None:
+            self._outputs.add_reader_tool()  # another process may have stored the artifact
+        return outcome
+
+
+def is_same_call(call: LedgerRow, invocation: Invocation) -> bool:
+    """Whether a stored call is the one that is made now; an id that the runtime generated has no fingerprint."""
+    if call.fingerprint:
+        return invocation.ledger_row is not None and call.fingerprint == invocation.ledger_row.fingerprint
+    principal = invocation.principal
+    listing = invocation.listing
+    if (call.tool, call.user_id, call.session) != (listing.name, principal.user, principal.session):
+        return False
+    try:
+        stored_arguments = listing.tool.validate_arguments(deserialize_arguments(call.arguments))
+    except InvalidArguments:
+        return False
+    return json_digest(stored_arguments) == json_digest(invocation.arguments)
 
 
 def unknown_effect_failure(tool: str, call_id: str) -> Failed:

@@ -16,10 +16,9 @@ from weakref import WeakValueDictionary
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.durability.call_messages import CallMessages
-from surehand.runtime.durability.call_record import build_ledger_row
+from surehand.runtime.durability.call_record import StoredOutcomes, build_ledger_row
 from surehand.runtime.durability.call_statements import CallStatements
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
 from surehand.runtime.invocation.invocation import Invocation

@@ -75,11 +75,11 @@ class AnsweredCalls:
         await self._answers.expire_overdue_calls()
         await self._cancelled_runs.end_all_calls()
         for call_id in await self._store.pending.find_ended_inner_calls():
-            await self._resumptions.end_following_calls(call_id)
+            await self._resumptions.following_calls.end_following_calls(call_id)
         for call_id in await self._store.pending.find_released_inner_calls():
-            await self._resumptions.end_calls_that_follow_nothing(call_id)
+            await self._resumptions.following_calls.end_calls_that_follow_nothing(call_id)
         for run_id in await self._store.pending.find_ended_inner_runs():
-            await self._resumptions.end_calls_that_follow_run(run_id)
+            await self._resumptions.following_calls.end_calls_that_follow_run(run_id)
 
     async def end_lost_input_requests(self) -> None:
         """End input requests whose provider can no longer accept an answer."""

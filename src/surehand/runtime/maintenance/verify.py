@@ -81,4 +81,4 @@ class EffectVerification:
         with suppress(UnexpectedRowCount):  # the call was settled meanwhile, or ran again
             [[marked], *_] = await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])
             if marked["state"] == "idle":
-                await self._resumptions.end_calls_that_follow_nothing(row.call.call_id)
+                await self._resumptions.following_calls.end_calls_that_follow_nothing(row.call.call_id)

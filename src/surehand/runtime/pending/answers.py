@@ -20,7 +20,7 @@ from surehand.runtime.durability.call_record import identity_of_stored_call, sto
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
-from surehand.runtime.pending.expiry_timer import ExpiryTimer
+from surehand.runtime.pending.local_calls import ExpiryTimer
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import RestoredCalls
 from surehand.runtime.pending.resumption import Resumptions, store_failure, wait_for_task
@@ -251,7 +251,9 @@ class Answers:
         if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
             return outcome
         if not isinstance(outcome, Pending):
-            await self._resumptions.end_following_calls(inner_call_id)  # those that wait for it may still be pending
+            await self._resumptions.following_calls.end_following_calls(
+                inner_call_id
+            )  # those that wait for it may still be pending
         in_progress = self._resumptions.find_in_progress(row.call.call_id)
         if in_progress is not None and in_progress.task is not None:
             await wait_for_task(

@@ -11,16 +11,14 @@ from surehand.core.call import CallIdentity, Principal
 from surehand.core.events import CallPending
 from surehand.core.outcome import Outcome, Pending
 from surehand.runtime.durability.call_messages import CallMessages
-from surehand.runtime.durability.call_record import build_ledger_row
+from surehand.runtime.durability.call_record import StoredOutcomes, build_ledger_row
 from surehand.runtime.durability.repeated_calls import RepeatedCalls, is_following
 from surehand.runtime.durability.store_journal import StoreJournal
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.invocation.json_arguments import json_arguments
 from surehand.runtime.listeners import Listeners
-from surehand.runtime.pending.expiry_timer import ExpiryTimer
-from surehand.runtime.pending.local_calls import LocalPendingCalls
+from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.runtime_store import RuntimeStore

@@ -12,11 +12,10 @@ from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Principal
 from surehand.core.outcome import Failed, Outcome, Pending, WaitingFor
-from surehand.runtime.durability.call_record import identity_of_stored_call
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
+from surehand.runtime.durability.call_record import StoredOutcomes, identity_of_stored_call
 from surehand.runtime.invocation.json_arguments import load_json_arguments
 from surehand.runtime.named_scopes import NamedScopes
-from surehand.runtime.pending.followed_run import find_followed_run, outcome_of_run
+from surehand.runtime.pending.following_calls import find_followed_run, outcome_of_run
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import PendingCall, absent_agent_message
 from surehand.runtime.runtime_store import RuntimeStore

@@ -19,14 +19,13 @@ from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
 from surehand.runtime.background_tasks import BackgroundTasks
-from surehand.runtime.durability.call_record import identity_of_stored_call
+from surehand.runtime.durability.call_record import StoredOutcomes, identity_of_stored_call
 from surehand.runtime.durability.ledger import Ledger
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.pending.answer import Answer, AnswerInProgress
-from surehand.runtime.pending.followed_run import outcome_of_run
+from surehand.runtime.pending.following_calls import FollowingCalls
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import absent_agent_message
 from surehand.runtime.pending.pending_calls import PendingCalls
@@ -34,7 +33,6 @@ from surehand.runtime.pending.restored_call import AppliedAnswer, RestoredCalls,
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreError, StoreUnavailable, UnexpectedRowCount, UnstorableValue
-from surehand.store.serialization import deserialize_outcome
 from surehand.store.tables import ledger as ledger_table
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer
 
@@ -72,6 +70,7 @@ class Resumptions:
         self._running = running
         self._background_tasks = background_tasks
         self._listeners = listeners
+        self.following_calls = FollowingCalls(store, local, outcomes, self.apply_answer)
 
     async def apply_answer(
         self, row: PendingRow, pending_round: PendingRound, answer: Answer, viewer: Principal
@@ -162,7 +161,7 @@ class Resumptions:
             if answers_in_progress.get(call_id) is in_progress:
                 del answers_in_progress[call_id]
         try:
-            await self.end_following_calls(call_id, outcome)
+            await self.following_calls.end_following_calls(call_id, outcome)
         except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
             log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
         return outcome
@@ -262,6 +261,10 @@ class Resumptions:
             raise UnexpectedRowCount("another answer was stored first")
         if isinstance(outcome, Pending) or invocation.claim.is_recorded:
             return outcome
+        if applied.fence is not None and invocation.has_store_failed and self._can_go_on_later(invocation):
+            return Pending(
+                "result", row.call.call_id, f"{row.call.tool} goes on when the store is back: {outcome.text}"
+            )
         if invocation.resumption.note and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
             # No question: an approval of these arguments could not work either.
             problem = f"{invocation.resumption.note} It does not take these arguments any more. Call it again."
@@ -270,52 +273,14 @@ class Resumptions:
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
 
-    async def end_following_calls(self, call_id: str, outcome: Outcome | None = None) -> None:
-        """End the calls that wait for this one with its outcome."""
-        store = await self._store.open()
-        followers = await store.pending.find_followers(call_id)
-        call = await self._outcomes.find(call_id) if followers else None
-        if call is None or call.outcome is None:
-            return
-        # A copy: each outcome belongs to one call.
-        value = (
-            deserialize_outcome(call.outcome) if outcome is None or isinstance(outcome, Pending) else outcome.evolve()
-        )
-        for follower in followers:
-            outer = await store.pending.find(follower)
-            if outer is None or outer.open_round is None or follower in self._local.answers_in_progress:
-                continue
-            await self.apply_answer(outer, outer.open_round, Answer("settle", value=value), Principal())
-
-    async def end_calls_that_follow_run(self, run_id: str) -> None:
-        """End the calls that wait for a run which has ended."""
-        store = await self._store.open()
-        followers = await store.pending.find_followers_of_run(run_id)
-        run = await store.runs.find(run_id) if followers else None
-        outcome = None if run is None else outcome_of_run(run)
-        if outcome is None:
-            return
-        for call_id in followers:
-            row = await store.pending.find(call_id)
-            if row is None or row.open_round is None or call_id in self._local.answers_in_progress:
-                continue
-            # A copy: each outcome belongs to one call.
-            await self.apply_answer(row, row.open_round, Answer("settle", value=outcome.evolve()), Principal())
-
-    async def end_calls_that_follow_nothing(self, call_id: str) -> None:
-        """End the calls that wait for a call which has not happened and will not run: they may be made again."""
-        store = await self._store.open()
-        for follower in await store.pending.find_followers(call_id):
-            outer = await store.pending.find(follower)
-            if outer is None or outer.open_round is None:
-                continue
-            tool = outer.call.tool
-            problem = f"{tool} has not happened: call {call_id}, which this one followed, did not run. Call it again."
-            failure = Failed("interrupted", problem)
-            if outer.open_round.first_call_id is None:  # the handler has run, and waits for the other call's result
-                problem = f"{tool} waited for call {call_id}, which did not run."
-                failure = Failed("interrupted", problem, executed=True)
-            await self.apply_answer(outer, outer.open_round, Answer("settle", value=failure), Principal())
+    def _can_go_on_later(self, invocation: Invocation) -> bool:
+        """Let an answered call go on when the store is back; False if it has run, and its next wait is lost."""
+        if invocation.id in self._write_retry:  # the claim is returned, or the next wait is written, when it is back
+            return True
+        if invocation.may_have_executed:
+            return False
+        self._ledger.return_to_ready_later(invocation)
+        return True
 
     def _emit_settled(
         self,

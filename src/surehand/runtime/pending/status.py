@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surehand.core.call import Principal
 from surehand.core.outcome import Failed, Outcome, attach_origin
-from surehand.runtime.durability.call_record import stored_call
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
+from surehand.runtime.durability.call_record import StoredOutcomes, stored_call
 from surehand.runtime.invocation.json_arguments import load_json_arguments
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_calls import PendingCalls, pending_call_from_row

@@ -12,8 +12,8 @@ from surehand.core.outcome import Failed, Outcome, attach_origin
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.pipeline.call_reports import CallReports
-from surehand.runtime.pipeline.committed_results import CommittedResults
 from surehand.runtime.pipeline.installed_middleware import MiddlewareTable, OuterMiddleware
+from surehand.runtime.pipeline.stages.commit import CommittedResults
 from surehand.runtime.pipeline.stages.middleware import wrap_all
 from surehand.runtime.providers import ProviderTable
 

@@ -25,6 +25,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
+from surehand.core.clock import wake
 from surehand.store.database import Row, StoreUnavailable
 from surehand.store.sqlite.dialect import BUSY_TIMEOUT_SECONDS, changes_tables
 from surehand.store.sqlite.file_identity import StoreFiles
@@ -416,8 +417,23 @@ class ThreadedExecutor:
         for _ in threads[1:]:
             self._read_queue.put(None)
         self._write_queue.put(None)
+        await _join_threads(threads)
+
+
+async def _join_threads(threads: Sequence[threading.Thread]) -> None:
+    """Wait until threads have ended; the writer still needs the event loop meanwhile."""
+    # Not with `asyncio.to_thread`: its thread would stay, and `_has_other_threads` would be true ever after.
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def join_threads() -> None:
         for thread in threads:
-            await asyncio.to_thread(thread.join)  # `join` blocks, and the writer still needs the event loop
+            thread.join()
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
+            loop.call_soon_threadsafe(wake, ended)
+
+    threading.Thread(target=join_threads, name="surehand store closing", daemon=True).start()
+    await ended
 
 
 def _wake_loops(jobs: Sequence[SqliteJob], callback: Callable[[Sequence[SqliteJob]], None] | None = None) -> None:

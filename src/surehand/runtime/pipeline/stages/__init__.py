@@ -10,10 +10,10 @@ from surehand.runtime.background_tasks import BackgroundTasks
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.durability.call_messages import CallMessages
+from surehand.runtime.durability.call_record import StoredOutcomes
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.store_journal import StoreJournal
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes
 from surehand.runtime.invocation.invocation import NextStage
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.breaker_table import ProviderBreakers
@@ -26,7 +26,6 @@ from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.resumption import Resumptions
 from surehand.runtime.pending.wait_refusal import WaitRefusal
 from surehand.runtime.pipeline.call_reports import CallReports
-from surehand.runtime.pipeline.committed_results import CommittedResults
 from surehand.runtime.pipeline.installed_middleware import MiddlewareTable
 from surehand.runtime.pipeline.pipeline import CallStages
 from surehand.runtime.pipeline.result_cache import ResultCache
@@ -37,7 +36,7 @@ from surehand.runtime.pipeline.stages.breaker import breaker
 from surehand.runtime.pipeline.stages.budget import budget
 from surehand.runtime.pipeline.stages.cache import cache
 from surehand.runtime.pipeline.stages.clip import clip
-from surehand.runtime.pipeline.stages.commit import commit
+from surehand.runtime.pipeline.stages.commit import CommittedResults, commit
 from surehand.runtime.pipeline.stages.deadline import deadline
 from surehand.runtime.pipeline.stages.follow import follow
 from surehand.runtime.pipeline.stages.intent import intent

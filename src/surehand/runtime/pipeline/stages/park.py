@@ -99,9 +99,9 @@ def park(
         awaited_call_id = pending_call.request["follows"] if pending_call.is_following else outcome.call_id
         if awaited_call_id and await pending_calls.ended_outcome(awaited_call_id, invocation.principal):
             # The call that it waits for has ended while this one was stored.
-            await resumptions.end_following_calls(awaited_call_id)
+            await resumptions.following_calls.end_following_calls(awaited_call_id)
         if outcome.run_id is not None:  # the run may have ended while this call was stored
-            await resumptions.end_calls_that_follow_run(outcome.run_id)
+            await resumptions.following_calls.end_calls_that_follow_run(outcome.run_id)
         if invocation.id not in local.invocations:  # it has ended already
             invocation.is_journalled = True
             return await pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from surehand.core.call import Principal
 from surehand.core.ids import MAX_CALL_ID_LENGTH
 from surehand.core.outcome import Failed, Outcome, Pending
+from surehand.runtime.durability.call_record import StoredOutcomes, is_same_call
 from surehand.runtime.durability.ledger import Ledger
-from surehand.runtime.durability.stored_outcomes import StoredOutcomes, is_same_call
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pipeline.pipeline import StackPlan
