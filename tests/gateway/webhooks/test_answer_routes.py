@@ -7,7 +7,7 @@ import pytest
 
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
-from surehand.gateway.webhooks.answer_routes import MAX_AUDITED_PER_MINUTE
+from surehand.gateway.webhooks.answer_routes import MAX_AUDITED_PER_MINUTE, UNKNOWN_WEBHOOK
 from surehand.gateway.webhooks.signatures import new_webhook_secret, sign_webhook
 from surehand.gateway.webhooks.webhook import Webhook
 from surehand.testing import ManualClock
@@ -128,6 +128,28 @@ async def test_a_message_with_a_wrong_signature_is_401_and_changes_nothing(tmp_p
 
 def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+
+
+@pytest.mark.parametrize("name", ["a%00b", "a%0aCRITICAL forged", "%1b[2J", "\u202ebridge", "x" * 300])
+async def test_the_name_of_an_unknown_webhook_is_not_written_anywhere(tmp_path, caplog, name):
+    async with serve_ada(tmp_path) as ada:
+        refused = await ada.send(message(ada.call_id), path=f"/api/webhooks/{name}/answers")
+        audited = await ada.audit()
+
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    assert [row.by for row in audited] == [f"webhook:{UNKNOWN_WEBHOOK}"]
+    assert [line for line in caplog.messages if "webhook" in line] == [
+        f"A message to webhook {UNKNOWN_WEBHOOK} was refused: There is no such webhook."
+    ]
+
+
+async def test_an_answer_to_a_call_with_a_nul_character_in_its_id_is_audited(tmp_path):
+    async with serve_ada(tmp_path) as ada:
+        refused = await ada.send(message("call\0id"))
+        audited = await ada.audit()
+
+    assert refused.status_code == 404
+    assert [(row.call_id, row.by) for row in audited] == [("call\ufffdid", "ada")]
 
 
 async def test_no_changed_byte_of_a_body_passes(tmp_path):
