@@ -19,7 +19,8 @@ const CONTROLS = { approval: Approval, result: ClientAnswer, input: Elicitation 
 const WORDS = { approve: "Approved.", reject: "Rejected.", result: "Answered." };
 
 export function WaitDetail({ wait, isOpen, isInline = false }) {
-  // "asking" -> "sending" -> "answered"; a refused answer goes back to "asking" with the problem.
+  // "asking" -> "sending" -> "answered". A refused answer goes back to "asking" with the problem, unless somebody
+  // else has answered before: then the question stays "late", without controls.
   const [state, setState] = useState({ name: "asking", problem: "", word: "", outcome: null });
   const answer = async (action, body) => {
     setState({ name: "sending", problem: "", word: action });
