@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-_REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCE_KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHOR_KEYWORDS = ("$anchor", "$dynamicAnchor")
 _ID_KEYWORDS = ("$id", "id")
 _META_SCHEMA_PREFIXES = ("http://json-schema.org/", "https://json-schema.org/")
@@ -38,7 +38,7 @@ class SchemaReferences:
     def targets(self, schema: Mapping[str, Any]) -> list[Any]:
         """The schemas that the references of a schema may lead to; raises `UnknownReference`."""
         found: list[Any] = []
-        for keyword in _REFERENCE_KEYWORDS:
+        for keyword in REFERENCE_KEYWORDS:
             reference = schema.get(keyword)
             if isinstance(reference, str):
                 candidates = {id(each): each for each in self._candidates(schema, keyword, reference)}
@@ -75,7 +75,7 @@ class SchemaReferences:
             node, enclosing = waiting.pop()
             if isinstance(node, Mapping):
                 enclosing = self._collect_names(node, enclosing)
-                if enclosing and not node.keys().isdisjoint(_REFERENCE_KEYWORDS):
+                if enclosing and not node.keys().isdisjoint(REFERENCE_KEYWORDS):
                     self._enclosing_resources[id(node)] = enclosing
                 waiting += [(each, enclosing) for each in node.values() if isinstance(each, (Mapping, list))]
             else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any
 
-from surehand.core.schema_references import META_SCHEMA, SchemaReferences, UnknownReference
+from surehand.core.schema_references import META_SCHEMA, REFERENCE_KEYWORDS, SchemaReferences, UnknownReference
 from surehand.core.strict_json import has_at_most_parts
 
 MAX_COMPARISONS = 2_000_000
@@ -19,7 +19,7 @@ MAX_EXPLAINED_COMPARISONS = 20_000
 """With more, a value is only accepted or refused: to explain what is wrong takes a hundred times as long."""
 _MAX_COUNTED_PAIRS = 200_000
 """Pairs of a schema and a part of a value that are looked at to count the comparisons."""
-_MAX_SCHEMA_STEPS = 100_000
+_MAX_SCHEMA_STEPS = 40_000
 """Steps from schema to schema that are taken to find all that apply to the same value."""
 _MAX_VISITS_ON_A_PATH = 2
 """How often the validator may come to a schema that leads back to itself before it ends the circle."""
@@ -34,6 +34,13 @@ _PART_KEYWORDS = (
     *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"),
 )
 _PART_MAP_KEYWORDS = ("properties", "patternProperties")
+_APPLICATORS = frozenset(
+    {
+        *(*REFERENCE_KEYWORDS, *_SAME_VALUE_KEYWORDS, *_SAME_VALUE_MAP_KEYWORDS),
+        *(*_PART_KEYWORDS, *_PART_MAP_KEYWORDS),
+    }
+)
+"""Keywords that apply other schemas."""
 
 
 class ValidationCost:
@@ -47,6 +54,7 @@ class ValidationCost:
         self.schemas_per_part = inf
         """The most schemas that apply along one path through a value; a schema that contains itself counts once."""
         self._path_costs: dict[int, float] = {}
+        self._part_costs: dict[int, float] = {}
         self._has_alternatives = False
         """Whether the first error may be about alternatives: it holds what is wrong with each of them."""
         self.is_recursive = False
@@ -82,6 +90,8 @@ class ValidationCost:
     def _path_cost(self, schema: Any) -> float:
         if not isinstance(schema, Mapping):
             return 0.0
+        if schema is not META_SCHEMA and schema.keys().isdisjoint(_APPLICATORS):  # most are such
+            return 1.0
         if id(schema) in self._path_costs:
             self.is_recursive |= self._path_costs[id(schema)] == 0.0
             return max(self._path_costs[id(schema)], 1.0)
@@ -90,7 +100,9 @@ class ValidationCost:
         cost = 0.0
         for each, times in self._applying.to_value_of(schema):
             self._has_alternatives |= "anyOf" in each or "oneOf" in each
-            cost += times * (1.0 + max(map(self._path_cost, _schemas_of_parts(each)), default=0.0))
+            if id(each) not in self._part_costs:
+                self._part_costs[id(each)] = max(map(self._path_cost, _schemas_of_parts(each)), default=0.0)
+            cost += times * (1.0 + self._part_costs[id(each)])
         self._path_costs[id(schema)] = cost
         return cost
 
@@ -105,6 +117,8 @@ class _ApplyingSchemas:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._references = SchemaReferences(root)
         self._known: dict[int, dict[int, tuple[Any, float]]] = {}
+        self._next: dict[int, list[Mapping[str, Any]]] = {}
+        """The schemas that each schema applies to the same value itself."""
         self._steps = 0
 
     def to_value_of(self, schema: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
@@ -118,6 +132,9 @@ class _ApplyingSchemas:
         """The schemas by identity, and the first schema of the path, by depth, that was met again."""
         key = id(schema)
         if key in self._known:
+            return self._known[key], inf
+        if schema.keys().isdisjoint(_APPLICATORS):
+            self._known[key] = {key: (schema, 1.0)}
             return self._known[key], inf
         is_first = key not in depths
         if visits.get(key, 0) >= _MAX_VISITS_ON_A_PATH:
@@ -148,15 +165,18 @@ class _ApplyingSchemas:
         if self._steps > _MAX_SCHEMA_STEPS:
             raise _TooManyStepsError
 
-    def _same_value_schemas(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        written: list[Any] = self._references.targets(schema)
-        for keyword in _SAME_VALUE_KEYWORDS:
-            part = schema.get(keyword)
-            written += part if isinstance(part, list) else [part]
-        for keyword in _SAME_VALUE_MAP_KEYWORDS:
-            dependent = schema.get(keyword)
-            written += dependent.values() if isinstance(dependent, Mapping) else ()
-        return (each for each in written if isinstance(each, Mapping))
+    def _same_value_schemas(self, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        if id(schema) not in self._next:
+            written: list[Any] = self._references.targets(schema)
+            for keyword in _SAME_VALUE_KEYWORDS:
+                part = schema.get(keyword)
+                written += part if isinstance(part, list) else [part]
+            for keyword in _SAME_VALUE_MAP_KEYWORDS:
+                dependent = schema.get(keyword)
+                written += dependent.values() if isinstance(dependent, Mapping) else ()
+            self._count_steps(len(written))
+            self._next[id(schema)] = [each for each in written if isinstance(each, Mapping)]
+        return self._next[id(schema)]
 
 
 class _Comparisons:
@@ -170,6 +190,8 @@ class _Comparisons:
     def count(self, schema: Any, value: Any) -> float:
         """The comparisons with all parts of a value; each pair of schema and part is looked at once."""
         if not isinstance(schema, Mapping):
+            return 1.0
+        if schema is not META_SCHEMA and schema.keys().isdisjoint(_APPLICATORS):
             return 1.0
         is_container = isinstance(value, (dict, list, tuple))
         key = (id(schema), id(value) if is_container else None)

@@ -18,6 +18,7 @@ from surehand.gateway.api.agents import AgentId, require_agent
 from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run, find_top_run
+from surehand.gateway.api.sessions import check_offer
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import id_under_key
 from surehand.gateway.events.event_stream import EventStreamResponse
@@ -63,14 +64,15 @@ def _check_ids(body: RunAgentInput) -> None:
 async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
     """Offer the client's tools to the session: the agent may call them, and the client answers."""
     scope = gateway.scope(identity, session=body.thread_id)
-    tools = [each for each in body.tools or () if gateway.runtime.find(each.name) is None]
+    tools = [
+        each
+        for each in body.tools or ()
+        if gateway.runtime.find(each.name) is None and identity.may_use_tool(each.name)
+    ]
+    check_offer(gateway, scope, tools)
     try:
         scope.offer(
-            *(
-                define.client(each.name, each.description, parameters=each.parameters, reply="later")
-                for each in tools
-                if identity.may_use_tool(each.name)
-            )
+            *(define.client(each.name, each.description, parameters=each.parameters, reply="later") for each in tools)
         )
     except DefinitionError as error:
         raise Problem("invalid_arguments", error.problem) from None
