@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from surehand import Agent, Context, gateway, tool
+import pytest
+
+from surehand import Agent, Context, Limits, gateway, tool
 from surehand.testing import ScriptedModel
 from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, serve
 
@@ -184,7 +186,8 @@ async def test_a_run_whose_client_leaves_is_cancelled(tmp_path: Path) -> None:
     assert (ended["status"], ended["reason"]) == ("stopped", "Cancelled because its client disconnected.")
 
 
-async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [{}, {"reason": "The trip is off."}])
+async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path, body: dict[str, str]) -> None:
     asked = asyncio.Event()
 
     async def never(messages: Any) -> str:
@@ -195,10 +198,19 @@ async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Pat
     async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(never)]) as served:
         reading = asyncio.create_task(run(served, run_input()))
         await asked.wait()
-        await served.client.post("/api/runs/r1/cancel")
+        await served.client.post("/api/runs/r1/cancel", json=body)
         events = await reading
 
     assert events[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_run_that_a_limit_has_stopped_is_not_cancelled(tmp_path: Path) -> None:
+    model = ScriptedModel([("add", {"a": 1, "b": 2})], "As far as I came.")
+    agent = Agent("payer", model=model, limits=Limits(steps=1))
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        events = await run(served, run_input())
+
+    assert events[-1]["outcome"] == {"type": "success"}
 
 
 async def test_a_failed_run_is_a_run_error(tmp_path: Path) -> None:
