@@ -36,6 +36,7 @@ from surehand.gateway.problems import Problem
 from surehand.runtime.scope import Scope
 
 MAX_KEY_LENGTH = 150
+TAG = "tools"
 EVENT_STREAM = "text/event-stream"
 _EVENTS_CONTENT = {EVENT_STREAM: {"schema": {"type": "string"}}}
 _CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EVENTS_CONTENT}}
@@ -48,12 +49,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-def tool_routes(gateway: Gateway) -> APIRouter:
-    """The routes under `/api/tools`."""
-    router = APIRouter(tags=["tools"], route_class=StrictRoute)
+def add_call_route(router: APIRouter, gateway: Gateway) -> None:
+    """Add the route that calls a tool to the router of the app itself.
 
-    # The first route, because routes are matched in order: each one before it costs a call 15 us.
-    @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
+    FastAPI matches the routes of an included router twice, after each router before it.
+    """
+
+    @router.post("/api/tools/{name}/call", tags=[TAG], responses=_CALL_RESPONSES)
     async def call_tool(
         request: Request,
         name: ToolName,
@@ -73,6 +75,11 @@ def tool_routes(gateway: Gateway) -> APIRouter:
         call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
         outcome = await gateway.spawn(call)
         return _call_response(scope, name, outcome)
+
+
+def tool_routes(gateway: Gateway) -> APIRouter:
+    """The other routes under `/api/tools`."""
+    router = APIRouter(tags=[TAG], route_class=StrictRoute)
 
     @router.get("/api/tools", responses={200: {"model": ToolPage}})
     async def list_tools(
