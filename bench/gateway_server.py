@@ -1,8 +1,8 @@
 """A server for the benchmarks of the gateway: `python gateway_server.py KIND` prints its port, then serves.
 
 Kinds: `gateway` is our gateway with a tool; `bare` is a FastAPI route with the same body model and one dependency;
-`bare-events` sends what is posted to it as events; `durable STORE` is our gateway with a tool that writes. All are served
-as `surehand serve` does it.
+`bare-events` sends what is posted to it as events; `durable STORE` is our gateway with a tool that writes. All are
+served as `surehand serve` does it.
 """
 
 from __future__ import annotations

@@ -94,6 +94,32 @@ async def test_the_time_limit_ends_a_request_in_flight(store):
     assert is_cancelled.is_set()
 
 
+async def test_the_time_limit_holds_for_a_run_that_cleans_up_after_a_cancellation(store):
+    clock = ManualClock()
+    is_working = asyncio.Event()
+
+    async def hang(messages):
+        await clock.advance(11)
+        await asyncio.Event().wait()
+
+    async with Runtime(clock=clock, store=store) as runtime:
+
+        async def work():
+            try:
+                is_working.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                agent = Agent("slow", model=ScriptedModel(hang), tools=[], limits=Limits(seconds=10))
+                return await agent.run("Report", runtime=runtime)
+
+        task = asyncio.create_task(work())
+        await is_working.wait()
+        task.cancel()
+        run = await task
+
+    assert (run.status, run.reason) == ("stopped", "The limit of 10 seconds is reached.")
+
+
 async def test_the_time_limit_ends_running_calls_and_the_model_wraps_up(store):
     clock = ManualClock()
     is_cancelled = asyncio.Event()

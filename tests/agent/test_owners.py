@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from surehand import Agent, Provider, Runtime, tool
-from surehand.agent.driving import UnknownRun
+from surehand.agent.run_driver import UnknownRun
 from surehand.testing import ScriptedModel
 
 

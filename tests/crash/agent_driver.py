@@ -12,9 +12,9 @@ from typing import Any
 
 from surehand import Runtime
 from surehand.agent.agent import Agent
-from surehand.agent.driving import RunHasEnded
 from surehand.agent.hooks import RunContext
 from surehand.agent.models.base import ModelAnswer, ModelCall, ModelChunk, ModelError, ModelRequest
+from surehand.agent.run_driver import RunHasEnded
 from tests.crash.run_driver import find_free_runs
 from tests.crash.run_log import RunLog
 from tests.crash.scenarios import Scenario

@@ -11,7 +11,7 @@ from surehand.agent.loop import RunLoop
 from surehand.agent.models.base import ModelRequest
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
-from surehand.runtime.pending import resumption
+from surehand.runtime.pending import following_calls
 from surehand.store.database import Statement
 from surehand.store.tables import owners
 from surehand.store.tables.inbox import InboxTable
@@ -107,7 +107,7 @@ def never_follow() -> None:
 
 def forget_reports() -> None:
     """End a call that waits for a run without the report of the run."""
-    resumption.outcome_of_run = lambda run: Done("It has ended.") if run.has_ended else None
+    following_calls.outcome_of_run = lambda run: Done("It has ended.") if run.has_ended else None
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -61,6 +61,20 @@ def break_write(runtime: Runtime, word: str, *, stored: bool) -> Callable[[], in
     return lambda: len(fault)
 
 
+def break_next_read_after(runtime: Runtime, count_faults: Callable[[], int]) -> None:
+    """Fail the first read of the tables after a write has failed."""
+    store: Any = runtime.store
+    read, failed = store.database.read, []
+
+    async def read_or_fail(*args: Any) -> Any:
+        if count_faults() and not failed:
+            failed.append(True)
+            raise StoreUnavailable("The server is still gone.")
+        return await read(*args)
+
+    store.database.read = read_or_fail
+
+
 async def wait_for_outcome(runtime: Runtime, name: str, arguments: dict[str, Any], call_id: str) -> Outcome:
     while isinstance(outcome := await runtime.call(name, arguments, call_id=call_id), Pending):  # noqa: ASYNC110 - the runtime continues the call by itself
         await asyncio.sleep(0.01)
@@ -98,6 +112,20 @@ async def test_an_approval_survives_a_server_failure_during_its_write(file, word
 
         assert fault() == 1
         assert isinstance(first, Pending) if word == "intent" else first.code == "unavailable"
+        assert await wait_for_outcome(runtime, "wire", {"to": "bob"}, "wired") == Done("wired to bob")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_approval_survives_a_server_that_also_fails_the_reads_after_the_claim(file, stored):
+    async with Runtime(wire, store=file) as runtime:
+        await runtime.call("wire", {"to": "bob"}, call_id="wired")
+        fault = break_write(runtime, "intent", stored=stored)
+        break_next_read_after(runtime, fault)
+
+        first = await runtime.approve("wired")
+
+        assert fault() == 1
+        assert isinstance(first, Pending)
         assert await wait_for_outcome(runtime, "wire", {"to": "bob"}, "wired") == Done("wired to bob")
 
 

@@ -263,3 +263,15 @@ async def test_beside_other_threads_each_write_still_succeeds_or_fails_by_itself
     finally:
         stop.set()
         thread.join()
+
+
+async def test_closing_a_store_leaves_no_thread_behind(tmp_path: Path):
+    threads_before = set(threading.enumerate())
+    async with Store.open(tmp_path / "calls.db"):
+        pass
+
+    left = set(threading.enumerate()) - threads_before
+    for thread in left:
+        thread.join(timeout=1)  # the one that waited for the others has only to return
+
+    assert not any(thread.is_alive() for thread in left)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from surehand.agent.approver import build_approver
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
-from surehand.agent.driving import AgentDefinition, LocalRuns, RunDriver
-from surehand.agent.given_model import to_model
 from surehand.agent.hooks import Hook, HookTable
 from surehand.agent.limits import Limits
 from surehand.agent.loop import LoopSettings
+from surehand.agent.model_argument import to_model
 from surehand.agent.models.base import Model
 from surehand.agent.output import OutputType
-from surehand.agent.prompt import PromptBuilder
+from surehand.agent.request_builder import RequestBuilder
 from surehand.agent.run import Run
+from surehand.agent.run_driver import AgentDefinition, LocalRuns, RunDriver
 from surehand.agent.run_family import RunFamily
 from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
@@ -83,10 +83,10 @@ class Agent:
         self._hooks = HookTable(hooks)
         self._selection = ToolSelection(name, tools, build_approver(approver), _require_agents(agents))
         output_type = OutputType(output)
-        prompt_builder = PromptBuilder(
+        request_builder = RequestBuilder(
             instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
         )
-        settings = LoopSettings(self.model, self.limits, output_type, prompt_builder)
+        settings = LoopSettings(self.model, self.limits, output_type, request_builder)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)
         self._local_runs = LocalRuns()
         self._tool = build_agent_tool(

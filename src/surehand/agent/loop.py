@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from surehand.agent.call_time_limit import CallTimeLimit
-from surehand.agent.calls import StepCalls
 from surehand.agent.conversation import late_result_message, user_message
 from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.limits import Limits, Spent, describe_what_is_left, find_reached_limit
-from surehand.agent.model_request import PartialChunk, TimeIsUp, ask_model, time_limit
+from surehand.agent.model_request import PartialChunk, ask_model
 from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
-from surehand.agent.prompt import PromptBuilder
+from surehand.agent.request_builder import RequestBuilder
 from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
-from surehand.agent.steps import Purpose, Step, StepCall, name_calls, waiting_calls
+from surehand.agent.step_calls import StepCalls
+from surehand.agent.steps import Purpose, Step, StepCall, choose_message_ids, waiting_calls
 from surehand.agent.sub_runs import cancel_running_sub_runs, count_sub_runs, resume_sub_runs
+from surehand.agent.time_limit import CallTimeLimit, TimeIsUp, time_limit
 from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
 from surehand.core.ids import derive_call_id
 from surehand.core.outcome import Failed
@@ -42,7 +42,7 @@ class LoopSettings:
     model: Model
     limits: Limits
     output: OutputType
-    prompt_builder: PromptBuilder
+    request_builder: RequestBuilder
 
 
 class RunLoop:
@@ -56,7 +56,7 @@ class RunLoop:
         self._state = state
         self._record = record
         self._hooks = hooks
-        self._calls = StepCalls(scope, gives_ids=record.gives_ids)
+        self._calls = StepCalls(scope, derives_call_ids=record.derives_call_ids)
         self._clock = scope.clock
         self._seconds_before = state.spent.seconds
         self._started_at = self._clock.now()
@@ -182,7 +182,7 @@ class RunLoop:
             before.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
         tick = Tick(spent.requests + 1)
         await self._hooks.call("on_tick_start", tick)
-        compaction, request = await self._settings.prompt_builder.build(
+        compaction, request = await self._settings.request_builder.build(
             self._scope, self._state, before, tick, self._hooks
         )
         await self._hooks.call("on_after_compile", request)
@@ -210,7 +210,7 @@ class RunLoop:
 
     def _build_step(self, answer: ModelAnswer, purpose: Purpose) -> Step:
         index = len(self._state.steps)
-        message_ids = name_calls(answer.calls, self._state.steps)
+        message_ids = choose_message_ids(answer.calls, self._state.steps)
         calls = [
             StepCall(
                 None if purpose == "wrap_up" else self._derive_call_id(position), call.name, call.arguments, message_id
@@ -221,7 +221,9 @@ class RunLoop:
 
     def _derive_call_id(self, position: int) -> str | None:
         """The id of a call of the next step; None without a store, where no call is remembered by its id."""
-        return derive_call_id(self._state.run_id, len(self._state.steps), position) if self._record.gives_ids else None
+        if not self._record.derives_call_ids:
+            return None
+        return derive_call_id(self._state.run_id, len(self._state.steps), position)
 
     def _emit_chunk(self, chunk: PartialChunk) -> None:
         state = self._state
@@ -233,10 +235,10 @@ class RunLoop:
             self._scope.emit(ModelRetried(chunk.reason, chunk.delay, *owner))
         else:
             call_id = self._derive_call_id(chunk.position)
-            # The first one of a call is empty, and no other: it says that the call begins, before it has arguments.
             texts = [chunk.text] if chunk.text else []
             if chunk.position not in self._begun_calls:
                 self._begun_calls.add(chunk.position)
+                # Only the first text of a call is empty: it says that the call begins, before it has arguments.
                 texts.insert(0, "")
             for text in texts:
                 self._scope.emit(ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner))

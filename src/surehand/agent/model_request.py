@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import TypeAlias
 
 from surehand.agent.models.base import (
@@ -17,14 +15,9 @@ from surehand.agent.models.base import (
     ToolInputChunk,
     open_stream,
 )
-from surehand.core.clock import Clock
 
 PartialChunk: TypeAlias = TextChunk | ToolInputChunk | AnswerRestarted
 OnChunk: TypeAlias = Callable[[PartialChunk], None]
-
-
-class TimeIsUp(Exception):
-    """The time limit of the run ended the request."""
 
 
 async def ask_model(model: Model, request: ModelRequest, on_chunk: OnChunk | None) -> ModelAnswer:
@@ -50,29 +43,3 @@ async def _read_answer(model: Model, request: ModelRequest, on_chunk: OnChunk | 
     if answer is None:
         raise ModelError(f"The answer of the model {model.name} has no end.")
     return answer
-
-
-@asynccontextmanager
-async def time_limit(clock: Clock, seconds: float | None) -> AsyncIterator[None]:
-    """Raise `TimeIsUp` in the block when the time is over."""
-    if seconds is None:
-        yield
-        return
-    task = asyncio.current_task()
-    assert task is not None
-    is_over = False
-
-    def end() -> None:
-        nonlocal is_over
-        is_over = True
-        task.cancel()
-
-    timer = clock.call_later(max(seconds, 0.0), end)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if is_over and task.uncancel() == 0:
-            raise TimeIsUp from None
-        raise
-    finally:
-        timer.cancel()

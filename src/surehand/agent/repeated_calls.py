@@ -49,7 +49,7 @@ def _call_key(scope: Scope, call: StepCall) -> str | None:
     return json_digest(listing.name, arguments)
 
 
-def follow(call: StepCall, first: StepCall, outcome: Outcome) -> Outcome:
+def outcome_of_repeated_call(call: StepCall, first: StepCall, outcome: Outcome) -> Outcome:
     """The outcome of a repeated call: that of the first one, or the same wait."""
     if not isinstance(outcome, Pending):
         return outcome

@@ -37,7 +37,7 @@ class RunLost(Exception):
 class RunRecord(Protocol):
     """Remembers one run, for the one loop that drives it. Every method raises `RunLost` if another loop does."""
 
-    gives_ids: bool
+    derives_call_ids: bool
     """Whether calls get ids that are derived from the run, so that they are not made twice."""
 
     async def add_step(self, step: Step, spent: Spent) -> None:
@@ -66,7 +66,7 @@ class SentMessage:
 class UnstoredRun:
     """A run that only this process knows."""
 
-    gives_ids = False
+    derives_call_ids = False
 
     def __init__(self, state: RunState) -> None:
         self.state = state
@@ -81,10 +81,11 @@ class UnstoredRun:
         """Let `cancel` end the block, which then raises `RunLost`."""
         self._driver = asyncio.current_task()
         assert self._driver is not None
+        cancelling_before = self._driver.cancelling()
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_cancelled and self._driver.uncancel() == 0:
+            if self._is_cancelled and self._driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         finally:
@@ -118,7 +119,7 @@ class UnstoredRun:
 class StoredRun:
     """A run in the store, under a claim."""
 
-    gives_ids = True
+    derives_call_ids = True
 
     def __init__(self, store: Store, claim: RunClaim) -> None:
         self._store = store
@@ -133,13 +134,17 @@ class StoredRun:
         """Stop driving the run when its step is stored, and let another process go on."""
         self._is_handed_back = True
 
+    def _raise_if_handed_back(self) -> None:
+        if self._is_handed_back:
+            raise RunLost
+
     async def add_step(self, step: Step, spent: Spent) -> None:
         call_ids = [call.call_id or "" for call in step.calls] if step.runs_calls else []
-        self._require(
-            await self._store.steps.add(self._claim, step.index, step.to_json(), call_ids, spent=spent.to_json())
-        )
+        answer = step.to_json()
+        if not await self._store.steps.add(self._claim, step.index, answer, call_ids, spent=spent.to_json()):
+            raise RunLost
         if call_ids:
-            self._require(not self._is_handed_back)
+            self._raise_if_handed_back()
 
     async def save_outcomes(self, step: Step, spent: Spent) -> None:
         outcomes = {
@@ -148,10 +153,10 @@ class StoredRun:
             if call.shown_outcome is not None
         }
         if outcomes:
-            self._require(
-                await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent.to_json())
-            )
-        self._require(not self._is_handed_back)
+            spent_json = spent.to_json()
+            if not await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent_json):
+                raise RunLost
+        self._raise_if_handed_back()
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
         messages = await self._store.runs.take_messages(self._claim, step, kind)
@@ -180,15 +185,12 @@ class StoredRun:
             self._is_lost = True
             self._driver.cancel()
 
-    def _require(self, written: bool) -> None:
-        if not written:
-            raise RunLost
-
     @asynccontextmanager
     async def keep_claimed(self) -> AsyncIterator[None]:
         """Renew the claim while the block runs, cancel the block if the claim is lost, and release it in the end."""
         driver = self._driver = asyncio.current_task()
         assert driver is not None
+        cancelling_before = driver.cancelling()
 
         async def renew() -> None:
             renewal_seconds = self._claim.lease_seconds / 3
@@ -215,7 +217,7 @@ class StoredRun:
         try:
             yield
         except asyncio.CancelledError:
-            if self._is_lost and driver.uncancel() == 0:
+            if self._is_lost and driver.uncancel() <= cancelling_before:
                 raise RunLost from None
             raise
         except Exception as error:

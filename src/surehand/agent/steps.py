@@ -158,19 +158,19 @@ def waiting_calls(steps: Sequence[Step]) -> Iterator[StepCall]:
                 yield call
 
 
-def name_calls(calls: Sequence[ModelCall], earlier: Sequence[Step]) -> list[str]:
+def choose_message_ids(calls: Sequence[ModelCall], earlier: Sequence[Step]) -> list[str]:
     """An id for each call of an answer, by which the conversation pairs it with its result.
 
     It is the model's own id unless the conversation has it already: some servers write `call_1` every time.
     """
     used = {call.message_id for step in earlier for call in step.calls}
-    names = []
+    message_ids = []
     for position, call in enumerate(calls):
-        name = call.model_id
-        if not name or name in used:
-            name = f"call_{len(earlier)}_{position}"
-            while name in used:
-                name += "_"
-        used.add(name)
-        names.append(name)
-    return names
+        message_id = call.model_id
+        if not message_id or message_id in used:
+            message_id = f"call_{len(earlier)}_{position}"
+            while message_id in used:
+                message_id += "_"
+        used.add(message_id)
+        message_ids.append(message_id)
+    return message_ids

@@ -128,8 +128,13 @@ class Tool(Generic[P, R]):
                 for name, field in properties
                 if isinstance(field, dict) and "default" in field  # `true` is a valid schema too
             }
-            self.__dict__["_defaults"] = schema_defaults | getattr(self.handler, "defaults", {})
+            self.__dict__["_defaults"] = schema_defaults | self.handler_defaults
         return self.__dict__["_defaults"]  # type: ignore[no-any-return]
+
+    @property
+    def handler_defaults(self) -> dict[str, Any]:
+        """The defaults that the handler itself fills in; those of a raw schema only describe it, and are not sent."""
+        return dict(getattr(self.handler, "defaults", {}))
 
     @property
     def definition_digest(self) -> str:

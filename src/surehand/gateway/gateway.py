@@ -102,7 +102,7 @@ class Gateway:
         set_fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         return scope.scope(**set_fields) if set_fields else scope
 
-    def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
+    def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None) -> bool:
         """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
         may_use = identity.may_use_tool(tool) or (agent is not None and identity.may_use_agent(agent))
         return may_use and (identity.sees_all_calls or identity.user == user)

@@ -20,7 +20,7 @@ class SignIn:
     """The address that the person opens; cancelled if there is none, because the user is signed in already."""
     task: asyncio.Task[None] | None = None
     problem: str = ""
-    """Why it failed."""
+    """Why the sign-in failed; empty if it did not."""
 
     @property
     def is_running(self) -> bool:
@@ -31,6 +31,12 @@ class SignIn:
         """Take the address that the person has to open."""
         if not self.url.done():
             self.url.set_result(url)
+
+    async def end(self) -> None:
+        """Stop waiting for the person."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait({self.task})
 
 
 class SignIns:
@@ -46,17 +52,18 @@ class SignIns:
 
     async def begin(self, server: str, identity: Identity, provider: Authorizable) -> SignIn:
         """Begin a sign-in, and return once its address is known or it has ended."""
-        await self._end(self.find(server, identity))
-        sign_in = self._by_server_and_user[server, identity.user] = SignIn()
-        sign_in.task = self._gateway.spawn(self._run(sign_in, server, identity, provider))
-        known: set[asyncio.Future[Any]] = {sign_in.url, sign_in.task}
-        await asyncio.wait(known, return_when=asyncio.FIRST_COMPLETED)
+        # Again after each wait: another request may have begun one meanwhile.
+        while (earlier := self.find(server, identity)) is not None and earlier.is_running:
+            await earlier.end()
+        sign_in = SignIn()
+        self._by_server_and_user[server, identity.user] = sign_in
+        task = self._gateway.spawn(self._run(sign_in, server, identity, provider))
+        sign_in.task = task
+        # Not in the task itself: it may be cancelled before its first step.
+        task.add_done_callback(lambda _: sign_in.url.cancel())
+        url_or_end: set[asyncio.Future[Any]] = {sign_in.url, task}
+        await asyncio.wait(url_or_end, return_when=asyncio.FIRST_COMPLETED)
         return sign_in
-
-    async def _end(self, sign_in: SignIn | None) -> None:
-        if sign_in is not None and sign_in.task is not None and sign_in.is_running:
-            sign_in.task.cancel()
-            await asyncio.wait({sign_in.task})
 
     async def _run(self, sign_in: SignIn, server: str, identity: Identity, provider: Authorizable) -> None:
         try:
@@ -66,5 +73,3 @@ class SignIns:
             await self._gateway.scope(identity).refresh(server)
         except (ToolError, DefinitionError) as error:
             sign_in.problem = str(error)
-        finally:
-            sign_in.url.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from surehand import Agent, gateway
 from surehand.testing import ScriptedModel
-from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, pick, serve
+from tests.gateway.api.served_gateway import ServedGateway, add, bearer, build_runtime, pay, pick, serve
 
 ADA = gateway.new_token()
 BOB = gateway.new_token()
@@ -341,6 +341,70 @@ async def test_one_process_drives_a_run(tmp_path: Path) -> None:
         await wait_for_status(one, "r1", "done")
 
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_tree_of_a_call_of_an_agent_is_shown_to_whom_may_run_the_agent(
+    tmp_path: Path, is_stored: bool
+) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    runner = gateway.new_token()
+    auth = gateway.bearer_tokens(
+        gateway.Token(gateway.hash_token(runner), "ada", scopes=frozenset({"agents:*", "tools:agent__*"}))
+    )
+    boss = Agent(
+        "boss",
+        model=ScriptedModel([("agent__adder", {"prompt": "Add."})], "Added."),
+        tools=[],
+        agents=[Agent("adder", model=ScriptedModel([("add", {"a": 1, "b": 2})], "3."), tools=[add])],
+    )
+    async with serve(runtime, auth=auth, agents=[boss]) as served:
+        await run(served, "boss", token=runner)
+        while True:  # the journal is written in batches
+            calls = (await served.client.get("/api/calls", headers=bearer(runner))).json()["items"]
+            call_ids = [each["call_id"] for each in calls if each["tool"] == "add"]
+            if call_ids:
+                break
+            await asyncio.sleep(0.05)
+        [call_id] = call_ids
+        tree = (await served.client.get(f"/api/calls/{call_id}/tree", headers=bearer(runner))).json()["items"]
+
+    assert call_id in [each["call_id"] for each in tree]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_pages_of_runs_have_each_run_once_though_one_has_gone_on(tmp_path: Path, is_stored: bool) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    async with serve(runtime, agents=[payer(), greeter()]) as served:
+        first = (await run(served, "payer")).json()["run_id"]
+        second = (await run(served, "greeter")).json()["run_id"]
+        await served.client.post(f"/api/runs/{first}/resume")
+        pages = []
+        cursor: dict[str, str] = {}
+        while len(pages) < 3:
+            page = (await served.client.get("/api/runs", params={"limit": 1, **cursor})).json()
+            pages.append([each["run_id"] for each in page["items"]])
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+
+    assert pages == [[second], [first]]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_list_says_which_run_has_called_a_sub_agent(tmp_path: Path, is_stored: bool) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    boss = Agent(
+        "boss",
+        model=ScriptedModel([("agent__greeter", {"prompt": "Greet."})], "Greeted."),
+        tools=[],
+        agents=[greeter()],
+    )
+    async with serve(runtime, agents=[boss]) as served:
+        top = (await run(served, "boss")).json()["run_id"]
+        listed = (await served.client.get("/api/runs")).json()["items"]
+
+    assert {each["agent"]: each["parent_run"] for each in listed} == {"boss": None, "greeter": top}
 
 
 async def test_an_invalid_prompt_is_refused() -> None:

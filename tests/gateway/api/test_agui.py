@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from surehand import Agent, Context, gateway, tool
+import pytest
+
+from surehand import Agent, Context, Limits, gateway, tool
 from surehand.testing import ScriptedModel
 from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, serve
 
@@ -192,7 +194,8 @@ async def test_a_run_whose_client_leaves_is_cancelled(tmp_path: Path) -> None:
     assert (ended["status"], ended["reason"]) == ("stopped", "Cancelled because its client disconnected.")
 
 
-async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [{}, {"reason": "The trip is off."}])
+async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path, body: dict[str, str]) -> None:
     asked = asyncio.Event()
 
     async def never(messages: Any) -> str:
@@ -203,10 +206,19 @@ async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Pat
     async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(never)]) as served:
         reading = asyncio.create_task(run(served, run_input()))
         await asked.wait()
-        await served.client.post("/api/runs/r1/cancel")
+        await served.client.post("/api/runs/r1/cancel", json=body)
         events = await reading
 
     assert events[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_run_that_a_limit_has_stopped_is_not_cancelled(tmp_path: Path) -> None:
+    model = ScriptedModel([("add", {"a": 1, "b": 2})], "As far as I came.")
+    agent = Agent("payer", model=model, limits=Limits(steps=1))
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        events = await run(served, run_input())
+
+    assert events[-1]["outcome"] == {"type": "success"}
 
 
 async def test_a_failed_run_is_a_run_error(tmp_path: Path) -> None:
@@ -246,3 +258,21 @@ async def test_without_a_store_a_run_goes_to_an_approval_and_over_it() -> None:
 
     assert [each["type"] for each in asked][1] == "TOOL_CALL_START"
     assert answered[-1]["result"] == "It is paid."
+
+
+async def test_a_sub_agent_is_suspended_while_its_call_waits_and_finished_afterwards(tmp_path: Path) -> None:
+    clerk = payer([("pay", {"amount": 5})], "Clerk: paid.")
+    boss = Agent(
+        "boss", model=ScriptedModel([("agent__payer", {"prompt": "Pay 5."})], "Done."), tools=[], agents=[clerk]
+    )
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[boss]) as served:
+        asked = await run(served, run_input(), agent="boss")
+        [interrupt] = asked[-1]["outcome"]["interrupts"]
+        answered = await run(served, resume(interrupt["id"], payload={"approved": True}), agent="boss")
+
+    started, suspended = [each for each in asked if each["type"].startswith("SUBAGENT")]
+    assert (started["name"], started["subagentRunId"]) == ("payer", interrupt["subagentRunId"])
+    assert suspended["outcome"] == {"type": "suspended", "interruptIds": [interrupt["id"]]}
+    started, finished = [each for each in answered if each["type"].startswith("SUBAGENT")]
+    assert (finished["result"], finished["outcome"]) == ("Clerk: paid.", {"type": "success"})
+    assert answered[-1]["result"] == "Done."

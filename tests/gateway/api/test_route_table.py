@@ -23,9 +23,11 @@ TOKENS = bearer_tokens(
     Token(hash_token("few"), "ada", frozenset({"nothing"})),
     operator_token("root"),
 )
+SIGNED = {"/api/webhooks/{webhook}/answers"}
+"""Routes that know their senders by a signature instead of a token."""
 ABOUT_ALL_USERS = {
     "/metrics", "/api/statistics", "/api/audit/verify", "/api/servers", "/api/servers/{server}/refresh",
-    "/api/servers/{server}/accept",
+    "/api/servers/{server}/accept", "/api/servers/{server}/sign-in",
 }  # fmt: skip
 """Routes that need `calls:all` or `*`."""
 BODIES: dict[str, Any] = {
@@ -109,7 +111,9 @@ async def test_a_token_without_scopes_gets_nothing_from_any_route(tmp_path: Path
             is_list = method == "GET" and "{" not in path and path not in ABOUT_ALL_USERS
             case = (method, path, response.status_code, text)
             assert SECRET not in text, case
-            if is_list and path != "/api/events":
+            if path in SIGNED:
+                assert response.status_code == 401, case
+            elif is_list and path != "/api/events":
                 assert (response.status_code, json.loads(text)["items"]) == (200, []), case
             elif path.endswith("/events") and response.status_code == 200:
                 assert text == ": ping\n\n", case  # events are filtered one by one
@@ -127,7 +131,9 @@ async def test_the_things_of_a_user_are_404_for_another_one_on_every_route(tmp_p
 
             case = (method, path, response.status_code, text)
             assert SECRET not in text, case
-            if path in ABOUT_ALL_USERS:
+            if path in SIGNED:
+                assert response.status_code == 401, case
+            elif path in ABOUT_ALL_USERS:
                 assert response.status_code == 403, case
             elif is_of_ada or (has_call and method == "POST"):
                 assert response.status_code == 404, case

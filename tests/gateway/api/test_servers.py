@@ -1,5 +1,7 @@
 """Servers over the HTTP API: beginning a sign-in."""
 
+import asyncio
+
 from surehand import gateway, mcp
 from surehand.gateway.access.tokens import Token, hash_token
 from tests.gateway.api.served_gateway import bearer, build_runtime, serve
@@ -36,3 +38,17 @@ async def test_a_server_that_asks_nobody_to_sign_in_has_no_sign_in(tmp_path):
 
     assert refused.status_code == 404
     assert server["sign_in"] is None
+
+
+async def test_of_sign_ins_that_begin_at_the_same_time_one_goes_on(monkeypatch, tmp_path):
+    only_loopback(monkeypatch)
+    with run_oauth_server() as authority:
+        auth = mcp.oauth(tokens=tmp_path / "tokens", interactive=False)
+        notes = mcp.http(authority.url, namespace="notes", auth=auth, manifest=False)
+        async with serve(build_runtime(notes)) as served:
+            path = "/api/servers/notes/sign-in"
+            await served.client.post(path)
+            begun = await asyncio.gather(*(served.client.post(path) for _ in range(3)))
+
+    assert [each.status_code for each in begun] == [200, 200, 200]
+    assert [each.json()["url"] is not None for each in begun].count(True) == 1

@@ -60,6 +60,17 @@ async def test_a_person_sees_the_exact_request_before_it_is_sent():
         assert api.last.body == b'{"name":"Rex"}'
 
 
+async def test_a_person_sees_no_default_of_the_schema_which_is_not_sent():
+    wrapping = {"type": "boolean", "default": False}
+    described = with_body("application/json", {"type": "object", "properties": {"gift_wrap": wrapping, "name": {}}})
+    async with serving_api(described, runtime={"policy": Policy.default()}) as api:
+        pending = await api.call("send", {"name": "Rex"})
+        assert "gift_wrap" not in json.dumps(pending.request["preview"])
+
+        assert (await api.runtime.approve(pending.call_id)).ok
+        assert api.last.body == b'{"name":"Rex"}'
+
+
 async def test_a_call_that_cannot_be_sent_is_not_shown_to_a_person():
     described = with_parameter("/x/{id}", method="delete", name="id", required=True, schema={}, **{"in": "path"})
     async with serving_api(described, runtime={"policy": Policy.default()}) as api:

@@ -141,17 +141,19 @@ class AccessControl:
 
     def _check_framing(self, scope: Scope, max_bytes: int) -> None:
         """Refuse what is too large or no JSON before anything is read. A form of another site cannot send JSON."""
-        headers = HTTPConnection(scope).headers
-        length = headers.get("content-length", "0")
+        headers = dict(reversed(scope["headers"]))  # of a header that is repeated, the first counts
+        length = headers.get(b"content-length", b"0")
         if length.isdigit() and (len(length) > 18 or int(length) > max_bytes):
             raise _body_too_large(max_bytes)
-        has_body = length != "0" or "transfer-encoding" in headers
-        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_json = content_type == "application/json" or content_type.endswith("+json")
+        has_body = length != b"0" or b"transfer-encoding" in headers
+        content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        is_json = content_type == b"application/json" or content_type.endswith(b"+json")
         if has_body and scope["method"] in _METHODS_WITH_BODY and not is_json:
-            raise Problem("unsupported_media_type", "The body of a request must be application/json.")
-        if headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers:
-            is_navigation = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
+            raise Problem(
+                "unsupported_media_type", "The body of a request must be JSON: send `Content-Type: application/json`."
+            )
+        if headers.get(b"sec-fetch-site") == b"cross-site" and b"origin" not in headers:
+            is_navigation = headers.get(b"sec-fetch-mode") == b"navigate" and scope["method"] == "GET"
             if not is_navigation:
                 raise Problem("denied", "Requests of other sites are not allowed.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from surehand.gateway.access.identity import Identity
@@ -87,21 +87,34 @@ def list_memory_runs(gateway: Gateway) -> list[RunSummary]:
     runs: dict[str, RunSummary] = {}
     for event in reversed(gateway.feed.newest_events()):
         fields = event.fields
+        known = runs.get(fields.get("run_id", ""))
         if fields["type"] == "RunStarted":
-            known = runs.pop(fields["run_id"], None)
             started_at = fields["at"] if known is None else known.started_at
             runs[fields["run_id"]] = _summary_of_running(fields, started_at)
-        elif fields["type"] == "RunEnded" and (running := runs.get(fields["run_id"])) is not None:
-            ended_at = None if fields["status"] == "waiting" else fields["at"]
-            runs[fields["run_id"]] = RunSummary(
-                running.run_id, running.agent, fields["status"], running.user, running.session, running.started_at,
-                ended_at, fields["reason"], fields["text"], fields["output"], fields["usage"],
-            )  # fmt: skip
-    return [*reversed(runs.values())]
+        elif fields["type"] == "RunEnded" and known is not None:
+            runs[known.run_id] = replace(
+                known,
+                status=fields["status"],
+                ended_at=None if fields["status"] == "waiting" else fields["at"],
+                reason=fields["reason"],
+                text=fields["text"],
+                output=fields["output"],
+                usage=fields["usage"],
+            )
+    # A run that goes on has another `RunStarted`, and keeps its place: cursors are made of the start and the id.
+    return sorted(runs.values(), key=lambda run: (run.started_at, run.run_id), reverse=True)
 
 
 def _summary_of_running(fields: Mapping[str, Any], started_at: float) -> RunSummary:
-    return RunSummary(fields["run_id"], fields["agent"], "running", fields["user"], fields["session"], started_at)
+    return RunSummary(
+        fields["run_id"],
+        fields["agent"],
+        "running",
+        fields["user"],
+        fields["session"],
+        started_at,
+        parent_run=fields["parent_run"],
+    )
 
 
 async def find_own_run(gateway: Gateway, identity: Identity, run_id: str) -> RunSummary:

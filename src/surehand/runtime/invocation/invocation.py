@@ -172,6 +172,8 @@ class Invocation:
     deferred_start: Callable[[], None] | None = None
     """Emits `CallStarted`, for a call whose wait must be stored first."""
     is_journalled: bool = False
+    has_store_failed: bool = False
+    """Whether the store failed in the middle of the call, where no stage has an outcome for that."""
     has_streamed_progress: bool = False
     """Whether progress was added to the streams, which has to be written before the end of the call."""
     started_perf_counter: float = 0.0

@@ -76,9 +76,14 @@ class Confirmation:
             log.error("The provider of %s raised in check_call", listing.name, exc_info=error.original)
 
     async def _evaluate_preview(self, invocation: Invocation) -> Any:
-        """The preview; None if it crashes. A `ToolError` says that the call cannot work, and is raised."""
+        """The preview; None if it crashes. A `ToolError` says that the call cannot work, and is raised.
+
+        It gets what the handler will get: defaults of a raw schema are not sent, so that they must not be shown.
+        """
+        tool = invocation.listing.tool
+        arguments = {**tool.handler_defaults, **invocation.arguments}
         try:
-            return await self._evaluate(invocation.listing.tool.safety.preview, invocation)
+            return await self._evaluate(tool.safety.preview, invocation, arguments)
         except ForeignCodeError as error:
             if isinstance(error.original, ToolError):
                 raise error.original from None
@@ -126,11 +131,15 @@ class Confirmation:
             )
             return None
 
-    async def _evaluate(self, value_or_function: Any, invocation: Invocation) -> Any:
-        """The value, or the result of the sync or async function of arguments and context."""
+    async def _evaluate(
+        self, value_or_function: Any, invocation: Invocation, arguments: dict[str, Any] | None = None
+    ) -> Any:
+        """The value, or the result of the sync or async function of arguments (with all defaults) and context."""
         if not callable(value_or_function):
             return value_or_function
-        arguments = copy_if_possible(invocation.effective_arguments())  # what the function changes does not run
+        if arguments is None:
+            arguments = invocation.effective_arguments()
+        arguments = copy_if_possible(arguments)  # what the function changes does not run
         token = CURRENT_CALL.set(invocation)
         try:
             return await run_foreign(self._background_tasks, value_or_function, arguments, Context(invocation))

@@ -261,6 +261,10 @@ class Resumptions:
             raise UnexpectedRowCount("another answer was stored first")
         if isinstance(outcome, Pending) or invocation.claim.is_recorded:
             return outcome
+        if applied.fence is not None and invocation.has_store_failed and self._can_go_on_later(invocation):
+            return Pending(
+                "result", row.call.call_id, f"{row.call.tool} goes on when the store is back: {outcome.text}"
+            )
         if invocation.resumption.note and isinstance(outcome, Failed) and outcome.code == "invalid_arguments":
             # No question: an approval of these arguments could not work either.
             problem = f"{invocation.resumption.note} It does not take these arguments any more. Call it again."
@@ -268,6 +272,15 @@ class Resumptions:
         if applied.fence is not None and self._running.is_closed() and not may_have_executed(outcome):
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
+
+    def _can_go_on_later(self, invocation: Invocation) -> bool:
+        """Let an answered call go on when the store is back; False if it has run, and its next wait is lost."""
+        if invocation.id in self._write_retry:  # the claim is returned, or the next wait is written, when it is back
+            return True
+        if invocation.may_have_executed:
+            return False
+        self._ledger.return_to_ready_later(invocation)
+        return True
 
     def _emit_settled(
         self,

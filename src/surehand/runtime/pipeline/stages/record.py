@@ -61,6 +61,7 @@ def record(
         except NotStarted as refusal:
             outcome = failed_from_error(refusal)
         except StoreError as problem:
+            invocation.has_store_failed = True
             outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_executed)
         except (KeyboardInterrupt, GeneratorExit):
             raise

@@ -1,4 +1,4 @@
-"""Starting and going on with the runs of an agent, in the store or in this process alone."""
+"""RunDriver: starts the runs of an agent and goes on with them, in the store or in this process alone."""
 
 from __future__ import annotations
 
@@ -53,19 +53,21 @@ class LocalRuns:
     """The runs of an agent in this process: stored ones while it drives them, and those that only it knows."""
 
     driven: dict[str, StoredRun] = field(default_factory=dict)
-    records: dict[str, UnstoredRun] = field(default_factory=dict)
-    """Runs without a store that go on or wait; `ended` has the last ones that ended."""
+    """Runs in the store that this process drives now."""
+    unstored: dict[str, UnstoredRun] = field(default_factory=dict)
+    """Runs without a store that go on or wait."""
     ended: dict[str, tuple[RunState, Run]] = field(default_factory=dict)
+    """The last runs without a store that have ended."""
 
     def find_state(self, run_id: str) -> RunState | None:
         """The state of a run that goes on, waits or has ended; None for an unknown one."""
-        if run_id in self.records:
-            return self.records[run_id].state
+        if run_id in self.unstored:
+            return self.unstored[run_id].state
         return self.ended[run_id][0] if run_id in self.ended else None
 
     def end(self, state: RunState, run: Run) -> None:
         """Keep the result of a run in place of the run itself."""
-        self.records.pop(run.id, None)
+        self.unstored.pop(run.id, None)
         self.ended[run.id] = replace(state, prompt=[], steps=[]), run
         while len(self.ended) > MAX_ENDED_RUNS:
             del self.ended[next(iter(self.ended))]
@@ -118,7 +120,7 @@ class RunDriver:
         if known is not None:
             self._require_same_owner(state, known)
         else:
-            self._local.records[run_id] = UnstoredRun(state)
+            self._local.unstored[run_id] = UnstoredRun(state)
         return await self._resume_unstored(run_id)
 
     async def resume(self, run_id: str) -> Run:
@@ -130,7 +132,7 @@ class RunDriver:
     async def resume_if_free(self, run_id: str) -> Run | None:
         """Go on with a run; None if another process or task drives it, or if it has ended."""
         if (store := self._store) is None:
-            record = self._local.records.get(run_id)
+            record = self._local.unstored.get(run_id)
             return None if record is None or record.lock.locked() else await self._resume_unstored(run_id)
         await self._find_row(store, run_id)
         claim = await store.runs.claim(run_id, owner=self.runtime.runtime_id)
@@ -171,16 +173,16 @@ class RunDriver:
 
     async def send(self, run_id: str, kind: MessageKind, text: Any) -> None:
         """Send a message to a run."""
-        ended = RunHasEnded(f"Run {run_id} has ended. Start another one with Agent.run().")
         if (store := self._store) is not None:
             await self._find_row(store, run_id)
-            if not await store.runs.send(run_id, kind, text):
-                raise ended
-            return
-        self._find_unstored(run_id)
-        if run_id in self._local.ended:
-            raise ended
-        self._local.records[run_id].messages.append(SentMessage(kind, text))
+            is_sent = await store.runs.send(run_id, kind, text)
+        else:
+            self._find_unstored(run_id)
+            is_sent = run_id not in self._local.ended
+            if is_sent:
+                self._local.unstored[run_id].messages.append(SentMessage(kind, text))
+        if not is_sent:
+            raise RunHasEnded(f"Run {run_id} has ended. Start another one with Agent.run().")
 
     # Without a store
 
@@ -192,10 +194,10 @@ class RunDriver:
 
     async def _resume_unstored(self, run_id: str) -> Run:
         state = self._find_unstored(run_id)
-        record = self._local.records.get(run_id)
+        record = self._local.unstored.get(run_id)
         if record is not None:
             async with record.lock:  # another task of this program may drive it
-                if run_id in self._local.records:
+                if run_id in self._local.unstored:
                     try:
                         with record.stop_on_cancel():
                             run = await self._drive(record.state, record)
@@ -212,7 +214,7 @@ class RunDriver:
 
     async def _cancel_unstored(self, run_id: str, reason: str) -> bool:
         state = self._find_unstored(run_id)
-        record = self._local.records.get(run_id)
+        record = self._local.unstored.get(run_id)
         if record is None:
             return False
         run = await build_run(await self._open_scope(state), state, "stopped", reason=reason)

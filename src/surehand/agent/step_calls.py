@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from surehand.agent.call_time_limit import seconds_for_people
-from surehand.agent.repeated_calls import find_repeated, follow
+from surehand.agent.repeated_calls import find_repeated, outcome_of_repeated_call
 from surehand.agent.steps import Step, StepCall, waiting_calls
 from surehand.agent.sub_agents import find_agent_handler
+from surehand.agent.time_limit import seconds_for_people
 from surehand.core.call import Call
 from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 TAKE_UP_SECONDS = 10.0
 """How long a resumed run waits for a process to take up an answered call; one that has been taken up has no limit."""
-
-
 POLL_SECONDS = 0.25
 """How often a resumed run looks whether a call that it waits for is still being run."""
 
@@ -28,9 +26,9 @@ POLL_SECONDS = 0.25
 class StepCalls:
     """Makes the calls of one run."""
 
-    def __init__(self, scope: Scope, *, gives_ids: bool) -> None:
+    def __init__(self, scope: Scope, *, derives_call_ids: bool) -> None:
         self._scope = scope
-        self._gives_ids = gives_ids
+        self._derives_call_ids = derives_call_ids
 
     async def make(self, step: Step, steps: Sequence[Step]) -> float:
         """Make the calls whose outcome is not decided; afterwards each has one, or is pending.
@@ -49,7 +47,7 @@ class StepCalls:
                 continue
             if position in repeated:
                 await self._follow(call, repeated[position])
-            elif call.call_id is not None and not self._gives_ids:
+            elif call.call_id is not None and not self._derives_call_ids:
                 await self._set_outcome(call, await self._scope.result(call.call_id, timeout=0))
             else:
                 made.append(call)
@@ -63,7 +61,8 @@ class StepCalls:
 
     async def _follow(self, call: StepCall, first: StepCall) -> None:
         call.call_id = call.call_id or new_id()
-        outcome = follow(call, first, await self._scope.result(first.call_id or "", timeout=0))
+        outcome_of_first = await self._scope.result(first.call_id or "", timeout=0)
+        outcome = outcome_of_repeated_call(call, first, outcome_of_first)
         if isinstance(outcome, Pending):
             call.pending = outcome
         else:

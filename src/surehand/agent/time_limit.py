@@ -1,36 +1,68 @@
-"""The time limit of a run while its calls run: it ends them, so that the model can wrap up."""
+"""The time limit of a run: it ends what the run waits for and the calls that still run, so that the model wraps up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from surehand.core.outcome import Outcome
 from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
-    from surehand.core.clock import Timer
+    from surehand.core.clock import Clock, Timer
     from surehand.runtime.scope import Scope
 
 CHECK_SECONDS = 1.0
-"""How often it is looked for calls to end after the limit was reached."""
+"""How often calls are ended after the limit was reached: one that waited for a person has more time."""
+
+
+class TimeIsUp(Exception):
+    """The time limit of the run is reached."""
+
+
+@asynccontextmanager
+async def time_limit(clock: Clock, seconds: float | None) -> AsyncIterator[None]:
+    """Raise `TimeIsUp` in the block when the time is over."""
+    if seconds is None:
+        yield
+        return
+    task = asyncio.current_task()
+    assert task is not None
+    cancelling_before = task.cancelling()  # a caller that was cancelled before may still run an agent
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = clock.call_later(max(seconds, 0.0), end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_over and task.uncancel() <= cancelling_before:
+            raise TimeIsUp from None
+        raise
+    finally:
+        timer.cancel()
 
 
 class CallTimeLimit:
-    """Ends the calls of one run when its time is over. The time in which a call waits for a person does not count."""
+    """Ends the calls of one run at its time limit. The time in which a call waits for a person does not count."""
 
     def __init__(self, scope: Scope, run_id: str, limit_seconds: float | None) -> None:
         self._scope = scope
         self._run_id = run_id
         self._limit_seconds = limit_seconds
         self._ends_at = 0.0
-        """When a call is ended that has not waited for anybody."""
+        """When a call is ended that has waited for no person; another one has as much longer as it waited."""
         self._timer: Timer | None = None
 
     @contextmanager
     def apply(self, seconds_left: float | None) -> Iterator[None]:
-        """End the calls that still run in the block when these seconds are over."""
+        """End the calls that still run after these seconds, as long as the block runs."""
         if seconds_left is None:
             yield
             return
@@ -56,7 +88,7 @@ class CallTimeLimit:
 
 
 def seconds_for_people(outcomes: Sequence[Outcome], seconds: float) -> float:
-    """How much of the time in which calls ran together was spent waiting for people, and for nothing else.
+    """The seconds in which calls that were made together waited for people, and for nothing else.
 
     Args:
         seconds: how long it took until all calls had ended.
@@ -66,4 +98,5 @@ def seconds_for_people(outcomes: Sequence[Outcome], seconds: float) -> float:
     if not waits:
         return 0.0
     others = [call.elapsed_seconds() for call in calls if not call.person_seconds]
-    return max(seconds - max([*others, seconds - min(waits)]), 0.0)
+    seconds_after_others = seconds - max(others, default=0.0)
+    return max(min(*waits, seconds_after_others), 0.0)

@@ -1,0 +1,76 @@
+"""RequestBuilder: the next request to the model, with instructions, the conversation as far as it fits, and tools."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from surehand.agent.compaction import Compactor, count_characters
+from surehand.agent.hooks import RunHooks, Tick
+from surehand.agent.models.base import Message, ModelRequest
+from surehand.agent.output import OutputType
+from surehand.agent.run_state import RunState
+from surehand.agent.steps import NO_COMPACTION, Compaction
+from surehand.agent.sub_agents import agent_tool_name
+from surehand.core.tool import Tool
+
+if TYPE_CHECKING:
+    from surehand.runtime.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBuilder:
+    """Builds the requests that the runs of an agent send to its model."""
+
+    instructions: str
+    output: OutputType
+    compactor: Compactor
+    reads_provider_instructions: bool
+    """Whether the model is shown the instructions of the runtime's providers: it has tools of theirs."""
+
+    async def build(
+        self, scope: Scope, state: RunState, before: list[Message], tick: Tick, hooks: RunHooks
+    ) -> tuple[Compaction, ModelRequest]:
+        """The next request of a run, and how much of its conversation is shortened.
+
+        Args:
+            before: the messages that the conversation gains with this request.
+        """
+        tools = _describe_tools(scope, state)
+        system = await self._write_instructions(scope, tick, hooks)
+        compaction = state.steps[-1].compaction if state.steps else NO_COMPACTION
+        other_chars = len(system) + count_characters(before) + _count_tool_characters(tools, state)
+        compaction, conversation = self.compactor.compact(state.prompt, state.steps, compaction, other_chars)
+        start: list[Message] = [{"role": "system", "content": system}] if system else []
+        messages = [*start, *conversation, *before]
+        return compaction, ModelRequest(messages, tools, _hosted_tools(scope), self.output.schema)
+
+    async def _write_instructions(self, scope: Scope, tick: Tick, hooks: RunHooks) -> str:
+        """The text of the system message, with what hooks add to it for this request."""
+        rendered = [str(text) for text in await hooks.call("render", tick)]
+        provider_text = scope.instructions() if self.reads_provider_instructions else ""
+        parts = [self.instructions, provider_text, self.output.instructions, *rendered]
+        return "\n\n".join(part for part in parts if part)
+
+
+def _describe_tools(scope: Scope, state: RunState) -> list[dict[str, Any]]:
+    """The tools that the model may call, in the format of OpenAI."""
+    # Hosted tools have an entry in the format of their own provider alone: each model describes them itself.
+    tools = [entry for entry in scope.describe("openai") if entry.get("type") == "function"]
+    # The agents above wait for this run: calling them is refused.
+    agents_above = {agent_tool_name(name) for name in state.path}
+    if not any(name in scope.catalogue for name in agents_above):
+        return tools
+    return [entry for entry in tools if entry["function"]["name"] not in agents_above]
+
+
+def _count_tool_characters(tools: list[dict[str, Any]], state: RunState) -> int:
+    if len(tools) != state.described_tools[0]:
+        state.described_tools = (len(tools), len(json.dumps(tools)))
+    return state.described_tools[1]
+
+
+def _hosted_tools(scope: Scope) -> tuple[Tool[..., object], ...]:
+    listings = [*(scope.own_catalogue or ()), *scope.catalogue]
+    return tuple(each.tool for each in listings if each.tool.kind == "hosted" and scope.may_use(each))
