@@ -132,6 +132,26 @@ async def test_the_same_idempotency_key_is_the_same_call():
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
 
 
+async def test_an_idempotency_key_that_is_empty_or_too_long_is_refused_before_the_call():
+    runs = []
+
+    @tool(effects={"write"})
+    async def send() -> str:
+        """Send."""
+        runs.append("sent")
+        return "sent"
+
+    async with serve(build_runtime(send)) as gateway:
+        for key in ("", "k" * 151):
+            headers = {"Idempotency-Key": key}
+            response = await gateway.client.post("/api/tools/send/call", json={}, headers=headers)
+            problem = response.json()
+            assert (response.status_code, problem["code"]) == (422, "invalid_arguments")
+            assert "header.idempotency-key" in problem["detail"]
+
+    assert not runs
+
+
 async def test_a_call_can_be_followed_as_it_runs():
     @tool(effects={"read"})
     async def count(to: int):
