@@ -165,7 +165,9 @@ class Gateway:
         store = self.runtime.store
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
-        row = store.audit.row_statement(kind, call_id[:200], tool, user=user, by=user, detail=detail)
+        # A client writes these ids, and a NUL character, which no store takes, must not keep its request out.
+        call_id, tool = (each.replace("\0", "\ufffd") for each in (call_id[:200], tool))
+        row = store.audit.row_statement(kind, call_id, tool, user=user, by=user, detail=detail)
         try:
             await store.write([row])
         except StoreError as error:

@@ -34,8 +34,9 @@ from surehand.gateway.api.servers import server_routes
 from surehand.gateway.api.sessions import session_routes
 from surehand.gateway.api.spaces import space_routes
 from surehand.gateway.api.statistics import statistics_routes
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import tool_result_routes
-from surehand.gateway.api.tools import tool_routes
+from surehand.gateway.api.tools import add_call_route, tool_routes
 from surehand.gateway.console.static_files import ConsoleFiles
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.mcp.http.app import app as mcp_app
@@ -112,6 +113,8 @@ def app(
     )
     api.gateway = gateway
     respond_with_problems(api)
+    api.router.route_class = StrictRoute
+    add_call_route(api.router, gateway)
     for router in (
         tool_routes(gateway),
         call_routes(gateway),

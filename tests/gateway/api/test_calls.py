@@ -66,6 +66,7 @@ async def test_a_body_that_is_no_json_is_400_and_an_unknown_field_422():
 
     assert (malformed.status_code, malformed.json()["code"]) == (400, "bad_request")
     assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_arguments")
+    assert "there is no field body." in unknown.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,26 @@ async def test_the_same_idempotency_key_is_the_same_call():
     assert runs == ["a"]
     assert first.json() == again.json()
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
+
+
+async def test_an_idempotency_key_that_is_empty_or_too_long_is_refused_before_the_call():
+    runs = []
+
+    @tool(effects={"write"})
+    async def send() -> str:
+        """Send."""
+        runs.append("sent")
+        return "sent"
+
+    async with serve(build_runtime(send)) as gateway:
+        for key in ("", "k" * 151):
+            headers = {"Idempotency-Key": key}
+            response = await gateway.client.post("/api/tools/send/call", json={}, headers=headers)
+            problem = response.json()
+            assert (response.status_code, problem["code"]) == (422, "invalid_arguments")
+            assert "header.idempotency-key" in problem["detail"]
+
+    assert not runs
 
 
 async def test_a_call_can_be_followed_as_it_runs():

@@ -7,6 +7,8 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path
+from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,6 +38,7 @@ from surehand.gateway.problems import Problem
 from surehand.runtime.scope import Scope
 
 MAX_KEY_LENGTH = 150
+TAG = "tools"
 EVENT_STREAM = "text/event-stream"
 _EVENTS_CONTENT = {EVENT_STREAM: {"schema": {"type": "string"}}}
 _CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EVENTS_CONTENT}}
@@ -46,33 +49,47 @@ IdempotencyKey = Annotated[
         min_length=1, max_length=MAX_KEY_LENGTH, description="The same key again, by the same user, is the same call."
     ),
 ]
+_KEY_NAME = "idempotency-key"
+_KEY_ADAPTER: TypeAdapter[str | None] = TypeAdapter(IdempotencyKey)
+_KEY_SCHEMA = {**_KEY_ADAPTER.json_schema(), "title": "Idempotency-Key"}
+_KEY_PARAMETER = {
+    "name": _KEY_NAME,
+    "in": "header",
+    "required": False,
+    "schema": _KEY_SCHEMA,
+    "description": _KEY_SCHEMA["description"],
+}
 
 
-def tool_routes(gateway: Gateway) -> APIRouter:
-    """The routes under `/api/tools`."""
-    router = APIRouter(tags=["tools"], route_class=StrictRoute)
+def add_call_route(router: APIRouter, gateway: Gateway) -> None:
+    """Add the route that calls a tool to the router of the app itself.
 
-    # The first route, because routes are matched in order: each one before it costs a call 15 us.
-    @router.post("/api/tools/{name}/call", responses=_CALL_RESPONSES)
-    async def call_tool(
-        request: Request,
-        name: ToolName,
-        body: CallBody,
-        idempotency_key: IdempotencyKey = None,
-    ) -> Response:
+    FastAPI matches the routes of an included router twice, after each router before it.
+    """
+
+    @router.post(
+        "/api/tools/{name}/call", tags=[TAG], responses=_CALL_RESPONSES, openapi_extra={"parameters": [_KEY_PARAMETER]}
+    )
+    async def call_tool(request: Request, name: ToolName, body: CallBody) -> Response:
         """Call a tool; with `Accept: text/event-stream`, its events follow, and the last is `CallEnded`."""
-        identity = identity_of(request)  # not by `Caller`, which takes FastAPI a tenth of the time of a call
+        identity = identity_of(request)  # not by `Caller`: FastAPI resolves each dependency anew for each request
+        key = _idempotency_key(request)
         if body.space is not None:
             await require_space(gateway, identity, body.space)
         scope = gateway.scope(identity, session=body.session, space=body.space, turn=body.turn)
         name = await _require_tool(gateway, identity, scope, name)
-        call_id = None if idempotency_key is None else id_under_key(identity, idempotency_key)
+        call_id = None if key is None else id_under_key(identity, key)
         wants_events = EVENT_STREAM in request.headers.get("accept", "")
         if wants_events and scope.find(name) is not None:
             return await _stream_call(gateway, scope, name, body, call_id or new_id())
         call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
         outcome = await gateway.spawn(call)
         return _call_response(scope, name, outcome)
+
+
+def tool_routes(gateway: Gateway) -> APIRouter:
+    """The other routes under `/api/tools`."""
+    router = APIRouter(tags=[TAG], route_class=StrictRoute)
 
     @router.get("/api/tools", responses={200: {"model": ToolPage}})
     async def list_tools(
@@ -99,6 +116,20 @@ def tool_routes(gateway: Gateway) -> APIRouter:
         return json_response(describe_listing(listing))
 
     return router
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """The header of a call, or None; raises `RequestValidationError`.
+
+    A fast path: it equals a parameter `IdempotencyKey` of the route, with which a call takes 30 to 45 us (7 %) longer.
+    """
+    key = request.headers.get(_KEY_NAME)
+    if key is None:
+        return None
+    try:
+        return _KEY_ADAPTER.validate_python(key)
+    except ValidationError as error:
+        raise RequestValidationError([{**each, "loc": ("header", _KEY_NAME)} for each in error.errors()]) from None
 
 
 def id_under_key(identity: Identity, key: str) -> str:
