@@ -121,6 +121,13 @@ def test_without_agents_it_says_how_to_configure_one(run, shop):
     assert "agents:" in ended.err
 
 
+def test_in_an_empty_folder_it_says_how_to_configure_an_agent(run):
+    ended = run("run", "helper", "hi")
+
+    assert ended.code == 2
+    assert "No agents are configured" in ended.err
+
+
 def test_a_failed_model_fails_the_run_without_showing_the_key(run, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-not-to-be-seen")
     model = '{provider: openai, model: m1, base_url: "http://127.0.0.1:9", api_key: "${MY_KEY}", idle_timeout: 1s}'

@@ -23,6 +23,7 @@ async def test_an_approval_shows_what_will_happen_and_runs_with_edited_arguments
             await page.get_by_role("button", name="Approve").click()
             await expect(page.get_by_text("Approved.")).to_be_visible()
             await expect(page.get_by_text("None paid 95 EUR to Landlord")).to_be_visible()
+            await expect(page.locator(".detail-pane").get_by_text("waits for approval")).to_have_count(0)
             await expect(page).to_have_title("Inbox · surehand")
             assert page.url.endswith(f"#/inbox/{call_id}")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import surehand
 
 SOURCE = Path(surehand.__file__).parent
-SDK_CLIENT = SOURCE / "agent" / "models" / "sdk_model.py"
-"""The official SDKs of models want an `httpx2` client; it goes to the address that the developer configured alone."""
+SDK_CLIENT = SOURCE / "agent" / "models" / "http_client.py"
+"""Through a proxy of the environment, which resolves hosts itself, the SDKs of models get a plain `httpx2` client."""
 FILES = sorted(
     path for path in SOURCE.rglob("*.py") if "http" not in path.relative_to(SOURCE).parts[:1] and path != SDK_CLIENT
 )

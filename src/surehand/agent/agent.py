@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from surehand.agent.approver import build_approver
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
-from surehand.agent.given_model import to_model
 from surehand.agent.hooks import Hook, HookTable
 from surehand.agent.limits import Limits
 from surehand.agent.loop import LoopSettings
+from surehand.agent.model_argument import to_model
 from surehand.agent.models.base import Model
 from surehand.agent.output import OutputType
 from surehand.agent.request_builder import RequestBuilder

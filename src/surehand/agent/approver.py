@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from surehand.agent.given_model import to_model
+from surehand.agent.model_argument import to_model
 from surehand.agent.model_request import ask_model
 from surehand.agent.models.base import Model, ModelError, ModelRequest
 from surehand.core.content import to_text

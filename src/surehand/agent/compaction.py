@@ -18,10 +18,12 @@ from surehand.agent.steps import Compaction, Step, StepCall, waiting_calls
 from surehand.core.outcome import Pending
 
 DEFAULT_CONTEXT_WINDOW = 131_072
+CHARS_PER_TOKEN = 4
+"""An estimate: the tokens of a model cannot be counted without its tokenizer."""
 RESERVED_TOKENS = 256 + 4096
 """Tokens of the window that are left for the answer, and as a margin of the estimate."""
-KEPT_STEPS = 4
-"""The last steps, which are shortened only if nothing else helps."""
+RECENT_STEPS = 4
+"""How many of the last steps are shortened only if nothing else helps."""
 SHORTENED_RESULT_CHARS = 2_000
 MIN_RESULT_CHARS = 200
 SUMMARY_TEXT_CHARS = 400
@@ -44,20 +46,22 @@ class Compactor:
         Args:
             other_chars: characters of the request beside the conversation: instructions, tools and new messages.
         """
-        limit = max(self.context_window - RESERVED_TOKENS, self.context_window // 2) * 4 - other_chars
+        available_tokens = max(self.context_window - RESERVED_TOKENS, self.context_window // 2)
+        limit = available_tokens * CHARS_PER_TOKEN - other_chars
         messages = build_messages(prompt, steps, current)
         if count_characters(messages) <= limit:
             return current, messages
-        old_steps = max(len(steps) - KEPT_STEPS, 0)
+        old_steps = max(len(steps) - RECENT_STEPS, 0)
         shorter = replace(current, shortened_steps=max(old_steps, current.shortened_steps))
         messages = build_messages(prompt, steps, shorter)
         # Leave room: a conversation that just fits would be shortened again at the next step.
         while count_characters(messages) > limit * 3 // 4 and shorter.summarized_steps < old_steps:
             shorter = replace(shorter, summarized_steps=shorter.summarized_steps + 1)
             messages = build_messages(prompt, steps, shorter)
-        while count_characters(messages) > limit and (shorter.result_chars or limit) > MIN_RESULT_CHARS:
-            smaller = max((shorter.result_chars or limit) // 2, MIN_RESULT_CHARS)
-            shorter = replace(shorter, result_chars=smaller)
+        result_chars = shorter.result_chars or limit
+        while count_characters(messages) > limit and result_chars > MIN_RESULT_CHARS:
+            result_chars = max(result_chars // 2, MIN_RESULT_CHARS)
+            shorter = replace(shorter, result_chars=result_chars)
             messages = build_messages(prompt, steps, shorter)
         return shorter, messages
 
@@ -122,7 +126,7 @@ def _summary_message(lines: Sequence[str]) -> Message:
 
 
 def count_characters(messages: Sequence[Message]) -> int:
-    """The characters of messages that a model reads; four of them count as one token."""
+    """The characters of messages that a model reads."""
     return sum(map(_count_message, messages))
 
 

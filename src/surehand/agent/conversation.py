@@ -64,15 +64,15 @@ def _tool_message(call: StepCall, content: Any) -> Message:
 
 def outcome_content(outcome: Outcome) -> str | list[dict[str, Any]]:
     """What a model is shown of an outcome: its text, and its images, recordings and files beside it."""
-    media = (
-        [block for block in outcome.content if isinstance(block, (Image, Audio, File))] if _has_media(outcome) else ()
-    )
+    if not _may_have_media(outcome):
+        return outcome.text
+    media = [block for block in outcome.content if isinstance(block, (Image, Audio, File))]
     if not media:
         return outcome.text
     return [{"type": "text", "text": outcome.text}, *map(block_fields, media)]
 
 
-def _has_media(outcome: Outcome) -> bool:
+def _may_have_media(outcome: Outcome) -> bool:
     return isinstance(outcome, Done) and (outcome.has_own_content or bool(outcome.attachments))
 
 

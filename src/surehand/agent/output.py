@@ -21,8 +21,8 @@ class OutputType:
     """The type of a run's output; a plain text if the agent has none."""
 
     def __init__(self, output_type: Any) -> None:
-        self._is_text = output_type is None or output_type is str
-        self._adapter: TypeAdapter[Any] | None = None if self._is_text else TypeAdapter(output_type)
+        is_text = output_type is None or output_type is str
+        self._adapter: TypeAdapter[Any] | None = None if is_text else TypeAdapter(output_type)
         self.schema: dict[str, Any] | None = None if self._adapter is None else self._adapter.json_schema()
 
     @property

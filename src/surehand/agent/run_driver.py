@@ -173,16 +173,16 @@ class RunDriver:
 
     async def send(self, run_id: str, kind: MessageKind, text: Any) -> None:
         """Send a message to a run."""
-        ended = RunHasEnded(f"Run {run_id} has ended. Start another one with Agent.run().")
         if (store := self._store) is not None:
             await self._find_row(store, run_id)
-            if not await store.runs.send(run_id, kind, text):
-                raise ended
-            return
-        self._find_unstored(run_id)
-        if run_id in self._local.ended:
-            raise ended
-        self._local.unstored[run_id].messages.append(SentMessage(kind, text))
+            is_sent = await store.runs.send(run_id, kind, text)
+        else:
+            self._find_unstored(run_id)
+            is_sent = run_id not in self._local.ended
+            if is_sent:
+                self._local.unstored[run_id].messages.append(SentMessage(kind, text))
+        if not is_sent:
+            raise RunHasEnded(f"Run {run_id} has ended. Start another one with Agent.run().")
 
     # Without a store
 

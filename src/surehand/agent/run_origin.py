@@ -28,11 +28,6 @@ class RunOrigin:
 
     def to_json(self) -> JSON:
         """Write it for the store; nothing for a run at the top."""
-        return (
-            {}
-            if self.parent_run is None and len(self.path) < 2
-            else {
-                "parent_run": self.parent_run,
-                "path": list(self.path),
-            }
-        )
+        if self.parent_run is None and len(self.path) < 2:
+            return {}
+        return {"parent_run": self.parent_run, "path": list(self.path)}

@@ -134,13 +134,17 @@ class StoredRun:
         """Stop driving the run when its step is stored, and let another process go on."""
         self._is_handed_back = True
 
+    def _raise_if_handed_back(self) -> None:
+        if self._is_handed_back:
+            raise RunLost
+
     async def add_step(self, step: Step, spent: Spent) -> None:
         call_ids = [call.call_id or "" for call in step.calls] if step.runs_calls else []
-        self._require(
-            await self._store.steps.add(self._claim, step.index, step.to_json(), call_ids, spent=spent.to_json())
-        )
+        answer = step.to_json()
+        if not await self._store.steps.add(self._claim, step.index, answer, call_ids, spent=spent.to_json()):
+            raise RunLost
         if call_ids:
-            self._require(not self._is_handed_back)
+            self._raise_if_handed_back()
 
     async def save_outcomes(self, step: Step, spent: Spent) -> None:
         outcomes = {
@@ -149,10 +153,10 @@ class StoredRun:
             if call.shown_outcome is not None
         }
         if outcomes:
-            self._require(
-                await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent.to_json())
-            )
-        self._require(not self._is_handed_back)
+            spent_json = spent.to_json()
+            if not await self._store.steps.set_outcomes(self._claim, step.index, outcomes, spent=spent_json):
+                raise RunLost
+        self._raise_if_handed_back()
 
     async def take_messages(self, step: int, kind: MessageKind | None) -> list[Any]:
         messages = await self._store.runs.take_messages(self._claim, step, kind)
@@ -180,10 +184,6 @@ class StoredRun:
         if self._driver is not None and not self._is_lost:
             self._is_lost = True
             self._driver.cancel()
-
-    def _require(self, written: bool) -> None:
-        if not written:
-            raise RunLost
 
     @asynccontextmanager
     async def keep_claimed(self) -> AsyncIterator[None]:

@@ -58,12 +58,11 @@ class ToolSelection:
 
     def narrow(self, scope: Scope, own_catalogue: Catalogue | tuple[()]) -> Scope:
         """A scope in which only the agent's tools can be called."""
-        if not (
-            self.own_tools or self.lazy_tools or self.providers
-        ):  # an empty catalogue would only cost time in every call
-            own_catalogue = ()
-            if self.has_all and self._approver is None:
-                return scope
+        has_own_tools = bool(self.own_tools or self.lazy_tools or self.providers)
+        if not has_own_tools and self.has_all and self._approver is None:
+            return scope
+        if not has_own_tools:
+            own_catalogue = ()  # an empty catalogue would only cost time in every call
         if self.has_all:
             return scope.scope(tools=own_catalogue, approver=self._approver)
         return scope.scope(tools=own_catalogue, toolset=self._define_toolset(scope.catalogue), approver=self._approver)

@@ -81,11 +81,19 @@ class RuntimeOptions:
         agents = self._load_agents(config)[0] if config.agents else ()
         return self._assemble(config, self._find_store_address(config), approver, agents)
 
-    def build_runtime_with_agents(self, approver: Approver | None = None) -> tuple[Runtime, dict[str, Agent]]:
-        """Build a runtime with the configured store, if there is one, and the agents of the file and the sources."""
+    def build_runtime_with_agents(
+        self, approver: Approver | None = None, *, nothing_configured: str = NO_TOOLS_MESSAGE
+    ) -> tuple[Runtime, dict[str, Agent]]:
+        """Build a runtime with the configured store, if there is one, and the agents of the file and the sources.
+
+        `nothing_configured` is the error if there is neither a file nor a source.
+        """
         config = self.load_config()
         configured, defined = self._load_agents(config)
-        runtime = self._assemble(config, self._find_store_address(config), approver, configured)
+        address = self._find_store_address(config)
+        if self._has_nothing_configured(config, address):
+            raise CommandExit(EXIT_USAGE, nothing_configured)
+        runtime = self._assemble(config, address, approver, configured)
         return runtime, {agent.name: agent for agent in [*configured, *defined]}
 
     def _load_agents(self, config: Config) -> tuple[list[Agent], list[Agent]]:
@@ -146,10 +154,13 @@ class RuntimeOptions:
             _validate_server_address(address)
         return address
 
+    def _has_nothing_configured(self, config: Config, store: str | None) -> bool:
+        return config.path is None and not self.tool_sources and store is None
+
     def _assemble(
         self, config: Config, store: str | None, approver: Approver | None, agents: Sequence[Agent] = ()
     ) -> Runtime:
-        if config.path is None and not self.tool_sources and store is None:
+        if self._has_nothing_configured(config, store):
             raise CommandExit(EXIT_USAGE, NO_TOOLS_MESSAGE)
         try:
             sources = [load_tool_source(source) for source in self.tool_sources]

@@ -52,7 +52,7 @@ class ClientHandler:
             return f"[{self.name} rendered on client]" if self.default is None else self.default
         return Pending(
             "result",
-            message=f"{self.name} waits for an answer; it will arrive later.",
+            message=f"{self.name} waits for an answer.",
             request=self.request,
             reply_timeout=self.reply_timeout(call.arguments),
             time_to_live=self._time_to_live(call.arguments),

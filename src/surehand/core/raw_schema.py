@@ -6,8 +6,7 @@ its patterns run in linear time, and its references are never fetched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from math import inf
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from surehand.core.argument_errors import coerce_arguments, explain_schema_errors
@@ -15,12 +14,10 @@ from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.null_arguments import MAX_NULL_ROUNDS, without_null_properties
 from surehand.core.schema import JSON
 from surehand.core.strict_json import has_at_most_parts, parse_json, validate_json_value
+from surehand.core.validation_cost import ValidationCost
 
 _REF_KEYWORDS = frozenset({"$ref", "$dynamicRef"})
 _SAME_VALUE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
-"""Keywords whose schemas apply to the same value as the schema that contains them."""
-_SKIPPED_KEYWORDS = frozenset({"const", "enum", "default", "examples", "$defs", "definitions", *_SAME_VALUE_KEYWORDS})
-"""Keywords whose schemas do not apply to a part of the value."""
 _STRUCTURE_KEYWORDS = frozenset(
     {"type", "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"}
     | {"required", "minProperties", "maxProperties", "dependentRequired", "const", "enum"}
@@ -40,67 +37,6 @@ def is_json_schema(source: Mapping[str, Any]) -> bool:
     return all(str(name).startswith(("$", "x-")) or name in _ANNOTATION_KEYWORDS for name in source)
 
 
-def schema_cost(schema: Any) -> float:
-    """The most schemas that apply along one path through a value; a schema that refers to itself counts once.
-
-    A small schema can be very expensive: thirty definitions that each refer twice to the next apply 2**30 schemas.
-    """
-    try:
-        return _CostCounter(schema).cost_of(schema)
-    except RecursionError:
-        return inf
-
-
-class _CostCounter:
-    def __init__(self, root: Any) -> None:
-        self._root = root
-        self._costs: dict[int, float] = {}
-
-    def cost_of(self, schema: Any) -> float:
-        if not isinstance(schema, dict):
-            return 0.0
-        if id(schema) not in self._costs:
-            self._costs[id(schema)] = 1.0  # found here again while it is being computed: a circular reference
-            # Schemas of the same value all apply; of its parts, the most expensive one bounds a path.
-            same_value = sum(map(self.cost_of, self._schemas_of_same_value(schema)))
-            largest_part = max(map(self.cost_of, _schemas_of_parts(schema)), default=0.0)
-            self._costs[id(schema)] = 1.0 + same_value + largest_part
-        return self._costs[id(schema)]
-
-    def _schemas_of_same_value(self, schema: dict[str, Any]) -> Iterator[Any]:
-        yield from (self._resolve_ref(schema[name]) for name in schema.keys() & _REF_KEYWORDS)
-        for name in schema.keys() & _SAME_VALUE_KEYWORDS:
-            yield from _iter_schemas(schema[name])
-
-    def _resolve_ref(self, ref: Any) -> Any:
-        if not isinstance(ref, str) or not ref.startswith("#"):
-            return None
-        target = self._root
-        for step in ref[1:].split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
-            if isinstance(target, list) and name.isdecimal():
-                target = target[int(name)] if int(name) < len(target) else None
-            else:
-                target = target.get(name) if isinstance(target, dict) else None
-        return target
-
-
-def _schemas_of_parts(schema: dict[str, Any]) -> Iterator[Any]:
-    """Schemas that apply to parts of the value: its properties and items."""
-    for name, value in schema.items():
-        if name not in _SKIPPED_KEYWORDS:
-            yield from _iter_schemas(value)
-
-
-def _iter_schemas(value: Any) -> Iterator[Any]:
-    """The schemas in the value of a keyword: one schema, a list of schemas, or schemas by name."""
-    if isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict):
-        yield value
-        yield from (inner for inner in value.values() if isinstance(inner, dict))
-
-
 class RawParameters:
     """Parameters given as a JSON Schema, which is kept unchanged and validated with jsonschema-rs."""
 
@@ -113,8 +49,7 @@ class RawParameters:
         self._enforced_schema = self._source_schema
         self._where = where
         self._validator: Any = None
-        self._schema_cost = 0.0
-        """The `schema_cost`, once the schema is compiled."""
+        self._cost: ValidationCost | None = None
 
     @property
     def schema(self) -> dict[str, JSON]:
@@ -127,7 +62,7 @@ class RawParameters:
 
         self._validate_schema_size()
         try:
-            self._validator = js.validator_for(
+            validator = js.validator_for(
                 self._enforced_schema,
                 retriever=_refuse_retrieval,
                 # The schema may be hostile: this engine matches in linear time, one that backtracks does not.
@@ -135,11 +70,16 @@ class RawParameters:
             )
         except Exception as error:
             raise self._definition_error(f"The JSON Schema cannot be used: {_schema_mistake(error)}.") from error
+        if self.cost.unknown_reference:
+            raise self._definition_error(f"The JSON Schema cannot be used: {self.cost.unknown_reference}.")
+        self._validator = validator
 
     @property
-    def cost(self) -> float:
-        """The `schema_cost` of the compiled schema."""
-        return self._schema_cost
+    def cost(self) -> ValidationCost:
+        """What it costs to validate a value."""
+        if self._cost is None:
+            self._cost = ValidationCost(self._source_schema)
+        return self._cost
 
     @property
     def argument_names(self) -> set[str]:
@@ -166,8 +106,7 @@ class RawParameters:
             raise self._definition_error(
                 f"The JSON Schema is too large: {size} bytes, at most {self.MAX_SCHEMA_BYTES} and 64 levels."
             )
-        self._schema_cost = schema_cost(self._source_schema)
-        if self._schema_cost > self.MAX_SCHEMA_COST:
+        if self.cost.schemas_per_part > self.MAX_SCHEMA_COST and not self.cost.unknown_reference:
             raise self._definition_error(
                 "The JSON Schema refers to its parts so often that validating a value could take hours."
             )
@@ -185,6 +124,8 @@ class RawParameters:
         if self._validator is None:
             self.compile()
         validate_json_value(values)
+        if not self.cost.can_explain(values):
+            return self._validate_costly(dict(values))
         remaining: dict[str, Any] | None = dict(values)
         errors: list[Any] = []
         for _ in range(MAX_NULL_ROUNDS):
@@ -200,15 +141,20 @@ class RawParameters:
             remaining = without_null_properties(remaining, null_paths, self.schema)
         raise explain_schema_errors(errors, self.schema)
 
-    def accepts(self, values: Mapping[str, Any]) -> bool:
-        """Whether arguments are valid exactly as they are: much cheaper than to explain what is wrong with them."""
-        self.compile()
-        validate_json_value(values)
-        return self._is_valid(dict(values))
+    def _validate_costly(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Accept or refuse values as they are: to say what is wrong with them would stop the event loop."""
+        if not self.cost.can_validate(values):
+            raise InvalidArguments(
+                "The arguments are so large, or so deeply nested, that comparing them with the schema takes too long."
+                " Send less."
+            )
+        if not self._is_valid(values):
+            raise InvalidArguments("The arguments do not match the schema, and are too large to say where. Send less.")
+        return values
 
     def _find_errors(self, values: dict[str, Any]) -> Iterable[Any]:
         """The validation errors. For a large value only the first: `iter_errors` builds all of them at once."""
-        if has_at_most_parts(MAX_VALUES_FOR_ALL_ERRORS, values):
+        if has_at_most_parts(MAX_VALUES_FOR_ALL_ERRORS, values) and self.cost.can_list_errors(values):
             return self._validator.iter_errors(values)  # type: ignore[no-any-return]
         import jsonschema_rs as js
 

@@ -99,17 +99,16 @@ class AgentRuns:
     async def send(self, agent: ServedAgent, run_id: str, text: str, *, when_idle: bool) -> None:
         """Send a message to a run; raises `Problem` if the run has ended."""
         send = agent.follow_up if when_idle else agent.steer
-        with_conflict = _has_ended(run_id)
         try:
             await send(run_id, text, runtime=self._runtime)
         except ValueError:
-            raise with_conflict from None
+            raise _ended_run_problem(run_id) from None
 
     async def cancel(self, agent: ServedAgent, run_id: str, reason: str) -> None:
         """Stop a run and its calls; raises `Problem` if it has ended."""
         if not await agent.cancel(run_id, reason=reason, runtime=self._runtime):
-            raise _has_ended(run_id)
+            raise _ended_run_problem(run_id)
 
 
-def _has_ended(run_id: str) -> Problem:
+def _ended_run_problem(run_id: str) -> Problem:
     return Problem("conflict", f"Run {run_id[:80]} has ended.", run_id=run_id)

@@ -102,7 +102,7 @@ class Gateway:
         set_fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         return scope.scope(**set_fields) if set_fields else scope
 
-    def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None = None) -> bool:
+    def may_see_call(self, identity: Identity, *, user: str | None, tool: str, agent: str | None) -> bool:
         """Whether an identity may see a call of a user: of a tool that it may use, or of an agent that it may run."""
         may_use = identity.may_use_tool(tool) or (agent is not None and identity.may_use_agent(agent))
         return may_use and (identity.sees_all_calls or identity.user == user)
@@ -165,7 +165,9 @@ class Gateway:
         store = self.runtime.store
         if store is None or not self.runtime.is_durable or store.database.is_read_only:
             return
-        row = store.audit.row_statement(kind, call_id[:200], tool, user=user, by=user, detail=detail)
+        # A client writes these ids, and a NUL character, which no store takes, must not keep its request out.
+        call_id, tool = (each.replace("\0", "\ufffd") for each in (call_id[:200], tool))
+        row = store.audit.row_statement(kind, call_id, tool, user=user, by=user, detail=detail)
         try:
             await store.write([row])
         except StoreError as error:

@@ -96,4 +96,6 @@ def respond_with_problems(api: FastAPI) -> None:
 
 def _describe_error(error: Mapping[str, Any]) -> str:
     location = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"there is no field {location}"
     return f"{location}: {error['msg']}"

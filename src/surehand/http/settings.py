@@ -11,8 +11,9 @@ from surehand.core.durations import parse_duration, parse_size
 from surehand.core.errors import DefinitionError
 from surehand.http.connector import Dialer, Resolver
 from surehand.http.guard import AddressGuard, AllowedPorts, Endpoint, PrivateAccess, build_guard
+from surehand.version import __version__
 
-USER_AGENT = "surehand (+https://pypi.org/project/surehand)"
+USER_AGENT = f"surehand/{__version__}"
 MAX_AUTH_STEPS = 20
 """`max_redirects` for a client whose auth sends requests of its own: `httpx2` counts each of them as a redirect."""
 _DURATION_FIELDS = ("timeout", "connect_timeout", "read_timeout")

@@ -188,6 +188,7 @@ async def test_pages_of_other_sites_cannot_send_requests_without_an_origin():
         link = await gateway.client.get("/docs", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
 
     assert (refused.status_code, form.status_code, link.status_code) == (403, 415, 200)
+    assert "send `Content-Type: application/json`" in form.json()["detail"]
 
 
 async def test_a_preflight_of_an_allowed_site_is_answered_without_a_token():

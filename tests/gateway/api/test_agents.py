@@ -9,7 +9,7 @@ import pytest
 
 from surehand import Agent, gateway
 from surehand.testing import ScriptedModel
-from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, pick, serve
+from tests.gateway.api.served_gateway import ServedGateway, add, bearer, build_runtime, pay, pick, serve
 
 ADA = gateway.new_token()
 BOB = gateway.new_token()
@@ -246,7 +246,7 @@ async def test_the_stream_of_a_run_that_has_ended_tells_its_end(tmp_path: Path) 
     async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[greeter()]) as served:
         await run(served, "greeter", run_id="r1")
         async with served.events("/api/runs/r1/events") as events:
-            [end] = await events.rest()
+            *_, end = await events.rest()  # the last text may be published only now: events are stored first
 
     assert (end["sse_event"], end["status"], end["text"]) == ("RunEnded", "done", "Hello.")
 
@@ -341,6 +341,35 @@ async def test_one_process_drives_a_run(tmp_path: Path) -> None:
         await wait_for_status(one, "r1", "done")
 
     assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_the_tree_of_a_call_of_an_agent_is_shown_to_whom_may_run_the_agent(
+    tmp_path: Path, is_stored: bool
+) -> None:
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    runner = gateway.new_token()
+    auth = gateway.bearer_tokens(
+        gateway.Token(gateway.hash_token(runner), "ada", scopes=frozenset({"agents:*", "tools:agent__*"}))
+    )
+    boss = Agent(
+        "boss",
+        model=ScriptedModel([("agent__adder", {"prompt": "Add."})], "Added."),
+        tools=[],
+        agents=[Agent("adder", model=ScriptedModel([("add", {"a": 1, "b": 2})], "3."), tools=[add])],
+    )
+    async with serve(runtime, auth=auth, agents=[boss]) as served:
+        await run(served, "boss", token=runner)
+        while True:  # the journal is written in batches
+            calls = (await served.client.get("/api/calls", headers=bearer(runner))).json()["items"]
+            call_ids = [each["call_id"] for each in calls if each["tool"] == "add"]
+            if call_ids:
+                break
+            await asyncio.sleep(0.05)
+        [call_id] = call_ids
+        tree = (await served.client.get(f"/api/calls/{call_id}/tree", headers=bearer(runner))).json()["items"]
+
+    assert call_id in [each["call_id"] for each in tree]
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

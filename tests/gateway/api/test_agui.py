@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from surehand import Agent, Context, gateway, tool
+import pytest
+
+from surehand import Agent, Context, Limits, gateway, tool
 from surehand.testing import ScriptedModel
 from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, serve
 
@@ -131,6 +133,33 @@ async def test_a_tool_of_the_client_is_answered_by_a_message(tmp_path: Path) -> 
     assert answered[-1]["result"] == "Painted."
 
 
+async def test_a_client_brings_no_more_tools_than_a_session_may_have(tmp_path: Path) -> None:
+    def tools(count: int, first: int = 0, **more: Any) -> list[dict[str, Any]]:
+        numbers = range(first, first + count)
+        return [{"name": f"t{i}", "description": "A tool.", "parameters": {"type": "object"}, **more} for i in numbers]
+
+    patterns = {"type": "object", "properties": {f"p{i}": {"type": "string", "pattern": "a"} for i in range(51)}}
+    replies = ["Hello.", "Hello."]
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(*replies)]) as served:
+        url = "/api/agents/payer/agui"
+        await run(served, run_input(tools=tools(100)))
+        await run(served, run_input(run_id="r2", tools=tools(100, 100)))
+        refused = [
+            await served.client.post(url, json=run_input(run_id="r3", tools=each))
+            for each in (tools(101), tools(1, 200), tools(1, parameters=patterns), tools(1, description="x" * 10_001))
+        ]
+
+    assert {(each.status_code, each.json()["code"]) for each in refused} == {(422, "invalid_arguments")}
+
+
+async def test_a_state_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer("Hello.")]) as served:
+        body = run_input(state={"text": "x" * 1_000_000})
+        refused = await served.client.post("/api/agents/payer/agui", json=body)
+
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+
+
 async def test_state_is_shared_with_the_calls_of_the_thread(tmp_path: Path) -> None:
     @tool(effects={"read"})
     async def count(ctx: Context) -> int:
@@ -165,7 +194,8 @@ async def test_a_run_whose_client_leaves_is_cancelled(tmp_path: Path) -> None:
     assert (ended["status"], ended["reason"]) == ("stopped", "Cancelled because its client disconnected.")
 
 
-async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [{}, {"reason": "The trip is off."}])
+async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Path, body: dict[str, str]) -> None:
     asked = asyncio.Event()
 
     async def never(messages: Any) -> str:
@@ -176,10 +206,19 @@ async def test_a_run_that_is_cancelled_elsewhere_ends_as_cancelled(tmp_path: Pat
     async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[payer(never)]) as served:
         reading = asyncio.create_task(run(served, run_input()))
         await asked.wait()
-        await served.client.post("/api/runs/r1/cancel")
+        await served.client.post("/api/runs/r1/cancel", json=body)
         events = await reading
 
     assert events[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_run_that_a_limit_has_stopped_is_not_cancelled(tmp_path: Path) -> None:
+    model = ScriptedModel([("add", {"a": 1, "b": 2})], "As far as I came.")
+    agent = Agent("payer", model=model, limits=Limits(steps=1))
+    async with serve(build_runtime(store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        events = await run(served, run_input())
+
+    assert events[-1]["outcome"] == {"type": "success"}
 
 
 async def test_a_failed_run_is_a_run_error(tmp_path: Path) -> None:

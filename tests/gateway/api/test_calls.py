@@ -66,6 +66,7 @@ async def test_a_body_that_is_no_json_is_400_and_an_unknown_field_422():
 
     assert (malformed.status_code, malformed.json()["code"]) == (400, "bad_request")
     assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid_arguments")
+    assert "there is no field body." in unknown.json()["detail"]
 
 
 @pytest.mark.parametrize(

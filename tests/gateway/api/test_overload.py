@@ -73,6 +73,7 @@ async def test_a_request_that_arrives_in_parts_is_refused_too():
         b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
         WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: close"),
         WHOLE.replace(b"Host: x", b"Host: x\r\nConnection: upgrade\r\nUpgrade: h2c"),
+        WHOLE.replace(b"POST", b"HEAD").replace(b"GET", b"HEAD"),
         b"\x16\x03\x01 not HTTP",
     ],
 )

@@ -6,8 +6,11 @@ import json
 import pytest
 
 from surehand.gateway.access.answers import AnswerRule
+from surehand.gateway.access.request_limits import GatewayLimits
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
-from surehand.gateway.webhooks.answer_routes import MAX_AUDITED_PER_MINUTE
+from surehand.gateway.access.unverified_bodies import MAX_ARRIVING_PER_ADDRESS, UnverifiedBodies
+from surehand.gateway.problems import Problem
+from surehand.gateway.webhooks.answer_routes import MAX_AUDITED_PER_MINUTE, UNKNOWN_WEBHOOK
 from surehand.gateway.webhooks.signatures import new_webhook_secret, sign_webhook
 from surehand.gateway.webhooks.webhook import Webhook
 from surehand.testing import ManualClock
@@ -130,6 +133,28 @@ def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
+@pytest.mark.parametrize("name", ["a%00b", "a%0aCRITICAL forged", "%1b[2J", "\u202ebridge", "x" * 300])
+async def test_the_name_of_an_unknown_webhook_is_not_written_anywhere(tmp_path, caplog, name):
+    async with serve_ada(tmp_path) as ada:
+        refused = await ada.send(message(ada.call_id), path=f"/api/webhooks/{name}/answers")
+        audited = await ada.audit()
+
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    assert [row.by for row in audited] == [f"webhook:{UNKNOWN_WEBHOOK}"]
+    assert [line for line in caplog.messages if "webhook" in line] == [
+        f"A message to webhook {UNKNOWN_WEBHOOK} was refused: There is no such webhook."
+    ]
+
+
+async def test_an_answer_to_a_call_with_a_nul_character_in_its_id_is_audited(tmp_path):
+    async with serve_ada(tmp_path) as ada:
+        refused = await ada.send(message("call\0id"))
+        audited = await ada.audit()
+
+    assert refused.status_code == 404
+    assert [(row.call_id, row.by) for row in audited] == [("call\ufffdid", "ada")]
+
+
 async def test_no_changed_byte_of_a_body_passes(tmp_path):
     async with serve_ada(tmp_path) as ada:
         body = message(ada.call_id)
@@ -249,3 +274,49 @@ async def test_a_large_body_is_refused_before_it_is_read(tmp_path):
         answer = await ada.send(b" " * (2 << 20))
 
     assert answer.status_code == 413
+
+
+async def test_messages_that_never_end_take_no_places_of_others(tmp_path):
+    limits = GatewayLimits(requests=4, requests_per_identity=4)
+    unsigned = {**sign_webhook(b"", [SECRET]), "content-type": "application/json"}
+    async with serve_ada(tmp_path, limits=limits) as ada:
+        ended = asyncio.Event()
+
+        async def endless_body():
+            yield b"{"
+            await ended.wait()
+            yield b"}"
+
+        client = ada.gateway.client
+        arriving = [
+            asyncio.ensure_future(client.post(PATH, content=endless_body(), headers=unsigned)) for _ in range(8)
+        ]
+        other = [client.post(PATH, content=b"{}", headers=unsigned) for _ in range(4)]
+        refused = [(await each).status_code for each in other]
+        approved = await ada.send(message(ada.call_id))
+        ended.set()
+        await asyncio.gather(*arriving)
+
+    assert refused == [401] * 4
+    assert approved.status_code == 200
+
+
+async def test_one_address_sends_a_limited_number_of_messages_at_once():
+    gate = asyncio.Event()
+    bodies = UnverifiedBodies()
+
+    async def receive():
+        await gate.wait()
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    def read(address: str):
+        return bodies.read({"client": (address, 1)}, receive)
+
+    arriving = [asyncio.ensure_future(read("192.0.2.1")) for _ in range(MAX_ARRIVING_PER_ADDRESS)]
+    await asyncio.sleep(0)
+    with pytest.raises(Problem, match="are arriving"):
+        await read("192.0.2.1")
+    gate.set()
+    received = [await (await each)() for each in (*arriving, read("192.0.2.2"), read("192.0.2.1"))]
+
+    assert {each["body"] for each in received} == {b"{}"}

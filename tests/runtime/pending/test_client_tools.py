@@ -478,6 +478,7 @@ async def test_the_result_of_an_external_tool_arrives_later() -> None:
         (wait,) = await runtime.pending()
 
         assert outcome.waiting_for == "result"
+        assert outcome.message == "batch waits for an answer."  # a person reads it too
         assert (wait.tool, wait.arguments) == ("batch", {"size": 3})
         assert await runtime.settle(id_of(outcome), {"rows": 3}, by="webhook") == Done({"rows": 3})
 

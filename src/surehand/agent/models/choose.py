@@ -28,8 +28,6 @@ _PROVIDERS: dict[str, type[SdkModel]] = {
     "anthropic": AnthropicModel,
 }
 MODEL_PROVIDERS = tuple(_PROVIDERS)
-
-
 _ACCESS_VARIABLES = {
     "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
     "responses": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),

@@ -26,11 +26,11 @@ from surehand.agent.models.conversation import content_text, function_tools
 from surehand.agent.models.errors import StreamBroken
 
 _MAX_CALLS = 16
+"""Calls of one answer: a small model that may write a list of any length does not find its end."""
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose keys are names of the developer, not keywords."""
 _PLAIN_VALUES = frozenset({"const", "default", "enum", "example", "examples", "required"})
 """Keywords whose value is no schema."""
-"""Calls of one answer: a small model that may write a list of any length does not find its end."""
 _INSTRUCTIONS = """\
 Answer with one JSON object.
 To use tools: {"tool_calls": [{"tool": NAME, "arguments": {...}}], "answer": ""}. You are then given their results.

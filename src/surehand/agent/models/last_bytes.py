@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 _EXTENSION = "surehand.last_bytes"
-_KEPT_BYTES = 64
+_MAX_LAST_BYTES = 64
 
 
 class _RecordedStream:
@@ -21,7 +21,7 @@ class _RecordedStream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
-            self.last_bytes = (self.last_bytes + chunk)[-_KEPT_BYTES:]
+            self.last_bytes = (self.last_bytes + chunk)[-_MAX_LAST_BYTES:]
             yield chunk
 
     async def aclose(self) -> None:

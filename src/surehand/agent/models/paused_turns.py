@@ -43,10 +43,10 @@ class UnpausedModel:
 
 def _continue(request: ModelRequest, answers: list[ModelAnswer]) -> ModelRequest:
     """The request with the parts of the answer so far."""
-    said: list[Message] = [
+    earlier_parts: list[Message] = [
         {"role": "assistant", "content": each.text, "provider_items": each.provider_items} for each in answers
     ]
-    return replace(request, messages=[*request.messages, *said]) if said else request
+    return replace(request, messages=[*request.messages, *earlier_parts]) if earlier_parts else request
 
 
 def _join(answers: list[ModelAnswer]) -> ModelAnswer:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from surehand.cli.chat_session import ChatSession
-from surehand.cli.chosen_agent import choose_agent
+from surehand.cli.chosen_agent import NO_AGENTS_MESSAGE, choose_agent
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 from surehand.cli.formatting import is_terminal
 from surehand.cli.lifecycle import run_coroutine, start_runtime
@@ -34,7 +34,7 @@ def command(options: RuntimeOptions, agent: str | None, user: str | None, sessio
     async def approver(pending_call: PendingCall) -> Approval | None:
         return await sessions[0].approver(pending_call) if sessions else None
 
-    runtime, agents = options.build_runtime_with_agents(approver)
+    runtime, agents = options.build_runtime_with_agents(approver, nothing_configured=NO_AGENTS_MESSAGE)
     sessions.append(ChatSession(choose_agent(agents, agent), user=user, session=session))
     run_coroutine(_talk(runtime, sessions[0]))
 

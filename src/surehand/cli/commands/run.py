@@ -14,7 +14,7 @@ from surehand.agent.agent import Agent
 from surehand.agent.run import Run
 from surehand.agent.run_family import RunFamily
 from surehand.cli.answers import login_name
-from surehand.cli.chosen_agent import choose_agent
+from surehand.cli.chosen_agent import NO_AGENTS_MESSAGE, choose_agent
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, EXIT_USAGE, YELLOW, CommandExit, print_problem
 from surehand.cli.formatting import is_terminal, json_line
 from surehand.cli.lifecycle import run_coroutine, start_runtime
@@ -79,7 +79,8 @@ def command(
     text = sys.stdin.read() if prompt == "-" else prompt
     chosen_id = resume or run_id or new_id()
     family = RunFamily(chosen_id)
-    runtime, agents = options.build_runtime_with_agents(_preset_approver(family, decision))
+    approver = _preset_approver(family, decision)
+    runtime, agents = options.build_runtime_with_agents(approver, nothing_configured=NO_AGENTS_MESSAGE)
     runtime.listen(family.includes)
     chosen = choose_agent(agents, agent)
     if not runtime.is_durable:

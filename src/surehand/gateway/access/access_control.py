@@ -22,6 +22,7 @@ from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.tokens import Authenticate
+from surehand.gateway.access.unverified_bodies import UnverifiedBodies
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.problems import Problem, problem_response
@@ -97,6 +98,7 @@ class AccessControl:
         self._is_started = is_started
         self._refusals = refusals
         self._starts = PacedStarts()
+        self._unverified_bodies = UnverifiedBodies()
         self._log_throttle = LogThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,6 +118,8 @@ class AccessControl:
             scope[IDENTITY_KEY] = identity
             self._limiter.check_rate(identity)
             receive = _limit_body(receive, max_bytes)
+            if is_signed:
+                receive = await self._unverified_bodies.read(scope, receive)
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
             elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
@@ -145,7 +149,9 @@ class AccessControl:
         content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         is_json = content_type == b"application/json" or content_type.endswith(b"+json")
         if has_body and scope["method"] in _METHODS_WITH_BODY and not is_json:
-            raise Problem("unsupported_media_type", "The body of a request must be application/json.")
+            raise Problem(
+                "unsupported_media_type", "The body of a request must be JSON: send `Content-Type: application/json`."
+            )
         if headers.get(b"sec-fetch-site") == b"cross-site" and b"origin" not in headers:
             is_navigation = headers.get(b"sec-fetch-mode") == b"navigate" and scope["method"] == "GET"
             if not is_navigation:

@@ -18,13 +18,17 @@ from surehand.gateway.api.agents import AgentId, require_agent
 from surehand.gateway.api.models import EVENT_RESPONSES, MAX_ID_LENGTH
 from surehand.gateway.api.requests import Caller
 from surehand.gateway.api.run_details import RunSummary, find_any_run, find_own_run, find_top_run
+from surehand.gateway.api.sessions import check_offer
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import id_under_key
 from surehand.gateway.events.event_stream import EventStreamResponse
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
+from surehand.store.serialization import dump_json
 
 CLIENT_LEFT_REASON = "Cancelled because its client disconnected."
+MAX_STATE_CHARS = 1_000_000
+"""The states of many threads are kept in memory, and each is sent back with every run."""
 
 
 def agui_routes(gateway: Gateway) -> APIRouter:
@@ -63,14 +67,15 @@ def _check_ids(body: RunAgentInput) -> None:
 async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
     """Offer the client's tools to the session: the agent may call them, and the client answers."""
     scope = gateway.scope(identity, session=body.thread_id)
-    tools = [each for each in body.tools or () if gateway.runtime.find(each.name) is None]
+    tools = [
+        each
+        for each in body.tools or ()
+        if gateway.runtime.find(each.name) is None and identity.may_use_tool(each.name)
+    ]
+    check_offer(gateway, scope, tools)
     try:
         scope.offer(
-            *(
-                define.client(each.name, each.description, parameters=each.parameters, reply="later")
-                for each in tools
-                if identity.may_use_tool(each.name)
-            )
+            *(define.client(each.name, each.description, parameters=each.parameters, reply="later") for each in tools)
         )
     except DefinitionError as error:
         raise Problem("invalid_arguments", error.problem) from None
@@ -79,6 +84,8 @@ async def _offer_tools(gateway: Gateway, identity: Identity, body: RunAgentInput
 def _set_state(gateway: Gateway, identity: Identity, body: RunAgentInput) -> None:
     """Let the calls of the session begin with the client's state. An empty one is that of a client without any."""
     if isinstance(body.state, dict) and body.state:
+        if len(dump_json(body.state)) > MAX_STATE_CHARS:
+            raise Problem("too_large", f"The `state` of a thread may have {MAX_STATE_CHARS:,} characters of JSON.")
         state = gateway.scope(identity, session=body.thread_id).state
         state.clear()
         state.update(body.state)

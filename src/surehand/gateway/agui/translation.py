@@ -24,8 +24,8 @@ from surehand.core.ids import find_starting_call, new_id
 from surehand.gateway.agui.message_writer import KnownCalls, MessageWriter
 from surehand.gateway.agui.run_tree import RunTree, run_of_event
 
-CANCELLED_PREFIX = "Cancelled"
-"""What the reason of a run begins with that was cancelled; one that a limit stopped has a report."""
+LIMIT_REASONS = ("The limit of ", "The budget of ")
+"""What the reason of a run begins with that a limit has stopped. Whoever cancels a run writes a reason of their own."""
 
 
 class AguiTranslation:
@@ -141,7 +141,7 @@ _PROGRESS_FIELDS = ("call_id", "tool", "message", "fraction", "title")
 
 def is_cancelled(run_ended: Mapping[str, Any]) -> bool:
     """Whether a run was stopped by a person or a program, and not by one of its limits."""
-    return run_ended["status"] == "stopped" and bool(run_ended["reason"].startswith(CANCELLED_PREFIX))
+    return run_ended["status"] == "stopped" and not run_ended["reason"].startswith(LIMIT_REASONS)
 
 
 def _copy_json(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from surehand.core.ids import new_id
+from surehand.core.names import nearest_names
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.agent_runs import RunRequest, ServedAgent
 from surehand.gateway.api.models import RUN_RESPONSES, AgentDetails, AgentPage, RunBody
@@ -75,7 +76,9 @@ def require_agent(gateway: Gateway, identity: Identity, name: str) -> ServedAgen
     """An agent that the identity may run; raises `Problem` for any other."""
     agent = gateway.runs.agents.get(name)
     if agent is None or not identity.may_use_agent(name):
-        raise Problem("not_found", f"There is no agent {name[:80]!r}.")
+        near = nearest_names(name, filter(identity.may_use_agent, gateway.runs.agents), 1)
+        suggestion = f" Did you mean {near[0]!r}?" if near else ""
+        raise Problem("not_found", f"There is no agent {name[:80]!r}.{suggestion}")
     return agent
 
 

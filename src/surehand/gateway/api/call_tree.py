@@ -59,7 +59,7 @@ def call_tree_routes(gateway: Gateway) -> APIRouter:
         visible = [
             each
             for each in _tree_of(call_id, known.calls)
-            if gateway.may_see_call(identity, user=each.user, tool=each.tool)
+            if gateway.may_see_call(identity, user=each.user, tool=each.tool, agent=each.agent)
         ]
         recorded = _recorded_fields(known.events)
         return page_response([_describe(each, recorded.get(each.call_id, {})) for each in visible], None)

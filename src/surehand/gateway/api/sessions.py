@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Collection
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Path
 from starlette.responses import Response
@@ -16,9 +17,12 @@ from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tools import describe_listing
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
+from surehand.runtime.scope import Scope
 
 SessionId = Annotated[str, Path(min_length=1, max_length=200, description="The session, a name of the client's own.")]
+MAX_TOOLS_PER_REQUEST = 100
 MAX_TOOLS_PER_SESSION = 200
+MAX_DESCRIPTION_LENGTH = 10_000
 MAX_PATTERNS = 50
 """Patterns in the schemas of one request: each may take milliseconds to compile, and all requests wait for it."""
 
@@ -39,13 +43,7 @@ def session_routes(gateway: Gateway) -> APIRouter:
         if refused:
             await gateway.audit_refusal(identity, "offer", tool=refused[0])
             raise Problem("denied", f"{refused[0]} is not allowed with this token.")
-        known = {
-            each.name for each in scope.usable_listings(for_person=True) if gateway.runtime.find(each.name) is None
-        }
-        if len(known | {each.name for each in body.tools}) > MAX_TOOLS_PER_SESSION:
-            raise Problem("invalid_arguments", f"A session may bring {MAX_TOOLS_PER_SESSION} tools.")
-        if sum(_count_patterns(each.parameters) for each in body.tools) > MAX_PATTERNS:
-            raise Problem("invalid_arguments", f"The schemas of one request may have {MAX_PATTERNS} patterns.")
+        check_offer(gateway, scope, body.tools)
         for each in body.tools:
             if gateway.runtime.find(each.name) is not None:
                 raise Problem("conflict", f"The runtime has a tool {each.name}; give yours another name.")
@@ -57,6 +55,27 @@ def session_routes(gateway: Gateway) -> APIRouter:
         return page_response([describe_listing(each) for each in listings], None)
 
     return router
+
+
+class OfferedTool(Protocol):
+    """A tool that a client brings, as far as it is limited."""
+
+    name: str
+    description: str
+    parameters: Any
+
+
+def check_offer(gateway: Gateway, scope: Scope, tools: Collection[OfferedTool]) -> None:
+    """Raise `Problem` for more tools, or larger ones, than a session may bring: compiling them stops all requests."""
+    if len(tools) > MAX_TOOLS_PER_REQUEST:
+        raise Problem("invalid_arguments", f"One request may bring {MAX_TOOLS_PER_REQUEST} tools.")
+    known = {each.name for each in scope.usable_listings(for_person=True) if gateway.runtime.find(each.name) is None}
+    if len(known | {each.name for each in tools}) > MAX_TOOLS_PER_SESSION:
+        raise Problem("invalid_arguments", f"A session may bring {MAX_TOOLS_PER_SESSION} tools.")
+    if any(len(each.description) > MAX_DESCRIPTION_LENGTH for each in tools):
+        raise Problem("invalid_arguments", f"A description may have {MAX_DESCRIPTION_LENGTH:,} characters.")
+    if sum(_count_patterns(each.parameters) for each in tools) > MAX_PATTERNS:
+        raise Problem("invalid_arguments", f"The schemas of one request may have {MAX_PATTERNS} patterns.")
 
 
 def _build_tool(given: ClientTool) -> Tool[..., Any]:

@@ -27,6 +27,8 @@ from surehand.gateway.webhooks.webhook import Webhook
 
 MAX_AUDITED_PER_MINUTE = 60
 """Messages with a wrong signature that the audit has a row of: anybody can send them, as often as they like."""
+UNKNOWN_WEBHOOK = "?"
+"""Stands in the log and the audit for a name that no webhook has: it is a text of whoever sent the message."""
 _AUDITED_CODES = ("denied", "not_found")
 """What the judgement of an answer has audited itself, with the name of the person."""
 WebhookName = Annotated[str, Path(min_length=1, max_length=64, description="The name of the webhook.")]
@@ -86,10 +88,11 @@ class _Receiver:
         now = self._gateway.runtime.clock.time()
         try:
             if webhook is None:
+                name = UNKNOWN_WEBHOOK
                 raise InvalidSignature("There is no such webhook.")
             message_id = verify_webhook(body, request.headers, webhook.secrets, now=now)
         except InvalidSignature as error:
-            self._log_throttle.warn("401", "A message to webhook %s was refused: %s", name[:64], error)
+            self._log_throttle.warn("401", "A message to webhook %s was refused: %s", name, error)
             await self._audit_unsigned(name, now)
             raise _NotSigned from None
         return webhook, message_id
@@ -137,7 +140,7 @@ class _Receiver:
 
     async def audit(self, name: str, code: str, call_id: str = "") -> None:
         """Write a refused message to the audit."""
-        sender = Identity(f"webhook:{name[:64]}", frozenset())
+        sender = Identity(f"webhook:{name}", frozenset())
         await self._gateway.audit_refusal(sender, "answer by webhook", call_id=call_id, code=code)
 
 

@@ -19,6 +19,8 @@ MAX_EXPANDED_CHARS = MAX_DOCUMENT_BYTES
 MAX_OPERATIONS = 50_000
 MAX_ARGUMENTS = 1_000
 """Parameters, or fields of a body, that one operation may have."""
+MAX_SCHEMAS_PER_PART = 300
+"""Schemas that may apply to one part of a value. Of a thousand public documents, none needs more than thirty."""
 MAX_ALL_OF_PARTS = 1_000
 """Schemas that `allOf` may join, all levels together."""
 

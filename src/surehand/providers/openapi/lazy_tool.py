@@ -13,7 +13,6 @@ from surehand.providers.openapi.descriptions import describe_operation
 from surehand.providers.openapi.document import UnusableOperation
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.plan import OperationPlan
-from surehand.providers.openapi.validation_cost import ValidationCost
 
 
 class OperationDescription(DescriptionSource):
@@ -53,7 +52,6 @@ class OperationParameters:
             plan = self._load_plan()
             self._other_names = plan.other_names
             self._parameters = plan.arguments
-            self._cost = ValidationCost(plan.arguments)
         return self._parameters
 
     @property
@@ -84,13 +82,4 @@ class OperationParameters:
             values = {
                 name if name in known else self._other_names.get(name, name): each for name, each in values.items()
             }
-        if self._cost.can_explain(values):
-            return parameters.validate_mapping(values)
-        if not self._cost.can_validate(values):
-            problem = (
-                "The arguments are so large, or so deeply nested, that comparing them with the schema takes too long."
-            )
-            raise InvalidArguments(f"{problem} Send less.")
-        if not parameters.accepts(values):
-            raise InvalidArguments("The arguments do not match the schema, and are too large to say where. Send less.")
-        return dict(values)
+        return parameters.validate_mapping(values)

@@ -17,12 +17,11 @@ from surehand.providers.openapi.bodies import is_file_schema, read_body
 from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_ARGUMENTS
+from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_SCHEMAS_PER_PART
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
-from surehand.providers.openapi.validation_cost import ValidationCost
 from surehand.providers.openapi.work_limit import WorkLimit
 from surehand.providers.rest.auth import Auth
 
@@ -238,7 +237,7 @@ class _PlanCompiler:
             arguments.compile()
         except DefinitionError:
             return None
-        return arguments if ValidationCost(arguments).is_acceptable else None
+        return arguments if arguments.cost.schemas_per_part <= MAX_SCHEMAS_PER_PART else None
 
     def _schema_with(
         self, properties: dict[str, Any], budget: int, *, refs: Collection[str] | None = None

@@ -25,7 +25,7 @@ from surehand.providers.openapi.document import Document, UnusableOperation
 from surehand.providers.openapi.files import read_files
 from surehand.providers.openapi.imported_document import ImportedDocument, import_document
 from surehand.providers.openapi.lazy_tool import OperationDescription, OperationParameters
-from surehand.providers.openapi.looked_up import LookedUpOperations
+from surehand.providers.openapi.looked_up_operations import LookedUpOperations
 from surehand.providers.openapi.operation_plans import OperationPlans
 from surehand.providers.openapi.operations import READING_METHODS, Operation
 from surehand.providers.openapi.options import OpenApiOptions

@@ -9,9 +9,9 @@ from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.raw_schema import RawParameters
 from surehand.core.strict_json import has_at_most_parts
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_SCHEMAS_PER_PART
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.schema import SchemaConverter
-from surehand.providers.openapi.validation_cost import ValidationCost
 from surehand.providers.openapi.work_limit import WorkLimit
 
 MAX_DEFINITION_CHARS = 60_000
@@ -26,7 +26,7 @@ class ResponseNotes:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._converter = SchemaConverter(document, for_responses=True)
-        self._validators: dict[int, tuple[RawParameters, ValidationCost] | None] = {}
+        self._validators: dict[int, RawParameters | None] = {}
 
     async def find_note(self, operation: Operation, data: Any) -> str:
         """What about a result differs from the document; empty if nothing does, or if it is not known."""
@@ -36,11 +36,8 @@ class ResponseNotes:
         if key not in self._validators:
             # In a thread: it may read other files of the document.
             self._validators[key] = await asyncio.to_thread(self._build_validator, operation)
-        validator = self._validators[key]
-        if validator is None:
-            return ""
-        parameters, cost = validator
-        if not cost.can_explain({_RESULT: data}):
+        parameters = self._validators[key]
+        if parameters is None or not parameters.cost.can_explain({_RESULT: data}):
             return ""
         try:
             parameters.validate_mapping({_RESULT: data})
@@ -48,7 +45,7 @@ class ResponseNotes:
             return f"The response does not match the document: {error}"
         return ""
 
-    def _build_validator(self, operation: Operation) -> tuple[RawParameters, ValidationCost] | None:
+    def _build_validator(self, operation: Operation) -> RawParameters | None:
         schemas: list[dict[str, Any]] = []
         refs: set[str] = set()
         work = WorkLimit()
@@ -64,8 +61,7 @@ class ResponseNotes:
             parameters.compile()
         except (UnusableOperation, DefinitionError):
             return None
-        cost = ValidationCost(parameters)
-        return (parameters, cost) if cost.is_acceptable else None
+        return parameters if parameters.cost.schemas_per_part <= MAX_SCHEMAS_PER_PART else None
 
     def _response_schemas(self, operation: Operation) -> list[Located]:
         """The JSON schemas of all successful responses; none if one of them has no schema."""

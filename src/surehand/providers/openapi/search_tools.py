@@ -20,7 +20,7 @@ from surehand.core.raw_schema import RawParameters
 from surehand.core.tool import Tool
 from surehand.providers.openapi.descriptions import clean_description, first_sentence
 from surehand.providers.openapi.listings import OperationListings
-from surehand.providers.openapi.looked_up import LookedUpOperations
+from surehand.providers.openapi.looked_up_operations import LookedUpOperations
 from surehand.providers.openapi.operations import Operation
 
 SEARCH = "search"

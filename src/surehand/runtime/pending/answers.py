@@ -154,7 +154,8 @@ class Answers:
         if self._store.is_durable and self._store.current is None:
             return Failed("unavailable", "The runtime is not running; the call still waits.")
         if to_storable_name(answer.by) != answer.by:
-            return Failed("invalid_arguments", "Nobody has such a name as is given in `by`. The call still waits.")
+            problem = f"`by` cannot be stored as a name: {answer.by!r:.80}. The call still waits."
+            return Failed("invalid_arguments", problem)
         for _ in range(MAX_ANSWER_ATTEMPTS):  # another answer may be stored first: then this one is checked again
             try:
                 row = await self._pending_calls.find(str(call_id), viewer)
@@ -168,7 +169,8 @@ class Answers:
             # Another answer was first. This one was given to the same question, and must not count for the next one.
             if answer.round is None and row.open_round is not None and row.open_round.inner_call_id is None:
                 answer = replace(answer, round=row.open_round.round)
-        return Failed("conflict", f"Call {call_id} is answered by others all the time.")
+        problem = f"Call {call_id} was answered by others {MAX_ANSWER_ATTEMPTS} times meanwhile. Try again."
+        return Failed("conflict", problem)
 
     async def _answer_row(self, viewer: Principal, row: PendingRow, answer: Answer) -> Outcome | None:
         """Answer a call whose row was read; None if another answer was stored at the same moment."""
@@ -251,14 +253,12 @@ class Answers:
         if isinstance(outcome, Failed) and outcome.code in ("not_found", "conflict", "expired", "invalid_arguments"):
             return outcome
         if not isinstance(outcome, Pending):
-            await self._resumptions.following_calls.end_following_calls(
-                inner_call_id
-            )  # those that wait for it may still be pending
+            # Calls that wait for the inner one may still be pending.
+            await self._resumptions.following_calls.end_following_calls(inner_call_id)
         in_progress = self._resumptions.find_in_progress(row.call.call_id)
         if in_progress is not None and in_progress.task is not None:
-            await wait_for_task(
-                in_progress.task
-            )  # the maintenance task noticed the answer first, and is ending this call
+            # The maintenance task noticed the answer first, and is ending this call.
+            await wait_for_task(in_progress.task)
         return await self._pending_calls.current_outcome(row.call.call_id, viewer) or outcome
 
     async def _audit_refusal(

@@ -98,13 +98,13 @@ def outcome_of_run(run: RunRow) -> Done | Failed | None:
     """What a call that waits for the run ends with: its `output` or else its `text`; None while the run goes on."""
     if not run.has_ended:
         return None
-    report = run.report
-    text = report
-    if isinstance(report, Mapping):
-        text = report.get("text")
-        report = text if report.get("output") is None else report["output"]
+    text = run.report
+    output = run.report
+    if isinstance(run.report, Mapping):
+        text = run.report.get("text")
+        output = text if run.report.get("output") is None else run.report["output"]
     if run.state == "done":
-        return Done(report)
+        return Done(output)
     if run.is_cancelled:
         return Failed("cancelled", f"The run of {run.agent} was cancelled. {run.reason or ''}".rstrip(), executed=True)
     problem = run.reason or f"The run of {run.agent} was {run.state}."

@@ -16,9 +16,9 @@ from surehand.store.database import Database, Row, SqlValue, Statement, Unexpect
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 from surehand.store.stored_identity import identity_fields_with_user
+from surehand.store.tables.runs import StoredRunState
 
 InboxEventStatus: TypeAlias = Literal["waiting", "done", "failed"]
-RunStatus: TypeAlias = Literal["running", "waiting", "done", "stopped", "failed"]
 InboxItemType: TypeAlias = Literal["tool_result", "space_message", "plan", "service"]
 
 MAX_ATTEMPTS = 5
@@ -62,7 +62,7 @@ class InboxEvent:
     """How many attempts of its run have failed; the last of them ends the run."""
     run_id: str | None
     """The run that the event starts or continues; None for an event that was taken without a run."""
-    run_status: RunStatus | None
+    run_status: StoredRunState | None
     """The status of that run; None if it has not begun."""
     created_at: float
     cursor: int = 0

@@ -24,8 +24,7 @@ from surehand.store.database import (
 from surehand.store.queries import load_queries
 from surehand.store.serialization import JSON, dump_json
 
-RunEndState: TypeAlias = Literal["done", "stopped", "failed"]
-RunState: TypeAlias = Literal["running", "waiting", "done", "stopped", "failed"]
+StoredRunState: TypeAlias = Literal["running", "waiting", "done", "stopped", "failed"]
 RunMessageKind: TypeAlias = Literal["steer", "follow_up"]
 
 LEASE_SECONDS = 30.0
@@ -43,7 +42,7 @@ class RunRow:
     agent: str
     user: str | None
     session: str | None
-    state: RunState
+    state: StoredRunState
     prompt: JSON
     """What the run was started with."""
     context: JSON
@@ -207,7 +206,7 @@ class RunTable:
     async def save(
         self,
         claim: RunClaim,
-        state: RunState,
+        state: StoredRunState,
         *,
         spent: JSON = None,
         report: JSON = None,
@@ -244,7 +243,7 @@ class RunTable:
         self,
         agent: str | None = None,
         *,
-        state: RunState | None = None,
+        state: StoredRunState | None = None,
         user: str | None = None,
         session: str | None = None,
         before: tuple[float, str] | None = None,

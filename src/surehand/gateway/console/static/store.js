@@ -18,7 +18,7 @@ const SLOW_RELOAD_MS = 1000;
 const listeners = new Set();
 let stream = null;
 
-/** Hear every event; returns the function that ends this. A reconnection is told as `{type: "Reconnected"}`. */
+/** Hear every event; returns the function that ends this. After a reconnection, listeners get `{type: "Reconnected"}`. */
 export function onEvent(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -43,7 +43,7 @@ export const pageTitle = signal("Inbox");
 export function restart() {
   stream?.retry();
   loadWaits();
-  tell({ type: "Reconnected" });
+  notifyListeners({ type: "Reconnected" });
 }
 
 function handleState(state) {
@@ -51,7 +51,7 @@ function handleState(state) {
   streamState.value = state === "connecting" && streamState.value === "down" ? "down" : state;
   if (state === "live" && wasDown) {
     loadWaits();
-    tell({ type: "Reconnected" });
+    notifyListeners({ type: "Reconnected" });
   }
 }
 
@@ -61,10 +61,10 @@ function handleEvent(event) {
   if (event.type === "CallEnded" && event.outcome.status !== "pending") removeWait(event.call_id);
   if (event.type === "CatalogueChanged") catalogueVersion.value += 1;
   if (event.type === "Missed") loadWaits();
-  tell(event);
+  notifyListeners(event);
 }
 
-function tell(event) {
+function notifyListeners(event) {
   for (const listener of listeners) listener(event);
 }
 

@@ -53,6 +53,8 @@ class EarlyRefusal:
         is_one = request.message_count == 1 and not request.has_begun_another
         if not is_one or not request.is_plain or parser.get_http_version() != "1.1":
             return None
+        if parser.get_method() == b"HEAD":  # its response has no body: ours would be read as that to the next request
+            return None
         path = request.url.partition(b"?")[0].decode("latin-1")
         return self._response if self._counts(parser.get_method().decode("latin-1"), path) else None
 

@@ -96,6 +96,7 @@ class ServerSchema(RawParameters):
     def rewrite_prose(self, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Self:
         """Replace titles and descriptions. The rewritten schema must accept the same values."""
         self._source_schema = self._enforced_schema = rewrite(self._source_schema)
+        self._cost = None
         return self
 
     @property
@@ -131,7 +132,9 @@ class ServerSchema(RawParameters):
         if self._pattern_count > MAX_PATTERNS:
             raise ValueError(f"{self._pattern_count} patterns, at most {MAX_PATTERNS}")
         _spend_patterns(self._pattern_count)
-        self._comparisons_per_value = int(self._schema_cost) + 10 * count_comparisons(self._source_schema)
+        if self.cost.unknown_reference:
+            raise ValueError(self.cost.unknown_reference)
+        self._comparisons_per_value = int(self.cost.schemas_per_part) + 10 * count_comparisons(self._source_schema)
         # The schema is untrusted: its patterns must run in linear time, and compile to a bounded size.
         options = RegexOptions(size_limit=MAX_COMPILED_PATTERN_BYTES)
         return _create_validator(self._source_schema, pattern_options=options, validate_formats=self._validate_formats)
@@ -144,6 +147,12 @@ class ServerSchema(RawParameters):
         except Exception:  # noqa: BLE001 - see compile
             return False
         return True
+
+    def _validate_costly(self, values: dict[str, Any]) -> dict[str, Any]:
+        # What takes too long to validate is left to the server.
+        if not self._is_valid(values):
+            raise InvalidArguments("The arguments do not match the schema, and are too large to say where. Send less.")
+        return values
 
     def _is_valid(self, values: Any) -> bool:
         return not self._is_affordable(values) or super()._is_valid(values)
@@ -162,7 +171,7 @@ class ServerSchema(RawParameters):
         if self._validator is None:
             self.compile()
         # A direct result has at most so many bytes, and therefore at most so many values and characters.
-        if MAX_DIRECT_BYTES * self._comparisons_per_value > MAX_COMPARISONS:
+        if self.cost.is_recursive or MAX_DIRECT_BYTES * self._comparisons_per_value > MAX_COMPARISONS:
             return False
         if MAX_DIRECT_BYTES * self._pattern_count > MAX_PATTERN_CHARACTERS:
             return False
@@ -174,6 +183,8 @@ class ServerSchema(RawParameters):
     def _first_problem(self, value: Any) -> str:
         from jsonschema_rs import ValidationError
 
+        if not self.cost.can_explain(value):
+            return "it does not match the schema, and is too large to say where"
         try:
             self._validator.validate(value)
         except ValidationError as error:
@@ -187,6 +198,7 @@ class ServerSchema(RawParameters):
         is_affordable = (
             values * self._comparisons_per_value <= MAX_COMPARISONS
             and characters * self._pattern_count <= MAX_PATTERN_CHARACTERS
+            and (not self.cost.is_recursive or self.cost.can_validate(value))
         )
         if not is_affordable and not self._has_warned:
             self._has_warned = True

@@ -9,7 +9,7 @@ export function isTyping(event) {
 /** Move through `ids` with j and k; `select` gets the new one. Enter moves the focus to the detail. */
 export function useListKeys(ids, selected, select) {
   useEffect(() => {
-    const hear = (event) => {
+    const onKeyDown = (event) => {
       if (event.key === "Escape" && isTyping(event)) event.target.blur();
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "/") {
@@ -23,8 +23,8 @@ export function useListKeys(ids, selected, select) {
       const isOnPage = event.target === document.body || event.target.closest?.(".list-pane");
       if (event.key === "Enter" && selected && isOnPage) document.querySelector("[data-detail]")?.focus();
     };
-    addEventListener("keydown", hear);
-    return () => removeEventListener("keydown", hear);
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
   }, [ids, selected]);
   useEffect(() => {
     document.querySelector('.list-pane [aria-current="true"]')?.scrollIntoView({ block: "nearest" });

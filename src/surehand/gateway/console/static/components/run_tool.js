@@ -69,7 +69,7 @@ function RunState({ run }) {
   </div>`;
 }
 
-/** Call a tool and tell what its events say. */
+/** Call a tool and report its events. */
 async function runTool(name, values, update) {
   const controller = new AbortController();
   const response = await send(`/api/tools/${encode(name)}/call`, {

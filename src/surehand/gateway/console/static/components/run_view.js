@@ -62,7 +62,7 @@ function RunFooter({ run, isChat }) {
     ${problem && html`<span class="problem">${problem}</span>`}</p>`;
 }
 
-/** The run as it is remembered, and what events have told since. */
+/** The run as the gateway returns it, and the texts and calls of later events. */
 function useRun(runId, isNew) {
   const [run, setRun] = useState(null);
   const [failure, setFailure] = useState("");
@@ -84,9 +84,9 @@ function useRun(runId, isNew) {
       }
     };
     const loadSoon = () => (timer ||= setTimeout(load, RELOAD_MS));
-    // A run that was just sent is known to the gateway once it has told of it.
+    // The gateway may not know a run that was just sent: its first event loads it.
     if (!isNew) load();
-    const end = onEvent((event) => {
+    const unsubscribe = onEvent((event) => {
       if (event.type === "Reconnected" && stepCount.current >= 0) load();
       if (event.run_id !== runId && event.turn !== runId) return;
       if (event.type === "TextDelta") setLiveText((before) => before + event.text);
@@ -95,7 +95,7 @@ function useRun(runId, isNew) {
     });
     return () => {
       clearTimeout(timer);
-      end();
+      unsubscribe();
     };
   }, [runId]);
   return { run, liveText, liveCalls, failure };

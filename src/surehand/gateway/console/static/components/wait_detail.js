@@ -19,7 +19,8 @@ const CONTROLS = { approval: Approval, result: ClientAnswer, input: Elicitation 
 const WORDS = { approve: "Approved.", reject: "Rejected.", result: "Answered." };
 
 export function WaitDetail({ wait, isOpen, isInline = false }) {
-  // "asking" -> "sending" -> "answered"; a refused answer goes back to "asking" with the problem.
+  // "asking" -> "sending" -> "answered". A refused answer goes back to "asking" with the problem, unless somebody
+  // else has answered before: then the question stays "late", without controls.
   const [state, setState] = useState({ name: "asking", problem: "", word: "", outcome: null });
   const answer = async (action, body) => {
     setState({ name: "sending", problem: "", word: action });
@@ -33,11 +34,12 @@ export function WaitDetail({ wait, isOpen, isInline = false }) {
   const Controls = CONTROLS[wait.waiting_for] ?? UnknownWait;
   const verdict = verdicts.value[wait.call_id];
   const isElsewhere = !isOpen && state.name === "asking";
+  const isOver = isElsewhere || state.name === "answered" || state.name === "late";
   return html`<article class="wait">
     ${!isInline && html`<${DetailHeading}>${wait.tool}<//>
-      <p class="subhead"><${Status} status=${wait.waiting_for} kind="pending" /></p>`}
+      ${!isOver && html`<p class="subhead"><${Status} status=${wait.waiting_for} kind="pending" /></p>`}`}
     ${wait.message && html`<p class="message prose">${visible(wait.message)}</p>`}
-    ${!isInline && html`<${WaitFacts} wait=${wait} />`}
+    ${!isInline && html`<${WaitFacts} wait=${wait} isOver=${isOver} />`}
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
     ${isElsewhere && html`<${Notice} tone="waiting">
       This was answered elsewhere${verdict ? `: ${describeVerdict(verdict)}` : "."}<//>`}
@@ -49,11 +51,11 @@ export function WaitDetail({ wait, isOpen, isInline = false }) {
   </article>`;
 }
 
-function WaitFacts({ wait }) {
+function WaitFacts({ wait, isOver }) {
   return html`<${Facts} items=${[
     ["User", wait.user],
     ["Asked", html`<time title=${formatTime(wait.created_at)}>${formatAge(wait.created_at, now.value)}</time>`],
-    ["Expires", wait.expires_at && formatRest(wait.expires_at, now.value)],
+    ["Expires", !isOver && wait.expires_at ? formatRest(wait.expires_at, now.value) : null],
     ["Agent", wait.agent],
     ["Run", wait.run],
     ["Session", wait.session],

@@ -12,7 +12,7 @@ import { Status } from "../components/status.js";
 
 const RUN_PREFIX = "run:";
 const RUN_EVENTS = new Set(["RunStarted", "RunEnded", "Reconnected", "Missed"]);
-/** Runs that the gateway has told of: one that was just sent may not be known yet. */
+/** Runs whose events have arrived: the gateway may not know one that was just sent. */
 const knownRuns = new Set();
 /** The turns of the chats of this tab, by agent: `{prompt, runId, session}`. */
 const chats = signal({});
@@ -66,7 +66,7 @@ function Chat({ agent }) {
   const [details, setDetails] = useState(null);
   const [problem, setProblem] = useState("");
   const turns = chats.value[agent] ?? [];
-  // What each run of the chat said and how it stands, told by its view.
+  // The status and the last text of each run of the chat, as its view reports them.
   const [reports, setReports] = useState({});
   const end = useRef(null);
   useEffect(() => {
@@ -75,7 +75,7 @@ function Chat({ agent }) {
   const last = turns.at(-1);
   const lastReport = last && reports[last.runId];
   const isOpen = last !== undefined && !["done", "stopped", "failed"].includes(lastReport?.status);
-  const hearReport = (runId, report) => {
+  const handleReport = (runId, report) => {
     knownRuns.add(runId);
     setReports((before) => ({ ...before, [runId]: report }));
   };
@@ -95,7 +95,7 @@ function Chat({ agent }) {
     ${turns.map((turn) => html`<div class="turn" key=${turn.runId}>
       <p class="bubble own prose">${visible(turn.prompt)}</p>
       <${RunView} runId=${turn.runId} isNew=${!knownRuns.has(turn.runId)} isChat=${true}
-        problem=${turn.problem} onReport=${(report) => hearReport(turn.runId, report)} />
+        problem=${turn.problem} onReport=${(report) => handleReport(turn.runId, report)} />
     </div>`)}
     ${problem && html`<${Notice} tone="bad">${problem}<//>`}
     <${MessageForm} send=${send} isSteering=${isOpen} />
@@ -128,22 +128,22 @@ function randomId() {
 
 function MessageForm({ send, isSteering }) {
   const [text, setText] = useState("");
-  const [said, setSaid] = useState("");
+  const [notice, setNotice] = useState("");
   const id = useId();
   const submit = async (event) => {
     event?.preventDefault();
     if (!text.trim()) return;
     setText("");
     await send(text.trim());
-    setSaid(isSteering ? "Sent: the agent reads it before its next answer." : "");
+    setNotice(isSteering ? "Sent: the agent reads it before its next answer." : "");
   };
-  const hearKey = (event) => {
+  const sendOnEnter = (event) => {
     if (event.key === "Enter" && !event.shiftKey) submit(event);
   };
   return html`<form class="composer" onSubmit=${submit}>
     <label for=${id}>${isSteering ? "Steer the agent while it works" : "Message"}</label>
-    <textarea id=${id} rows="2" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${hearKey}></textarea>
+    <textarea id=${id} rows="2" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${sendOnEnter}></textarea>
     <div class="actions"><button type="submit" class="primary" disabled=${!text.trim()}>Send</button>
-      <span class="meta" role="status">${isSteering ? said : ""}</span></div>
+      <span class="meta" role="status">${isSteering ? notice : ""}</span></div>
   </form>`;
 }

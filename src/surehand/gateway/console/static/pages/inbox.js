@@ -76,7 +76,7 @@ function MissingWait({ id, onFound }) {
   const [text, setText] = useState("Looking for the call …");
   useEffect(() => {
     let isCurrent = true;
-    look(id).then(({ wait, sentence }) => {
+    findWait(id).then(({ wait, sentence }) => {
       if (!isCurrent) return;
       if (wait) onFound(wait);
       else setText(sentence);
@@ -88,7 +88,7 @@ function MissingWait({ id, onFound }) {
     <p><a href=${link("calls", id)}>Show the call</a></p>`;
 }
 
-async function look(id) {
+async function findWait(id) {
   try {
     const call = await get(`/api/calls/${encode(id)}`);
     if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };

@@ -1,4 +1,4 @@
-"""The model that a developer gave, by its name or as an object."""
+"""What developers may give as a model: its name, such as `"openai:gpt-5"`, or an object."""
 
 from __future__ import annotations
 
