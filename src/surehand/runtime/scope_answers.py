@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.call_options import parse_timeout
 from surehand.runtime.scope_view import ScopeView
+from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
     from surehand.runtime.pending.pending_call import PendingCall
@@ -103,6 +104,9 @@ class ScopeAnswers(ScopeView):
         """
         if (store := self.store) is None:
             return []
-        outer = await store.pending.find_calls_that_wait_for_runs(self.principal.user, self.principal.session)
+        try:
+            outer = await store.pending.find_calls_that_wait_for_runs(self.principal.user, self.principal.session)
+        except UnstorableValue:  # a user or session that cannot be stored has no calls in the store
+            return []
         calls = await self._parts.calls.load().pending_calls.list_for(self.principal, grace_seconds=0.0)
         return [*outer, *(call.call_id for call in calls)]

@@ -29,6 +29,7 @@ async def test_every_list_has_items_and_the_cursor_of_the_next_page(tmp_path: Pa
         for number in range(3):
             await gateway.call("pick", session=f"s{number}")
             await gateway.client.post("/api/agents/ann/run", json={"prompt": "Go."})
+            await gateway.client.post("/api/agents/ben/trigger", json={"data": f"Go {number}."})
             await gateway.client.post("/api/spaces", json={"id": f"space-{number}"})
             member = {"id": f"member-{number}"}
             await gateway.client.post("/api/spaces/space-0/members", json=member)
@@ -36,7 +37,7 @@ async def test_every_list_has_items_and_the_cursor_of_the_next_page(tmp_path: Pa
             await gateway.client.post("/api/spaces/space-0/messages", json=message)
         assert {"/api/tools", "/api/calls", "/api/pending", "/api/runs", "/api/audit"} <= set(list_paths())
         for path in list_paths():
-            path = path.replace("{space}", "space-0")
+            path = path.replace("{space}", "space-0").replace("{agent}", "ben")
             items: list[Any] = []
             cursor = None
             while cursor is not None or not items:
