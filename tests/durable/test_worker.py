@@ -124,8 +124,9 @@ async def test_a_failed_attempt_is_repeated_after_a_back_off_until_the_run_is_gi
     last = seen[-1]
     assert len(attempts) == MAX_ATTEMPTS
     pauses = [later - earlier for earlier, later in pairwise(attempts)]
-    for pause, least in zip(pauses, [2, 8, 32, 128, 512], strict=True):
-        assert least <= pause < least + 2
+    # No upper bound: the test advances the clock while the store's thread is still busy with an attempt.
+    for pause, back_off in zip(pauses, [2, 8, 32, 128, 512], strict=True):
+        assert pause >= back_off
     assert sorted({each.attempts for each in seen}) == list(range(MAX_ATTEMPTS + 1))
     assert (last.status, last.run_status) == ("failed", "failed")
     assert last.reason == f"Given up after {MAX_ATTEMPTS} failed attempts. RuntimeError: The type has a bug."
