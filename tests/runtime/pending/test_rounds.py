@@ -95,8 +95,12 @@ async def test_the_same_yes_again_is_not_one_to_the_next_question_either(store):
         call_id = (await runtime.call("disk__clean")).call_id
         await runtime.settle(call_id, "yes", round=1)
         again = await runtime.settle(call_id, "yes", round=1)
+        other = await runtime.settle(call_id, "no", round=1)
+        standing = await runtime.status(call_id)
 
-    assert is_conflict(again)
+    assert (again.waiting_for, again.message) == ("input", "Delete B?")
+    assert is_conflict(other)
+    assert standing.round == 2
     assert disk.deleted == ["A"]
 
 

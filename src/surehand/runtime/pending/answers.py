@@ -226,12 +226,12 @@ class Answers:
             )
             return Failed("conflict", problem)
         fits = wait is not None and answer.kind in (*_EXPECTED_ANSWERS[wait.waiting_for], "cancel", "expire")
-        if wait is not None and wait.inner_call_id is None and not answer.is_for_round(wait.round):
-            return Failed("conflict", _wrong_round_message(row, wait, answer))
+        is_for_open_question = wait is None or wait.inner_call_id is not None or answer.is_for_round(wait.round)
         # An answer without a round is for the open question, even if it equals the answer to an earlier question.
-        answered = [each for each in row.rounds if not each.is_open and answer.is_for_round(each.round)]
-        if not fits and any(answer.is_same_as(each.answer, each.answer_digest) for each in answered):
+        if not (fits and is_for_open_question) and _repeats_stored_answer(row, answer):
             return self._pending_calls.outcome_of_row(row)
+        if wait is not None and not is_for_open_question:
+            return Failed("conflict", _wrong_round_message(row, wait, answer))
         if wait is None:
             return _already_answered_failure(row)
         if not self._running.is_open:
@@ -303,6 +303,12 @@ class Answers:
             if expired == await store.pending.find_expired():  # other answers are being applied to them
                 break
         self._expiry_timer.schedule(await store.pending.next_expiry())
+
+
+def _repeats_stored_answer(row: PendingRow, answer: Answer) -> bool:
+    """Whether a question that this answer may be for was answered in the same way."""
+    answered = [each for each in row.rounds if not each.is_open and answer.is_for_round(each.round)]
+    return any(answer.is_same_as(each.answer, each.answer_digest) for each in answered)
 
 
 def _wrong_round_message(row: PendingRow, pending_round: PendingRound, answer: Answer) -> str:
