@@ -173,7 +173,7 @@ def test_an_answer_that_does_not_fit_the_question_is_refused(run, configured, wa
     ran = run("approve", waiting("sign"))
 
     assert (ran.code, ran.lines[0]["code"]) == (1, "conflict")
-    assert "waits for result: settle it, approve does not fit" in ran.lines[0]["text"]
+    assert "waits for result: settle or reject it, approve does not fit" in ran.lines[0]["text"]
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject", "settle"])
@@ -331,10 +331,12 @@ def test_an_answer_to_one_question_does_not_count_for_the_next(run, more, waitin
 
     again = run("approve", call_id)
     early = run("settle", call_id, "7C")
+    rejected = run("reject", call_id)
     later = run("settle", call_id, "7C", "--round", "3")
 
     assert (wait["call_id"], wait["waiting_for"], wait["round"]) == (call_id, "result", 2)
-    assert [(ran.code, ran.lines[0]["code"]) for ran in (again, early, later)] == [(1, "conflict")] * 3
+    assert (again.code, again.lines[0]["waiting_for"], again.lines[0]["round"]) == (3, "result", 2)
+    assert [(ran.code, ran.lines[0]["code"]) for ran in (early, rejected, later)] == [(1, "conflict")] * 3
     assert run("pending").lines == [wait]
     assert run("settle", call_id, "7C", "--round", "2").lines[0]["data"] == "7C"
     assert (run("settle", call_id, "7C", "--round", "2").code, run("settle", call_id, "7D", "--round", "2").code) == (
@@ -371,7 +373,7 @@ def test_the_list_shows_the_round_with_the_call_id(terminal, run, more, waiting)
     screen.sees(r"round +2 *\n")
     assert screen.ends() == 0
 
-    screen = terminal("approve", call_id)
+    screen = terminal("reject", call_id)
     screen.sees(rf"failed \(conflict\): .*\n`surehand pending {call_id}` shows it; answer it with --round 2\.\n")
     assert screen.ends() == 1
 

@@ -35,6 +35,7 @@ async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_o
     async with Runtime(bank, store=address) as runtime:
         unknown = assert_failed(await runtime.call("pay", {"amount": 5}, call_id="c1"), "unknown_effect")
         (wait,) = await runtime.pending()
+        rejected = assert_failed(await runtime.reject("c1"), "conflict")
         settled = await runtime.settle("c1", "the bank says it was sent", by="ann")
         again = await runtime.settle("c1", "the bank says it was sent")
         other = await runtime.settle("c1", "it was not")
@@ -45,6 +46,7 @@ async def test_a_killed_process_leaves_an_unknown_effect_that_a_person_settles_o
     assert unknown.executed
     assert (wait.call_id, wait.waiting_for, wait.request) == ("c1", "result", {"unknown_effect": True})
     assert "not known whether pay has happened" in wait.message
+    assert "settle it: with its result, or as failed" in rejected.message
     assert settled == again == recalled == Done("the bank says it was sent")
     assert_failed(other, "conflict")
     assert bank.ran == []

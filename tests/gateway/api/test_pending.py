@@ -54,6 +54,19 @@ async def test_a_rejected_call_does_not_run():
     assert "too expensive" in rejected.json()["message"]
 
 
+async def test_a_question_for_a_result_is_rejected_or_answered_with_a_failure():
+    ask = tool.client("ask", "Ask a person.", parameters={"type": "object", "properties": {}}, reply="later")
+    async with serve(Runtime(ask)) as gateway:
+        one, other = [(await gateway.call("ask", {})).json()["call_id"] for _ in range(2)]
+        rejected = await gateway.client.post(f"/api/pending/{one}/reject", json={"reason": "not now"})
+        both = await gateway.client.post(f"/api/pending/{other}/result", json={"result": 1, "failed": "no"})
+        failed = await gateway.client.post(f"/api/pending/{other}/result", json={"failed": "It broke."})
+
+    assert (rejected.json()["code"], both.status_code) == ("rejected", 422)
+    assert "not now" in rejected.json()["message"]
+    assert (failed.json()["code"], failed.json()["message"]) == ("failed", "It broke.")
+
+
 async def test_edited_arguments_are_validated_and_invalid_ones_leave_the_call_waiting():
     async with serve(build_runtime()) as gateway:
         call_id = (await gateway.call("pay", {"amount": 5})).json()["call_id"]

@@ -309,7 +309,6 @@ async def test_an_approval_does_not_answer_a_wait_for_a_result() -> None:
         asked = id_of(await runtime.call("choose"))
 
         failed(await runtime.approve(asked), "conflict")
-        failed(await runtime.reject(asked), "conflict")
         assert (await runtime.settle(asked, "large")).ok
 
 
@@ -366,7 +365,7 @@ async def test_a_client_tool_that_asks_waits_twice() -> None:
         approved = pending(await runtime.approve(asked))
         rounds += [(wait.waiting_for, wait.round) for wait in await runtime.pending()]
         again = pending(await runtime.approve(asked))
-        too_late = await runtime.reject(asked)
+        too_late = await runtime.reject(asked, round=1)
         outcome = await runtime.settle(asked, "large")
 
     assert rounds == [("approval", 1), ("result", 2)]
@@ -719,3 +718,53 @@ async def test_pending_shows_agent_and_run() -> None:
         [wait] = await runtime.pending()
 
     assert (wait.agent, wait.run, wait.turn, wait.user, wait.session) == ("helper", "run-1", "run-1", "ann", "s1")
+
+
+# Rejecting
+
+
+async def test_a_rejected_question_ends_the_call_as_rejected_with_the_reason() -> None:
+    async with Runtime(client()) as runtime:
+        call_id = id_of(await runtime.call("choose"))
+        first = await runtime.reject(call_id, "I do not know", by="Ada")
+        again = await runtime.reject(call_id)
+        other = await runtime.settle(call_id, {"size": 3})
+
+    assert "I do not know" in failed(first, "rejected").message
+    assert again == first
+    failed(other, "conflict")
+
+
+async def test_a_caller_that_waits_for_its_answer_hears_of_the_rejection() -> None:
+    async with Runtime(client("wait")) as runtime:
+        caller = await waiting_caller(runtime)
+        rejected = await runtime.reject("c1", "not now")
+
+        assert await caller == rejected
+
+    failed(rejected, "rejected")
+
+
+async def test_a_provider_whose_request_for_input_is_rejected_is_told_and_not_resumed() -> None:
+    class Shop(Provider):
+        namespace = "shop"
+        cancelled: tuple[str, str] | None = None
+
+        async def tools(self) -> list[Tool[..., Any]]:
+            return [tool.provided("buy", "Buy something.", effects={"write"})]
+
+        async def invoke(self, call: Call, context: Context) -> Outcome:
+            return Pending("input", message="Which size?", request={"form": {}}, state=1)
+
+        async def resume(self, call: Call, state: Any, answer: Any, context: Context) -> Outcome:
+            raise AssertionError("It was rejected.")
+
+        async def cancel(self, call: Call, reason: str) -> None:
+            self.cancelled = (call.id or "", reason)
+
+    shop = Shop()
+    async with Runtime(shop) as runtime:
+        call_id = id_of(await runtime.call("shop__buy"))
+        failed(await runtime.reject(call_id), "rejected")
+
+    assert shop.cancelled == (call_id, "reject")

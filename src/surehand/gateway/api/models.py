@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from surehand.gateway.problems import PROBLEM_MEDIA_TYPE
 
@@ -63,7 +63,14 @@ class ResultBody(Body):
     """The result of a call that a person, a browser or another service answers."""
 
     result: Any = None
+    failed: str | None = Field(None, max_length=10_000, description="The call failed: why. Instead of a result.")
     round: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _require_one(self) -> Self:
+        if self.failed is not None and "result" in self.model_fields_set:
+            raise ValueError("give `result` or `failed`, not both")
+        return self
 
 
 class ToolResultBody(BaseModel):

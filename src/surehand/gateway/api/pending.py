@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from surehand.core.outcome import Outcome
+from surehand.core.outcome import Failed, Outcome
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import CallId, find_call
 from surehand.gateway.api.models import CALL_RESPONSES, ApproveBody, PendingInfo, PendingPage, RejectBody, ResultBody
@@ -74,9 +74,10 @@ def pending_routes(gateway: Gateway) -> APIRouter:
 
     @router.post("/api/pending/{call_id}/result", responses=CALL_RESPONSES)
     async def settle(identity: Caller, call_id: CallId, body: ResultBody) -> Response:
-        """Answer a call with its result."""
+        """Answer a call with its result, or say why it failed."""
         permission = await require_may_answer(gateway, identity, call_id, "settle", body.round)
-        outcome = await permission.scope.settle(call_id, body.result, by=identity.user, round=permission.round)
+        result = body.result if body.failed is None else Failed("failed", body.failed)
+        outcome = await permission.scope.settle(call_id, result, by=identity.user, round=permission.round)
         return answered_call_response(outcome, call_id)
 
     return router

@@ -46,6 +46,8 @@ class Answer:
         """Digest of the content: two answers with the same kind and digest are the same answer."""
         if self.kind == "approve":
             return json_digest(self.approval.arguments if self.approval else None)
+        if self.kind == "reject":  # whatever its reason is
+            return json_digest(None)
         match self.value:
             case Done(data):
                 return json_digest("done", data)
@@ -65,6 +67,14 @@ class Answer:
     def is_for_round(self, round: int) -> bool:
         """Whether it may answer the question with this number."""
         return self.round in (None, round)
+
+    def as_rejection_of(self, pending_round: PendingRound) -> Answer:
+        """This rejection, as it ends a call that waits for a result or for input."""
+        if self.kind != "reject" or pending_round.waiting_for == "approval" or self.approval is None:
+            return self
+        reason = f": {self.reason}" if self.reason else ""
+        message = f"the person who was asked rejected the question{reason}. Do not ask again unless asked to."
+        return replace(self, value=Failed("rejected", message), approval=None)
 
     def for_inner_call(self, pending_round: PendingRound) -> Answer:
         """The same answer for the inner call, whose questions are numbered after those of the outer call."""

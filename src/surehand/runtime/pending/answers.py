@@ -40,7 +40,11 @@ _PAST_TENSE = {
 }
 MAX_ANSWER_ATTEMPTS = 10
 """How often an answer is checked again because another one was stored at the same moment."""
-_EXPECTED_ANSWERS = {"approval": ("approve", "reject"), "result": ("settle",), "input": ("settle",)}
+_EXPECTED_ANSWERS = {
+    "approval": ("approve", "reject"),
+    "result": ("settle", "reject"),
+    "input": ("settle", "reject"),
+}
 
 
 class Answers:
@@ -196,6 +200,7 @@ class Answers:
             return await self._answer_inner_call(
                 viewer, row, open_round.inner_call_id, answer.for_inner_call(open_round)
             )
+        answer = answer.as_rejection_of(open_round)
         outcome = await self._resumptions.apply_answer(row, open_round, answer, viewer)
         if open_round.inner_run_id is not None:  # it was cancelled with the call
             await self._cancelled_runs.end_calls(open_round.inner_run_id)
@@ -239,6 +244,12 @@ class Answers:
         if wait.is_expired and answer.kind not in ("expire", "cancel"):
             self._expiry_timer.fire()
             return Failed("expired", "nobody answered in time.")
+        if answer.kind == "reject" and row.call.state == "unknown":
+            problem = (
+                f"It is not known whether {row.call.tool} has happened, so call {row.call.call_id} cannot be rejected. "
+                "Find out, and settle it: with its result, or as failed if it has not happened."
+            )
+            return Failed("conflict", problem)
         if not fits and wait.inner_call_id is None:
             verbs = " or ".join(_EXPECTED_ANSWERS[wait.waiting_for])
             problem = f"Call {row.call.call_id} waits for {wait.waiting_for}: {verbs} it, {answer.kind} does not fit."
