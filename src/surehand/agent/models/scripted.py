@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from copy import deepcopy
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from surehand.agent.models.base import (
     ToolInputChunk,
     Usage,
 )
+from surehand.core.fast_copy import fast_deepcopy
 
 ScriptedCalls: TypeAlias = Sequence[tuple[str, Any]]
 """Calls as (tool, arguments): arguments are a dictionary, or a text that is sent as it is."""
@@ -44,7 +44,10 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Give the next reply in small chunks; a `ModelError` if none is left."""
         recorded = ModelRequest(
-            deepcopy(request.messages), deepcopy(list(request.tools)), request.hosted, deepcopy(request.output_schema)
+            fast_deepcopy(request.messages),
+            fast_deepcopy(list(request.tools)),
+            request.hosted,
+            fast_deepcopy(request.output_schema),
         )
         self.requests.append(recorded)
         answer = self._build_answer(recorded, await self._next_reply(recorded))
@@ -64,7 +67,7 @@ class ScriptedModel:
         reply = self._replies[number - 1]
         if isinstance(reply, type) or not callable(reply):
             return reply
-        given = reply(deepcopy(request.messages))
+        given = reply(fast_deepcopy(request.messages))
         return await given if isawaitable(given) else given
 
     def _build_answer(self, request: ModelRequest, reply: ScriptedAnswer) -> ModelAnswer:
