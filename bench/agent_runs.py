@@ -70,7 +70,7 @@ async def _measure_without_store(rounds: int, count: int) -> list[Row]:
 
 
 async def _start_agent(runtime: Runtime, count: int) -> Agent:
-    """An agent that is used for many runs, as in a program: its first run, which is not measured, makes its tools ready."""
+    """An agent that is used for many runs, as in a program. Its first run, before the measured ones, prepares it."""
     agent = Agent(f"a{new_id()}", model=ScriptedModel(*REPLIES * (count + 1)))
     await _run_agent(agent, runtime, 1)
     return agent

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from bench.call_limit import ADD_ARGUMENTS, add, add_limit, call_limit
+from bench.call_limit import ADD_ARGUMENTS, Addends, add, add_limit, call_limit
 from bench.measure import measure_ratio, time_calls
 from bench.table import Row
 from surehand import Queue, Runtime, Tool, tool
@@ -88,10 +88,8 @@ async def measure_calls(*, rounds: int = 400, count: int = 500) -> list[Row]:
         ),
         await _measure_observed_call(rounds, count),
         await _measure_untraced_call(rounds, count),
-        await _measure_slow_handler(
-            add_later, "call of a handler that awaits (a loop turn and a deadline)", rounds, count
-        ),
-        await _measure_slow_handler(add_in_thread, "call of a sync handler (a thread and a deadline)", rounds, count),
+        await _measure_awaiting_handler(rounds, count),
+        await _measure_sync_handler(rounds, count),
     ]
 
 
@@ -139,12 +137,30 @@ async def _measure_nested_arguments(
     return Row(f"call with 20 objects of 5 fields ({name})", measured, 1.25, note="for information")
 
 
-async def _measure_slow_handler(function: Callable[..., Any], title: str, rounds: int, count: int) -> Row:
-    """For information: the limit is that of a plain call, which neither waits nor leaves its thread."""
+async def _measure_awaiting_handler(rounds: int, count: int) -> Row:
+    async def add_by_hand(a: int, b: int) -> int:
+        async with asyncio.timeout(30):
+            return await add_later(a, b)
+
+    measured = await _slow_handler_ratio(add_later, add_by_hand, rounds, count)
+    return Row("call of a handler that awaits / awaiting it by hand under asyncio.timeout", measured, 1.3)
+
+
+async def _measure_sync_handler(rounds: int, count: int) -> Row:
+    async def add_by_hand(a: int, b: int) -> int:
+        return await asyncio.to_thread(add_in_thread, a, b)
+
+    measured = await _slow_handler_ratio(add_in_thread, add_by_hand, rounds, count)
+    return Row("call of a sync handler / asyncio.to_thread by hand", measured, 1)
+
+
+async def _slow_handler_ratio(
+    function: Callable[..., Any], by_hand: Callable[..., Any], rounds: int, count: int
+) -> float:
+    """A call with the default deadline, against validating the same arguments and awaiting by hand."""
     rounds = max(rounds // 8, 1)
     count = max(count // 5, 1)
     slow_tool: Tool[..., Any] = tool(name="add")(function)
     async with Runtime(slow_tool) as runtime:
         ours = time_calls(runtime.call, "add", ADD_ARGUMENTS, count=count)
-        measured = await measure_ratio(ours, add_limit(count=count), rounds=rounds)
-    return Row(title, measured, note="for information")
+        return await measure_ratio(ours, call_limit(Addends, by_hand, ADD_ARGUMENTS, count=count), rounds=rounds)
