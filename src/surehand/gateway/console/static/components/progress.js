@@ -1,6 +1,6 @@
 // The progress of a running call, from the event stream of the page.
 import { html } from "../html.js";
-import { useEffect, useState } from "../vendor/preact-hooks.js";
+import { useLayoutEffect, useState } from "../vendor/preact-hooks.js";
 import { onEvent } from "../store.js";
 
 export function ProgressBar({ progress, label }) {
@@ -17,7 +17,8 @@ export function ProgressBar({ progress, label }) {
 
 export function ProgressOf({ callId, label }) {
   const [progress, setProgress] = useState(null);
-  useEffect(
+  // A layout effect, which runs before the browser can hear an event: the first progress may follow at once.
+  useLayoutEffect(
     () => onEvent((event) => event.type === "CallProgress" && event.call_id === callId && setProgress(event)),
     [callId],
   );

@@ -58,7 +58,11 @@ function CancelButton({ callId, update }) {
 }
 
 function RunState({ run }) {
-  return html`<div aria-live="polite">
+  const area = useRef(null);
+  useEffect(() => {
+    if (run.name !== "idle" || run.problem) area.current.scrollIntoView({ block: "nearest" });
+  }, [run.name, run.problem]);
+  return html`<div class="run-state" aria-live="polite" ref=${area}>
     ${run.problem && html`<${Notice} tone="bad">${run.problem}<//>`}
     ${run.name === "running" && html`<${ProgressBar} progress=${run.progress} label="Running …" />`}
     ${run.name === "waiting" && html`<${Notice} tone="waiting">
@@ -109,6 +113,7 @@ function useFollowUp(run, update) {
         (call) => call.kind === "ended" && call.outcome && update({ name: "ended", outcome: call.outcome }),
         () => {},
       );
+    check(); // it may have been answered already
     return onEvent((event) => {
       const isEnd = event.type === "CallEnded" && event.call_id === run.callId && event.outcome.status !== "pending";
       if (isEnd || event.type === "Reconnected") check();

@@ -1,6 +1,6 @@
 // A run of an agent: its texts and calls as they happen, what it waits for, and what it used.
 import { html } from "../html.js";
-import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
 import { countOf, formatNumber, visible } from "../format.js";
 import { onEvent } from "../store.js";
@@ -69,7 +69,8 @@ function useRun(runId, isNew) {
   const [liveText, setLiveText] = useState("");
   const [liveCalls, setLiveCalls] = useState(new Map());
   const stepCount = useRef(isNew ? -1 : 0);
-  useEffect(() => {
+  // A layout effect, which runs before the browser can hear an event: a run may be over before the next frame is drawn.
+  useLayoutEffect(() => {
     let timer = 0;
     const load = async () => {
       timer = 0;

@@ -117,6 +117,7 @@ async function startRun(agent, turns, reports, text) {
   const prompt = earlier.length ? [...earlier, { role: "user", content: text }] : text;
   // Not awaited: the answer comes when the run ends, and the events tell what happens until then.
   post(`/api/agents/${encode(agent)}/run`, { prompt, session, run_id: turn.runId }).catch((error) => {
+    if (error.status === 0 && knownRuns.has(turn.runId)) return; // the connection was lost, and the run goes on
     const all = chats.value[agent].map((each) => (each.runId === turn.runId ? { ...each, problem: error.message } : each));
     chats.value = { ...chats.value, [agent]: all };
   });
