@@ -1,12 +1,14 @@
-"""Servers over the HTTP API: beginning a sign-in."""
+"""Servers over the HTTP API: their state, definitions that are held back, and beginning a sign-in."""
 
 import asyncio
 
 from surehand import gateway, mcp
 from surehand.gateway.access.tokens import Token, hash_token
+from surehand.providers.openapi.factory import openapi
 from tests.gateway.api.served_gateway import bearer, build_runtime, serve
 from tests.http.server import only_loopback
 from tests.providers.mcp.oauth_server import run_oauth_server
+from tests.providers.openapi.api_server import document, operation
 
 
 async def test_only_the_operator_begins_a_sign_in_and_another_one_replaces_the_first(monkeypatch, tmp_path):
@@ -52,3 +54,30 @@ async def test_of_sign_ins_that_begin_at_the_same_time_one_goes_on(monkeypatch, 
 
     assert [each.status_code for each in begun] == [200, 200, 200]
     assert [each.json()["url"] is not None for each in begun].count(True) == 1
+
+
+async def test_a_changed_operation_of_a_document_is_shown_with_its_diff_and_accepted(tmp_path):
+    lock = tmp_path / "surehand.lock"
+
+    def shop(description):
+        paths = {"/orders": {"post": operation(operationId="order", description=description)}}
+        root = document(paths, servers=[{"url": "http://127.0.0.1:9/v1"}])
+        return openapi(root, namespace="shop", lock=lock)
+
+    async with build_runtime(shop("Order a book.")):
+        pass
+    async with serve(build_runtime(shop("Order a book, and pay."))) as served:
+        [changed] = (await served.client.get("/api/servers")).json()["items"]
+        [change] = changed["changes"]
+        body = {"tool": change["tool"], "sha256": change["sha256"]}
+        stale = await served.client.post("/api/servers/shop/accept", json={**body, "sha256": "0"})
+        accepted = await served.client.post("/api/servers/shop/accept", json=body)
+        tool = await served.client.get("/api/tools/shop__order")
+
+    assert (changed["state"], changed["address"]) == ("up", "http://127.0.0.1:9/v1")
+    assert change["tool"] == "order"
+    assert "description" in change["summary"]
+    assert "and pay." in change["diff"]
+    assert stale.status_code == 409
+    assert (accepted.status_code, accepted.json()["changes"]) == (200, [])
+    assert tool.status_code == 200

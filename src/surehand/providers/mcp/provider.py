@@ -32,7 +32,7 @@ from surehand.providers.mcp.connection_owner import ANONYMOUS
 from surehand.providers.mcp.options import ServerOptions
 from surehand.providers.mcp.tools.server_tools import ServerTools
 from surehand.providers.mcp.user_visibility import UserVisibility
-from surehand.providers.trust.definition_diff import definition_diff
+from surehand.providers.trust.definition_diff import held_back_definition
 
 if TYPE_CHECKING:
     from surehand.core.outcome import Failed, Outcome
@@ -341,16 +341,7 @@ class Server(ChangeNotifier, Provider):
 
     async def held_back_definitions(self) -> Sequence[HeldBackDefinition]:
         """The definitions that have changed since they were pinned, each with its diff."""
-        return [
-            HeldBackDefinition(
-                tool=change.tool,
-                sha256=change.sha256,
-                summary=change.summary,
-                diff=definition_diff(change),
-                first_seen=change.first_seen,
-            )
-            for change in await self._server_tools.read_held_back()
-        ]
+        return [held_back_definition(change) for change in await self._server_tools.read_held_back()]
 
     async def accept_definition(self, tool: str | None, sha256: str) -> None:
         """Accept a definition that a person has reviewed."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from surehand.core.errors import Denied
+from surehand.core.errors import Denied, NotFound
 from surehand.core.tool import Tool
 from surehand.http.errors import mark_unsent
 from surehand.providers.openapi.document import Document, UnusableOperation
@@ -81,6 +81,18 @@ class PinnedOperations:
                     "A person looks at it with `surehand lock diff` and accepts it with `surehand lock accept`."
                 )
             )
+
+    def read_held_back(self) -> list[DefinitionChange]:
+        """The changes of this document that wait to be accepted."""
+        changes = [] if self._lock is None else self._lock.changes()
+        return [each for each in changes if each.namespace == self._namespace]
+
+    def accept(self, tool: str | None, sha256: str) -> None:
+        """Accept a reviewed definition; raises `ToolError` if it is not held back, or has changed again."""
+        if self._lock is None:
+            raise NotFound(f"{self._namespace} has no lock file, and holds nothing back.")
+        names = [] if tool is None else [tool]
+        self._lock.accept(self._namespace, *names, reviewed_hashes=[sha256])
 
     def summary(self) -> str:
         """Which operations are held back, for models."""

@@ -15,7 +15,7 @@ from surehand.core.call import Call, Principal
 from surehand.core.context import Context
 from surehand.core.errors import NotFound, NotStarted
 from surehand.core.facets import CallLimits, Presentation, Safety, ToolKind
-from surehand.core.protocols import ChangeNotifier
+from surehand.core.protocols import ChangeNotifier, HeldBackDefinition, ServerStatus
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 from surehand.http.request import HttpRequest
@@ -36,6 +36,7 @@ from surehand.providers.openapi.response_note import ResponseNotes
 from surehand.providers.openapi.search_tools import SEARCH_TOOL_NAMES, OperationSearch, build_search_tools
 from surehand.providers.rest.response_reader import ResponseReader
 from surehand.providers.rest.sender import RestSender
+from surehand.providers.trust.definition_diff import held_back_definition
 
 log = logging.getLogger("surehand")
 DocumentSource: TypeAlias = Callable[[], Awaitable[Document]]
@@ -203,6 +204,27 @@ class OpenApiProvider(ChangeNotifier, Provider):
         text = f"{found}{self.namespace}__describe shows one, and {self.namespace}__call calls one by its name."
         return "\n\n".join(filter(None, (text, held_back)))
 
+    # For people
+
+    async def server_status(self) -> ServerStatus:
+        """Where its requests go. No connection stays open between them, so it is up once the document is read."""
+        imported = self._imported
+        return ServerStatus(
+            state="idle" if imported is None else "up",
+            address="" if imported is None else imported.main_address,
+            server_name="" if imported is None else imported.title,
+        )
+
+    async def held_back_definitions(self) -> Sequence[HeldBackDefinition]:
+        """The operations that have changed since they were pinned, each with its diff."""
+        return [held_back_definition(change) for change in await asyncio.to_thread(self._pins.read_held_back)]
+
+    async def accept_definition(self, tool: str | None, sha256: str) -> None:
+        """Accept an operation that a person has reviewed."""
+        await asyncio.to_thread(self._pins.accept, tool, sha256)
+        if self._imported is not None:
+            await self._compare_pins()
+
     # Calls
 
     async def check_call(self, call: Call) -> None:
@@ -212,10 +234,14 @@ class OpenApiProvider(ChangeNotifier, Provider):
     async def _refuse_held_back(self, name: str) -> None:
         if not self._pins.is_held_back(name):
             return
+        await self._compare_pins()
+        self._pins.refuse_held_back(name)
+
+    async def _compare_pins(self) -> None:
+        """Offer the operations that a person has accepted meanwhile."""
         if await asyncio.to_thread(self._pins.compare):
             self._tools = [*self._search_tools, *self._pins.tools]
             self.notify_changed()
-        self._pins.refuse_held_back(name)
 
     async def invoke(self, call: Call, context: Context) -> Any:
         """Send the request of a call, or run one of the search tools."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
+from surehand.core.protocols import HeldBackDefinition
 from surehand.core.sanitize import escape_as_json
 from surehand.providers.trust.change import DefinitionChange, display_name
 from surehand.providers.trust.fingerprint import pinned_fields
@@ -14,6 +15,17 @@ from surehand.providers.trust.fingerprint import pinned_fields
 _CONTEXT_LINES = 3
 MAX_COMPARED_LINES = 5_000
 """More lines than this are shown as one hunk, because finding a minimal diff takes quadratic time."""
+
+
+def held_back_definition(change: DefinitionChange) -> HeldBackDefinition:
+    """What a person reviews of a change."""
+    return HeldBackDefinition(
+        tool=change.tool,
+        sha256=change.sha256,
+        summary=change.summary,
+        diff=definition_diff(change),
+        first_seen=change.first_seen,
+    )
 
 
 def definition_diff(change: DefinitionChange) -> str:

@@ -39,7 +39,7 @@ export function Servers({ id }) {
     <ul class="list">${state.items.map((each) => html`<${ServerRow} key=${each.name} server=${each} isCurrent=${each.name === id} />`)}</ul>`;
   const detail = current
     ? html`<${ServerDetail} key=${current.name} server=${current} reload=${load} />`
-    : html`<${Empty}>${id && state.isLoaded ? "There is no such server." : "Select a server to see how it is."}<//>`;
+    : html`<${Empty}>${id && state.isLoaded ? "There is no such server." : "Select a server to see its state and its protocol, and to list its tools again."}<//>`;
   return html`<${Panes} page="servers" id=${id} list=${list} detail=${detail} />`;
 }
 
@@ -120,6 +120,7 @@ function ServerActions({ server, reload }) {
     <button type="button" disabled=${state.busy !== "" || !server.can_refresh}
       onClick=${() => act("refresh", `${path}/refresh`, "Its tools were listed again.")}>
       ${state.busy === "refresh" ? "Refreshing …" : "Refresh"}</button>
+    ${!server.can_refresh && html`<span class="hint">Its tools were read when the gateway started.</span>`}
   </div>
   ${state.text && html`<${Notice} tone=${state.tone}>${state.text}<//>`}`;
 }
