@@ -1,7 +1,7 @@
 // Spaces: messages and visible calls, as they happen.
 import { html } from "../html.js";
 import { useEffect, useId, useRef, useState } from "../vendor/preact-hooks.js";
-import { encode, get, getAll, post } from "../api.js";
+import { encode, get, getAll, post, token } from "../api.js";
 import { followStream } from "../stream.js";
 import { countOf, formatAge, visible } from "../format.js";
 import { go, link } from "../router.js";
@@ -10,6 +10,8 @@ import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout
 import { JsonView } from "../components/json_view.js";
 import { ToolCard } from "../components/tool_card.js";
 import { useListKeys } from "../components/list_keys.js";
+
+const REFRESH_MS = 5000;
 
 export function Spaces({ id }) {
   const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
@@ -20,13 +22,19 @@ export function Spaces({ id }) {
     );
   useEffect(() => {
     load();
-    return onEvent((event) => event.type === "Reconnected" && load());
+    // A new space has no event of its own.
+    const timer = setInterval(load, REFRESH_MS);
+    const end = onEvent((event) => event.type === "Reconnected" && load());
+    return () => {
+      clearInterval(timer);
+      end();
+    };
   }, []);
   useListKeys(state.items.map((each) => each.id), id, (space) => go("spaces", space));
   const list = html`
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
     <${NewSpace} onCreated=${(space) => { load(); go("spaces", space.id); }} />
-    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>There is no space yet.<//>`}
+    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>There is no space yet. In a space, people and agents share messages, and see the calls of its agents.<//>`}
     <ul class="list">${state.items.map((each) => html`<li class="row-item" key=${each.id} aria-current=${each.id === id}>
       <a href=${link("spaces", each.id)}><span class="row-title"><strong>${visible(each.name || each.id)}</strong></span>
         <span class="meta">${countOf(each.messages, "message")} · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
@@ -58,9 +66,10 @@ function SpaceDetail({ id, onChange }) {
   const [problem, setProblem] = useState("");
   const messages = useMessages(id, setProblem);
   const end = useRef(null);
+  const loadMembers = () => get(`/api/spaces/${encode(id)}/members`).then((page) => setMembers(page.items), () => {});
   useEffect(() => {
     get(`/api/spaces/${encode(id)}`).then(setSpace, (error) => setProblem(error.message));
-    get(`/api/spaces/${encode(id)}/members`).then((page) => setMembers(page.items), () => {});
+    loadMembers();
   }, [id]);
   useEffect(() => {
     end.current?.scrollIntoView({ block: "nearest" });
@@ -74,7 +83,8 @@ function SpaceDetail({ id, onChange }) {
     ${messages.isLoaded && !messages.items.length && html`<${Empty}>No message yet.<//>`}
     <ol class="messages">${messages.items.map((each) => html`<${MessageItem} key=${each.id} message=${each} />`)}</ol>
     ${problem && html`<${Notice} tone="bad">${problem}<//>`}
-    <${PostForm} space=${id} members=${members} />
+    ${members.length > 0 && html`<${PostForm} space=${id} members=${members} />`}
+    <${AddMember} space=${id} isFirst=${members.length === 0} onAdded=${loadMembers} />
     <span ref=${end}></span>
   </article>`;
 }
@@ -137,9 +147,35 @@ function withProgress(messages, event) {
   return { ...messages, items };
 }
 
+/** Adds a person. Without a member nobody can write: the operator of a gateway is not a user by itself. */
+function AddMember({ space, isFirst, onAdded }) {
+  const [name, setName] = useState("");
+  const [problem, setProblem] = useState("");
+  const id = useId();
+  const add = async (event) => {
+    event.preventDefault();
+    try {
+      await post(`/api/spaces/${encode(space)}/members`, { id: name.trim() });
+      setName("");
+      setProblem("");
+      onAdded();
+    } catch (error) {
+      setProblem(error.message);
+    }
+  };
+  const form = html`<form class="add-member" onSubmit=${add}>
+    <label for=${id}>${isFirst ? "Only members can write. Who are you?" : "Name of the new member"}</label>
+    <div class="row"><input id=${id} type="text" autocomplete="off" value=${name} onInput=${(event) => setName(event.target.value)} />
+      <button type="submit" class=${isFirst ? "primary" : ""} disabled=${!name.trim()}>${isFirst ? "Join" : "Add"}</button></div>
+    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+  </form>`;
+  return isFirst ? form : html`<details class="more-members"><summary>Add a member</summary>${form}</details>`;
+}
+
 function PostForm({ space, members }) {
   const [text, setText] = useState("");
-  const [sender, setSender] = useState("");
+  // Without a token the browser is the operator, who writes as one of the members; with one, its user is the first choice.
+  const [sender, setSender] = useState(token.value ? "" : (members.at(-1)?.id ?? ""));
   const [problem, setProblem] = useState("");
   const id = useId();
   const submit = async (event) => {
@@ -158,7 +194,7 @@ function PostForm({ space, members }) {
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     <div class="actions"><button type="submit" class="primary" disabled=${!text.trim()}>Post</button>
       <label class="inline">As <select value=${sender} onChange=${(event) => setSender(event.target.value)}>
-        <option value="">myself</option>${members.map((each) => html`<option value=${each.id}>${each.name || each.id}</option>`)}
+        ${token.value && html`<option value="">myself</option>`}${members.map((each) => html`<option value=${each.id} selected=${each.id === sender}>${each.name || each.id}</option>`)}
       </select></label></div>
   </form>`;
 }
