@@ -18,11 +18,12 @@ export function Approval({ wait, answer, isDisabled }) {
     <h3>Arguments</h3>
     <${ArgumentsEditor} schema=${wait.request?.schema ?? {}} value=${edited.value} isDisabled=${isDisabled}
       onChange=${(value, problem) => setEdited({ value, problem })} />
+    <div class="decision">
     ${hasEdits && html`<${Notice} tone="waiting">
       You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}
       <button type="button" class="quiet" onClick=${() => setEdited({ value: wait.arguments ?? {}, problem: "" })}>Undo</button>
     <//>`}
-    <div class="decision"><div class="actions">
+    <div class="actions">
       <button type="button" class="primary" disabled=${isDisabled || edited.problem !== ""} onClick=${approve}>Approve</button>
       <label class="choice"><input type="checkbox" checked=${isAlways} disabled=${isDisabled}
         onChange=${(event) => setIsAlways(event.target.checked)} /> Always allow this tool${wait.user ? ` for ${wait.user}` : ""}</label>

@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { useState } from "../vendor/preact-hooks.js";
 import { sendAnswer } from "../answers.js";
 import { Notice } from "./layout.js";
+import { ProgressBar } from "./progress.js";
 
 const MAX_AT_ONCE = 8;
 
@@ -20,20 +21,20 @@ export function BulkAnswer({ all, selected, setChosen }) {
     setIsBusy(false);
     setReport({ done: given.length - problems.length, word, problems });
   };
-  if (answerable.length < 2 && !report && !selected.length) return null;
+  if (answerable.length < 2 && !report && !isBusy && !selected.length) return null;
   const isAll = selected.length > 0 && selected.length === answerable.length;
   return html`<div class="bulk">
-    <label class="choice"><input type="checkbox" checked=${isAll} disabled=${!answerable.length}
-      onChange=${() => setChosen(new Set(isAll ? [] : answerable.map((each) => each.call_id)))} /> Select all</label>
+    ${answerable.length > 0 && html`<label class="choice"><input type="checkbox" checked=${isAll}
+      onChange=${() => setChosen(new Set(isAll ? [] : answerable.map((each) => each.call_id)))} /> Select all</label>`}
     ${selected.length > 0 && html`<div class="bulk-actions">
-      <span class="meta">${selected.length} selected</span>
       <button type="button" class="primary" disabled=${isBusy || !approvals.length}
         onClick=${() => run("approve", approvals, {}, "Approved")}>Approve ${approvals.length}</button>
+      <span class="meta">${selected.length} selected</span>
       <label class="inline">Reason <input type="text" value=${reason} onInput=${(event) => setReason(event.target.value)} /></label>
       <button type="button" class="danger" disabled=${isBusy}
         onClick=${() => run("reject", selected, { reason }, "Rejected")}>Reject ${selected.length}</button>
     </div>`}
-    ${isBusy && html`<progress aria-label="Answering"></progress>`}
+    ${isBusy && html`<${ProgressBar} label="Answering …" />`}
     ${report && html`<${Notice} tone=${report.problems.length ? "bad" : "good"}>
       ${report.word} ${report.done}.
       ${report.problems.map((each) => html`<p>${each}</p>`)}

@@ -40,6 +40,12 @@ function constChoices(options) {
   return options.map((each) => ({ value: each.const, label: String(each.title ?? each.const) }));
 }
 
+/** Whether an object of this schema has no properties; without `properties` it may have any. */
+export function hasNothingToFillIn(schema) {
+  const isEmpty = schema?.properties !== undefined && Object.keys(schema.properties).length === 0;
+  return isEmpty && !schema.additionalProperties && !schema.patternProperties;
+}
+
 export function isRequired(schema, name) {
   return Array.isArray(schema.required) && schema.required.includes(name);
 }

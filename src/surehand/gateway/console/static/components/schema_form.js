@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useEffect, useId, useState } from "../vendor/preact-hooks.js";
 import { isEqual, toJson, visible } from "../format.js";
-import { resolveSchema, describeType, isRequired } from "./schema.js";
+import { describeType, hasNothingToFillIn, isRequired, resolveSchema } from "./schema.js";
 
 const MAX_DEPTH = 4;
 const LONG_TEXT = 60;
@@ -11,7 +11,7 @@ const LONG_TEXT = 60;
 export function ArgumentsEditor({ schema, value, onChange, isDisabled = false }) {
   const hasFields = Object.keys(schema?.properties ?? {}).length > 0;
   const [side, setSide] = useState(hasFields ? "form" : "json");
-  if (!hasFields && isEqual(value, {}) && side === "form") return html`<p class="hint">This takes no arguments.</p>`;
+  if (hasNothingToFillIn(schema) && isEqual(value, {})) return html`<p class="hint">There is nothing to fill in.</p>`;
   return html`
     <div class="editor">
       <div class="tabs small" role="group" aria-label="How to edit the arguments">
@@ -38,16 +38,23 @@ function ObjectFields({ root, schema, value, onChange, isDisabled, depth }) {
   const change = (name, fieldValue, problem = "") => {
     // By entries: an assignment to a name such as `__proto__` would not be a property.
     const others = Object.entries(value ?? {}).filter(([each]) => each !== name);
-    const rest = Object.fromEntries(fieldValue === undefined ? others : [...others, [name, fieldValue]]);
+    const entries = fieldValue === undefined ? others : [...others, [name, fieldValue]];
     const found = { ...problems, [name]: problem };
     setProblems(found);
-    onChange(rest, Object.values(found).find(Boolean) ?? "");
+    onChange(Object.fromEntries(inSchemaOrder(entries, properties)), Object.values(found).find(Boolean) ?? "");
   };
   return html`<div class="fields">
     ${properties.map(([name, given]) => html`<${Field} key=${name} name=${name} root=${root}
       schema=${resolveSchema(given, root)} isNeeded=${isRequired(schema, name)} value=${ownValue(value, name)}
       onChange=${(next, problem) => change(name, next, problem)} isDisabled=${isDisabled} depth=${depth} />`)}
   </div>`;
+}
+
+/** Sorts entries as the schema does: its first argument stays first wherever the arguments are shown. */
+function inSchemaOrder(entries, properties) {
+  const names = properties.map(([name]) => name);
+  const place = (name) => (names.includes(name) ? names.indexOf(name) : names.length);
+  return entries.toSorted(([one], [other]) => place(one) - place(other));
 }
 
 function ownValue(value, name) {

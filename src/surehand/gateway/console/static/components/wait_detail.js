@@ -17,13 +17,15 @@ import { UnknownWait } from "./unknown_wait.js";
 
 const CONTROLS = { approval: Approval, result: ClientAnswer, input: Elicitation };
 const WORDS = { approve: "Approved.", reject: "Rejected.", result: "Answered." };
+const SENDING_WORDS = { approve: "Approved; the call is running …", reject: "Rejecting …", result: "Sending the answer …" };
 
 export function WaitDetail({ wait, isOpen, isInline = false }) {
   // "asking" -> "sending" -> "answered". A refused answer goes back to "asking" with the problem, unless somebody
-  // else has answered before: then the question stays "late", without controls.
+  // else has answered before: then the question stays "late", without controls. While it is sent, the controls are
+  // hidden and not removed: what was typed is still in them if the answer is refused.
   const [state, setState] = useState({ name: "asking", problem: "", word: "", outcome: null });
   const answer = async (action, body) => {
-    setState({ name: "sending", problem: "", word: action });
+    setState({ name: "sending", problem: "", action });
     try {
       const outcome = await sendAnswer(wait, action, body);
       setState({ name: "answered", problem: "", word: WORDS[action], outcome });
@@ -34,19 +36,20 @@ export function WaitDetail({ wait, isOpen, isInline = false }) {
   const Controls = CONTROLS[wait.waiting_for] ?? UnknownWait;
   const verdict = verdicts.value[wait.call_id];
   const isElsewhere = !isOpen && state.name === "asking";
+  const isSending = state.name === "sending";
   const isOver = isElsewhere || state.name === "answered" || state.name === "late";
   return html`<article class="wait">
     ${!isInline && html`<${DetailHeading}>${wait.tool}<//>
-      ${!isOver && html`<p class="subhead"><${Status} status=${wait.waiting_for} kind="pending" /></p>`}`}
+      ${!isOver && !isSending && html`<p class="subhead"><${Status} status=${wait.waiting_for} kind="pending" /></p>`}`}
     ${wait.message && html`<p class="message prose">${visible(wait.message)}</p>`}
-    ${!isInline && html`<${WaitFacts} wait=${wait} isOver=${isOver} />`}
+    ${!isInline && html`<${WaitFacts} wait=${wait} isOver=${isOver || isSending} />`}
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
     ${isElsewhere && html`<${Notice} tone="waiting">
       This was answered elsewhere${verdict ? `: ${describeVerdict(verdict)}` : "."}<//>`}
-    ${(state.name === "asking" || state.name === "sending") && html`<${Controls} wait=${wait} answer=${answer}
-      isDisabled=${!wait.may_answer || state.name === "sending" || isElsewhere} />`}
+    ${isSending && html`<${ProgressOf} callId=${wait.call_id} label=${SENDING_WORDS[state.action]} />`}
+    ${(state.name === "asking" || isSending) && html`<div hidden=${isSending}><${Controls} wait=${wait} answer=${answer}
+      isDisabled=${!wait.may_answer || isSending || isElsewhere} /></div>`}
     ${!wait.may_answer && html`<${Notice}>A rule leaves the answer to others.<//>`}
-    ${state.name === "sending" && html`<${ProgressOf} callId=${wait.call_id} label="The call is running …" />`}
     ${state.name === "answered" && html`<${Answered} wait=${wait} state=${state} isInline=${isInline} />`}
   </article>`;
 }

@@ -95,7 +95,7 @@ function Verify() {
 
 function VerifyResult({ result }) {
   if (result.problem) return html`<${Notice} tone="bad"><strong>The records were changed.</strong> ${result.problem}<//>`;
-  return html`<${Notice} tone="good"><strong>No record was changed.</strong>
+  return html`<${Notice} tone="good"><strong>No record was changed.</strong>${" "}
     ${formatNumber(result.rows)} records, ${formatNumber(result.seals)} seals, ${formatNumber(result.unsealed)} not sealed yet.
     Head: <code class="wrap">${result.head}</code><//>`;
 }

@@ -57,7 +57,7 @@ function Filters({ filters, setFilters, state, setState }) {
 }
 
 function CallRow({ call, isCurrent }) {
-  const time = call.latency_ms ? ` · ${formatDuration(call.latency_ms)}` : "";
+  const time = call.kind === "ended" && call.latency_ms ? ` · ${formatDuration(call.latency_ms)}` : "";
   return html`<li class="row-item" aria-current=${isCurrent}>
     <a href=${link("calls", call.call_id)}>
       <span class="row-title"><strong>${call.tool}</strong><${Status} status=${call.status} kind=${call.kind} /></span>
@@ -128,7 +128,12 @@ function CallDetail({ id }) {
       const { items } = await get(`/api/calls/${encode(id)}/tree`);
       // The tree knows from the events what the call itself does not remember any more.
       const recorded = items.find((each) => each.call_id === id);
-      setCall({ ...found, arguments: found.arguments ?? recorded?.arguments ?? null, outcome: found.outcome ?? recorded?.outcome ?? null });
+      setCall({
+        ...found,
+        arguments: found.arguments ?? recorded?.arguments ?? null,
+        outcome: found.outcome ?? recorded?.outcome ?? null,
+        latency_ms: found.latency_ms || recorded?.latency_ms,
+      });
       setTree(items);
     } catch (error) {
       setProblem(error.message);
@@ -152,7 +157,7 @@ function CallDetail({ id }) {
       ["Session", call.session],
       ["Run", call.turn],
       ["At", call.at ? html`<time>${formatTime(call.at)}</time>` : ""],
-      ["Took", call.latency_ms ? formatDuration(call.latency_ms) : ""],
+      ["Took", call.kind === "ended" && call.latency_ms ? formatDuration(call.latency_ms) : ""],
       ["Part of", call.parent && html`<a href=${link("calls", call.parent)}>${call.parent}</a>`],
     ]} />
     <${CallActions} call=${call} />
@@ -160,7 +165,7 @@ function CallDetail({ id }) {
     ${tree.length > 1 && html`<h3>Nested calls</h3><${Waterfall} calls=${tree} current=${id} />`}
     <h3>Arguments</h3>
     ${call.arguments === null ? html`<p class="hint">They are not remembered.</p>` : html`<${JsonView} value=${call.arguments} label="Arguments" />`}
-    ${call.outcome && html`<h3>Result</h3><${ResultView} outcome=${call.outcome} />`}
+    ${call.outcome && !isRunning && html`<h3>Result</h3><${ResultView} outcome=${call.outcome} />`}
     ${!call.outcome && call.kind === "ended" && html`<h3>Result</h3><p class="hint">It is not remembered.</p>`}
   </article>`;
 }
