@@ -19,6 +19,7 @@ NO_SKIPS_VARIABLE = "SUREHAND_NO_SKIPS"
 CLIENTS = Path(__file__).parents[1] / ".clients"
 OPENAPI_DOCUMENTS = Path(__file__).parents[1] / ".openapi"
 WEIGHTS = Path(__file__).parents[1] / ".weights"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 INSPECTOR = node_packages.PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
@@ -64,6 +65,10 @@ def _check_bubblewrap() -> str:
     return ""
 
 
+def _check_chromium() -> str:
+    return "" if CHROMIUM else "scripts/system has not installed Chromium"
+
+
 def _check_python() -> str:
     return "" if shutil.which("python3", path="/usr/bin:/usr/local/bin") else "no python3 in /usr"
 
@@ -74,6 +79,7 @@ def _check_root() -> str:
 
 _CHECK_BY_REQUIREMENT: dict[str, Callable[[], str]] = {
     "bubblewrap": _check_bubblewrap,
+    "chromium": _check_chromium,
     "clients": _check_clients,
     "inspector": _check_inspector,
     "openapi documents": _check_openapi_documents,

@@ -1,6 +1,5 @@
 """The console in a real headless Chromium. A page that reported an error or broke its own CSP fails the test."""
 
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any
 
 from playwright.async_api import Page, async_playwright, expect
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+from tests.requirements import CHROMIUM
+
 SCREENSHOTS = Path(__file__).parents[2] / ".screenshots"
 TIMEOUT_MS = 30_000
 expect.set_options(timeout=TIMEOUT_MS)

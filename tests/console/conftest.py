@@ -1,12 +1,12 @@
-"""All tests of the console drive a browser: they are long, and are skipped where there is none."""
+"""All tests of the console drive a browser: they have more time, and are skipped where there is none."""
 
 import pytest
 
-from tests.console.browser import CHROMIUM
+from tests.requirements import needs
+
+NEEDS_CHROMIUM = needs("chromium")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.long)
     item.add_marker(pytest.mark.timeout(180))  # a browser on a busy machine
-    if CHROMIUM is None:
-        item.add_marker(pytest.mark.skip(reason="Chromium is not installed: scripts/system installs it."))
+    item.add_marker(NEEDS_CHROMIUM)

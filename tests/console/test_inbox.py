@@ -4,7 +4,7 @@ from playwright.async_api import expect
 
 from surehand import Pending, gateway, tool
 from tests.console.browser import open_console, take_screenshot
-from tests.console.demo_tools import build_runtime
+from tests.console.demo_tools import Download, build_runtime
 from tests.gateway.api.served_gateway import bearer, serve
 
 PAY = {"amount": 120, "to": "Landlord"}
@@ -180,3 +180,32 @@ async def test_a_new_question_appears_without_a_reload():
         await served.call("pay", PAY)
         await expect(page.get_by_role("link", name="pay")).to_be_visible()
         await expect(page).to_have_title("(1) Inbox · surehand")
+
+
+async def test_an_approved_call_shows_its_progress_where_it_was_approved():
+    download = Download()
+    slow = download.tool.evolve(confirm=True)
+    async with serve(build_runtime(slow)) as served:
+        await served.call("download", {"name": "film"})
+        async with open_console(served.url) as page:
+            await page.get_by_role("link", name="download").click()
+            await page.get_by_role("button", name="Approve").click()
+            await expect(page.get_by_text("half of it 50 %")).to_be_in_viewport()
+            await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+            await take_screenshot(page, "inbox-progress")
+            download.may_go_on.set()
+            await expect(page.get_by_text("film is here")).to_be_visible()
+
+
+async def test_answering_several_shows_that_it_goes_on():
+    download = Download()
+    slow = download.tool.evolve(confirm=True)
+    async with serve(build_runtime(slow)) as served:
+        for name in ("film", "song"):
+            await served.call("download", {"name": name})
+        async with open_console(served.url) as page:
+            await page.get_by_label("Select all").check()
+            await page.get_by_role("button", name="Approve 2").click()
+            await expect(page.get_by_text("Answering …")).to_be_visible()
+            download.may_go_on.set()
+            await expect(page.get_by_text("Approved 2.")).to_be_visible()

@@ -99,6 +99,19 @@ async def test_a_space_shows_messages_and_calls_as_they_happen(tmp_path):
             await expect(card.get_by_text("ok", exact=True)).to_be_visible()
 
 
+async def test_a_person_creates_a_space_joins_it_and_writes(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served, open_console(served.url, "#/spaces") as page:
+        await page.get_by_label("Name of a new space").fill("Our trip")
+        await page.get_by_role("button", name="Create").click()
+        await page.get_by_label("Only members can write. Who are you?").fill("ada")
+        await page.get_by_role("button", name="Join").click()
+        await page.get_by_label("Message").fill("Who books the train?")
+        await page.get_by_role("button", name="Post").click()
+        message = page.locator(".message-item")
+        await expect(message).to_contain_text("Who books the train?")
+        await expect(message).to_contain_text("ada")
+
+
 async def test_a_server_shows_its_state_and_a_changed_definition_is_accepted(tmp_path):
     description = tmp_path / "description.txt"
     description.write_text("Read a note.")
@@ -151,8 +164,13 @@ async def test_the_audit_is_filtered_and_verified(tmp_path):
             await page.get_by_label("Tool").press("Enter")
             await expect(page.get_by_role("cell", name="pay")).to_have_count(0)
             await page.get_by_role("button", name="Verify").click()
-            await expect(page.get_by_text("No record was changed.")).to_be_visible()
+            result = page.get_by_text("No record was changed.")
+            await expect(result).to_be_visible()
             await take_screenshot(page, "audit")
+            filter_box = await page.get_by_label("Tool").bounding_box()
+            result_box = await result.bounding_box()
+
+    assert filter_box["y"] < result_box["y"]
 
 
 async def test_statistics_are_charts_that_can_be_read_as_tables(tmp_path):

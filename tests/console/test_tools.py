@@ -42,6 +42,27 @@ async def test_progress_is_shown_and_a_run_can_be_cancelled():
         await expect(page.get_by_label("Result as text")).to_have_text("film is here")
 
 
+async def test_a_tool_without_arguments_asks_for_none():
+    async with serve(build_runtime()) as served, open_console(served.url, "#/tools/list_people") as page:
+        await expect(page.get_by_text("There is nothing to fill in.")).to_be_visible()
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.get_by_role("cell", name="Grace")).to_be_visible()
+
+
+async def test_arguments_keep_the_order_of_the_schema():
+    @tool(effects={"write"}, confirm=True)
+    async def tell(text: str, times: int = 1) -> str:
+        """Tell a text."""
+        return text * times
+
+    async with serve(build_runtime(tell)) as served, open_console(served.url, "#/tools/tell") as page:
+        await page.get_by_label("times", exact=True).fill("2")
+        await page.get_by_label("text", exact=True).fill("Hello")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await page.get_by_role("link", name="Answer it in the inbox").click()
+        await expect(page.locator(".row-item")).to_contain_text("text: Hello, times: 2")
+
+
 async def test_results_are_tables_pictures_and_errors():
     async with serve(build_runtime()) as served, open_console(served.url, "#/tools/list_people") as page:
         await page.get_by_role("button", name="Run", exact=True).click()
