@@ -215,10 +215,9 @@ class ToolCaller:
         if failure.is_connection_lost:
             request.reconnect(failure.message)
         if failure.is_server_answer and request.is_resumption and "requeststate" in failure.message.lower():
+            reason = failure.message.rstrip(".")
             advice = "It was most likely started anew since it asked. Call the tool again."
-            return ToolError(
-                f"{self._server_name} does not take the answer: {failure.message} {advice}", code="interrupted"
-            )
+            return ToolError(f"{self._server_name} does not take the answer: {reason}. {advice}", code="interrupted")
         if failure.code is not None:
             return ToolError(f"{self._server_name}: {failure.message}", code=failure.code)
         if failure.is_server_answer:
