@@ -66,8 +66,8 @@ function RunState({ run }) {
     ${run.problem && html`<${Notice} tone="bad">${run.problem}<//>`}
     ${run.name === "running" && html`<${ProgressBar} progress=${run.progress} label="Running …" />`}
     ${run.name === "waiting" && html`<${Notice} tone="waiting">
-      The call waits for ${run.outcome.waiting_for === "approval" ? "approval" : "an answer"}. <a href=${link("inbox", run.callId)}>Answer it in the inbox</a>;
-      its result appears here.<//>`}
+      The call waits for ${run.outcome.waiting_for === "approval" ? "approval" : "an answer"}.${" "}
+      <a href=${link("inbox", run.callId)}>Answer it in the inbox</a>; its result appears here.<//>`}
     ${run.name === "ended" && html`<h3>Result</h3><${ResultView} key=${run.callId} outcome=${run.outcome} />
       <p><a href=${link("calls", run.callId)}>Show the call</a></p>`}
   </div>`;

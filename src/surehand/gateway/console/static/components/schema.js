@@ -51,7 +51,7 @@ export function isRequired(schema, name) {
 }
 
 export function describeType(schema) {
-  if (schema.enum || schema.choices) return "one of";
+  if (schema.enum || schema.choices) return "choice";
   if (schema.type === "array") return schema.items?.type ? `list of ${schema.items.type}` : "list";
   return schema.format ? `${schema.type ?? "any"}, ${schema.format}` : (schema.type ?? "any JSON");
 }

@@ -143,12 +143,12 @@ function Checkbox({ id, hintId, value, onChange, isDisabled }) {
     onChange=${(event) => onChange(event.target.checked)} />`;
 }
 
-function Choice({ id, hintId, schema, value, onChange, isDisabled }) {
+function Choice({ id, hintId, schema, value, onChange, isNeeded, isDisabled }) {
   const choices = schema.choices ?? schema.enum.map((each) => ({ value: each, label: String(each) }));
   const index = choices.findIndex((each) => isEqual(each.value, value));
   return html`<select id=${id} disabled=${isDisabled} aria-describedby=${hintId} value=${String(index)}
       onChange=${(event) => onChange(choices[event.target.value]?.value)}>
-    <option value="-1">–</option>
+    <option value="-1">${isNeeded ? "Choose …" : "–"}</option>
     ${choices.map((each, number) => html`<option value=${String(number)} selected=${number === index}>${each.label}</option>`)}
   </select>`;
 }

@@ -9,7 +9,6 @@ import { Approval } from "./approval.js";
 import { ClientAnswer } from "./client_answer.js";
 import { Elicitation } from "./elicitation.js";
 import { Facts, DetailHeading, Notice } from "./layout.js";
-import { JsonView } from "./json_view.js";
 import { ProgressOf } from "./progress.js";
 import { ResultView } from "./result_view.js";
 import { Status } from "./status.js";
@@ -76,8 +75,4 @@ function Answered({ wait, state, isInline }) {
       <a href=${link("calls", wait.call_id)}>Show the call</a>
       ${next && html`<button type="button" onClick=${() => go("inbox", next.call_id)}>Next question</button>`}
     </p>`}`;
-}
-
-export function RequestView({ request }) {
-  return request === null || request === undefined ? null : html`<${JsonView} value=${request} label="Request" />`;
 }

@@ -34,7 +34,8 @@ export function Spaces({ id }) {
   const list = html`
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
     <${NewSpace} onCreated=${(space) => { load(); go("spaces", space.id); }} />
-    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>There is no space yet. In a space, people and agents share messages, and see the calls of its agents.<//>`}
+    ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>
+      There is no space yet. In a space, people and agents share messages, and see the calls that agents make there.<//>`}
     <ul class="list">${state.items.map((each) => html`<li class="row-item" key=${each.id} aria-current=${each.id === id}>
       <a href=${link("spaces", each.id)}><span class="row-title"><strong>${visible(each.name || each.id)}</strong></span>
         <span class="meta">${countOf(each.messages, "message")} · ${formatAge(each.created_at, now.value)}</span></a></li>`)}</ul>`;
@@ -174,8 +175,8 @@ function AddMember({ space, isFirst, onAdded }) {
 
 function PostForm({ space, members }) {
   const [text, setText] = useState("");
-  // Without a token the browser is the operator, who writes as one of the members; with one, its user is the first choice.
-  const [sender, setSender] = useState(token.value ? "" : (members.at(-1)?.id ?? ""));
+  // Without a token the browser is the operator, who writes as one of the members; with one, as its own user at first.
+  const [sender, setSender] = useState(token.value ? "" : (members.find((each) => each.kind === "person") ?? members[0]).id);
   const [problem, setProblem] = useState("");
   const id = useId();
   const submit = async (event) => {
@@ -194,7 +195,8 @@ function PostForm({ space, members }) {
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     <div class="actions"><button type="submit" class="primary" disabled=${!text.trim()}>Post</button>
       <label class="inline">As <select value=${sender} onChange=${(event) => setSender(event.target.value)}>
-        ${token.value && html`<option value="">myself</option>`}${members.map((each) => html`<option value=${each.id} selected=${each.id === sender}>${each.name || each.id}</option>`)}
+        ${token.value && html`<option value="">myself</option>`}
+        ${members.map((each) => html`<option value=${each.id} selected=${each.id === sender}>${each.name || each.id}</option>`)}
       </select></label></div>
   </form>`;
 }

@@ -58,7 +58,9 @@ export function Statistics() {
           }))} />
       <//>
     </div>
-    <p class="hint">${data.since ? `All figures of tools are of the newest ${formatNumber(data.sample)} calls that the store remembers.` : "All figures are of this process, since it started."}</p>
+    <p class="hint">${data.since
+      ? `All figures of tools are of the newest ${formatNumber(data.sample)} calls that the store remembers.`
+      : "All figures are of this process, since it started."}</p>
   </section>`;
 }
 
