@@ -110,6 +110,17 @@ def forget_reports() -> None:
     following_calls.outcome_of_run = lambda run: Done("It has ended.") if run.has_ended else None
 
 
+def forget_inner_outcomes() -> None:
+    """End a call that waits for another call without the outcome of that one."""
+    following_calls.deserialize_outcome = lambda text: Done("It has ended.")
+    end_following_calls = following_calls.FollowingCalls.end_following_calls
+
+    async def end_without_outcome(self: Any, call_id: str, outcome: Any = None) -> None:
+        await end_following_calls(self, call_id)
+
+    following_calls.FollowingCalls.end_following_calls = end_without_outcome  # type: ignore[method-assign]
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -122,5 +133,6 @@ FAULTS: dict[str, Callable[[], None]] = {
         drop_outcomes_of_steps,
         never_follow,
         forget_reports,
+        forget_inner_outcomes,
     )
 }

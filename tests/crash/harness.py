@@ -32,12 +32,16 @@ class ProcessKill:
 
 @dataclass(frozen=True)
 class CrashRun:
-    """A scenario with its kills: the first is of the process that begins, each further one of one that recovers."""
+    """A scenario with its kills: the first is of the process that begins, each further one of one that recovers.
+
+    With `answers`, a process without the agents answers what waits before that, and is killed.
+    """
 
     name: str
     kills: tuple[ProcessKill, ...]
     survivor: bool = False
     """Whether another process works on the same calls while the first one dies."""
+    answers: ProcessKill | None = None
     fault: str | None = None
 
 
@@ -114,9 +118,16 @@ class Harness:
             self._fork_server.run(ProcessPlan("begin", name, address, str(run_log.folder)))
             return [str(point) for point in (run_log.lines("points-begin") or [[]])[0]]
 
-    def run(self, name: str, *kills: ProcessKill, survivor: bool = False, fault: str | None = None) -> Tally:
+    def run(
+        self,
+        name: str,
+        *kills: ProcessKill,
+        survivor: bool = False,
+        answers: ProcessKill | None = None,
+        fault: str | None = None,
+    ) -> Tally:
         """Apply the first kill to the process that begins, and each further kill to a process that recovers."""
-        [tally] = self.run_together([CrashRun(name, kills, survivor=survivor, fault=fault)])
+        [tally] = self.run_together([CrashRun(name, kills, survivor=survivor, answers=answers, fault=fault)])
         return tally
 
     def run_each(self, kills: list[tuple[str, ProcessKill]]) -> Tally:
@@ -139,10 +150,12 @@ class Harness:
         """Start a scenario and make the kills. Returns the plan for the next process, and the evidence so far."""
         plan = ProcessPlan("finish", run.name, address, str(run_log.folder), fault=run.fault)
         evidence = Evidence(SCENARIOS[run.name], run_log, exclusive=self._stores.exclusive and not run.survivor)
-        for number, kill in enumerate(run.kills):
-            part = "finish" if number else "begin"
+        parts = [("begin", run.kills[0]), *(("finish", kill) for kill in run.kills[1:])]
+        if run.answers is not None:
+            parts.insert(1, ("answer", run.answers))
+        for part, kill in parts:
             killed = replace(plan, part=part, point=kill.point, kill_after_seconds=kill.after_seconds)
-            survivor = replace(plan, part="survive") if run.survivor and not number else None
+            survivor = replace(plan, part="survive") if run.survivor and part == "begin" else None
             codes = self._fork_server.run(killed, survivor)
             evidence.codes += codes
             if -9 in codes:

@@ -40,6 +40,8 @@ class Evidence:
     """The store when every call had ended."""
     after_restart: StoredState | None = None
     """The store after one more restart."""
+    server_kills: int = 0
+    """How often the database server was killed: an answer of a model may be lost with it, like with a process."""
     exclusive: bool = True
     """No other process worked on the store while a process died."""
 
@@ -67,6 +69,7 @@ def find_problems(evidence: Evidence) -> list[str]:
         *_check_inbox(evidence.final),
         *_check_runs(evidence.final, has_agent=bool(evidence.scenario.runs)),
         *_check_sub_runs(evidence.final),
+        *_check_waits_for_others(evidence.final),
         *_check_repetitions(evidence.final),
         *_check_requests(evidence, evidence.final),
         *_check_restart(evidence.final, evidence.after_restart),
@@ -89,7 +92,10 @@ def _check_calls(evidence: Evidence, final: StoredState) -> Iterator[str]:
     for call_id, row in final.ledger.items():
         if row["state"] != "ended" or row["outcome"] is None:
             yield f"{call_id} is left {row['state']}"
-        for name, count in (("audit", final.audit["outcome", call_id]), ("journal", final.journal["ended", call_id])):
+        counts = {"audit": final.audit["outcome", call_id], "journal": final.journal["ended", call_id]}
+        if (row["outcome"] or "").startswith('{"failed":"unavailable"'):
+            del counts["journal"]  # among these entries may be attempts that were repeated
+        for name, count in counts.items():
             if count != 1:
                 yield f"the outcome of {call_id} is in the {name} {count} times"
     if twice := [call_id for (kind, call_id), count in final.journal.items() if kind == "ended" and count > 1]:
@@ -112,6 +118,8 @@ def _check_effects(evidence: Evidence, final: StoredState) -> Iterator[str]:
             yield f"{call_id} of {tools[call_id]} happened {count} times"
         if call_id not in final.ledger:
             yield f"{call_id} of {tools[call_id]} happened, but is missing in the store"
+    if followers := final.followed_calls.keys() & effects.keys():
+        yield f"{followers} follow other calls, and have happened themselves"
     for call_id, row in final.ledger.items():
         follows = call_id in final.followed_calls
         if row["tool"] not in CLIENT_TOOLS | RUN_TOOLS and row["outcome"] is not None and not follows:
@@ -185,15 +193,14 @@ def _check_runs(final: StoredState, *, has_agent: bool) -> Iterator[str]:
     """Every run has ended, and every call of its steps has the outcome that the store has of the call."""
     yield from (f"{run['run_id']} is left {run['state']}" for run in final.runs if run["state"] != "done")
     delivered = {call_id for step in final.steps for call_id in json.loads(step["answer"]).get("delivered", ())}
-    outcomes = {row["outcome"] for row in final.ledger.values()}
     for call in final.step_calls:
         row = final.ledger.get(call["call_id"])
         told = None if call["outcome"] is None else json.loads(call["outcome"])
         if isinstance(told, dict) and "pending" in told:  # the result came later, as a message
             if call["call_id"] not in delivered:
                 yield f"the result of {call['call_id']} was not delivered"
-        elif row is None and told not in outcomes:  # a call that repeats another one has no row of its own
-            yield f"the step of {call['call_id']} holds {told}, which is no stored outcome"
+        elif row is None and told not in _outcomes_of_equal_earlier_calls(call, final):
+            yield f"the step of {call['call_id']} holds {told}, and no earlier call of the run that it repeats does"
         elif row is not None and row["outcome"] != told:
             yield f"the step of {call['call_id']} holds {told}, and the store {row['outcome']}"
     if lost := [message for message in final.run_messages if message["step"] is None]:
@@ -206,6 +213,19 @@ def _check_runs(final: StoredState, *, has_agent: bool) -> Iterator[str]:
             yield f"{row['call_id']} still waits for the run {row['inner_run']}"
 
 
+def _outcomes_of_equal_earlier_calls(call: Row, final: StoredState) -> list[Any]:
+    """The outcomes of calls of earlier steps of the run: a call that repeats one which waits has no row of its own."""
+    asked = {(step["run_id"], step["step"]): json.loads(step["answer"])["calls"] for step in final.steps}
+
+    def asked_for(each: Row) -> Any:
+        given = asked[each["run_id"], each["step"]][each["position"]]
+        return (given["name"], given["arguments"]) if isinstance(given, dict) else given
+
+    earlier = [each for each in final.step_calls if each["run_id"] == call["run_id"] and each["step"] < call["step"]]
+    equal = [each["call_id"] for each in earlier if asked_for(each) == asked_for(call)]
+    return [final.ledger[call_id]["outcome"] for call_id in equal if call_id in final.ledger]
+
+
 def _check_sub_runs(final: StoredState) -> Iterator[str]:
     """Every call of an agent ends with the report of a run of its own."""
     reports = {run["run_id"]: run["report"] for run in final.runs}
@@ -216,6 +236,18 @@ def _check_sub_runs(final: StoredState) -> Iterator[str]:
         place = json.loads(row["arguments"])["prompt"].partition(" ")[2]
         if json.loads(row["outcome"]) != {"done": f"Scouted {place}."} or report.get("text") != f"Scouted {place}.":
             yield f"{call_id} ended with {row['outcome']}, and its run reported {report}"
+
+
+def _check_waits_for_others(final: StoredState) -> Iterator[str]:
+    """A call that waited for another call, or for a run, has ended with its outcome."""
+    reports = {run["run_id"]: json.loads(run["report"] or "{}") for run in final.runs}
+    for row in final.pending:
+        outcome = json.loads(final.ledger[row["call_id"]]["outcome"] or "null")
+        inner = final.ledger.get(row["inner_call"])
+        if inner is not None and outcome != json.loads(inner["outcome"] or "null"):
+            yield f"{row['call_id']} ended with {outcome}, and {row['inner_call']} with {inner['outcome']}"
+        if row["inner_run"] is not None and outcome != {"done": reports[row["inner_run"]].get("text")}:
+            yield f"{row['call_id']} ended with {outcome}, and its run reported {reports[row['inner_run']]}"
 
 
 def _check_repetitions(final: StoredState) -> Iterator[str]:
@@ -241,10 +273,10 @@ def _check_requests(evidence: Evidence, final: StoredState) -> Iterator[str]:
     if missing := {(row["run_id"], row["step"]) for row in final.steps} - asked:
         yield f"the steps {missing} are stored, and the model was not asked"
     times = Counter((line["run_id"], line["step"]) for line in requests)
-    deaths = evidence.codes.count(-9)
+    deaths = evidence.codes.count(-9) + evidence.server_kills
     for (run_id, step), count in times.items():
         if count > 1 + deaths:  # of two processes that resume a run, one drives it
-            yield f"the model was asked {count} times for step {step} of {run_id}, and {deaths} processes died"
+            yield f"the model was asked {count} times for step {step} of {run_id}, after {deaths} deaths"
     for line in requests:
         for number, store in enumerate(evidence.stores_after_kills, start=1):
             is_stored = any((row["run_id"], row["step"]) == (line["run_id"], line["step"]) for row in store.steps)

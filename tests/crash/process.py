@@ -13,7 +13,7 @@ from typing import Any
 
 from surehand import Runtime
 from tests.crash import faulty_runtimes
-from tests.crash.caller import Caller
+from tests.crash.caller import Caller, Person
 from tests.crash.kill_points import Points
 from tests.crash.load import run_load
 from tests.crash.progress_watch import exit_if_event_loop_hangs, watch_progress
@@ -32,7 +32,7 @@ class ProcessPlan:
     """The part that a process runs, and when it is killed: at a point, or after some seconds."""
 
     part: str
-    """One of create, begin, finish, verify, survive and load."""
+    """One of create, begin, answer, finish, verify, survive and load."""
     scenario: str
     address: str
     folder: str
@@ -82,6 +82,9 @@ def warm_up() -> None:
 async def _run_part(plan: ProcessPlan) -> None:
     scenario = SCENARIOS[plan.scenario]
     async with Runtime(*TOOLS, store=plan.address, defaults=scenario.defaults) as runtime:
+        if plan.part == "answer":
+            await watch_progress(runtime, RUN_LOG, Person(scenario, RUN_LOG, runtime).answer_all())
+            return
         caller = Caller(scenario, RUN_LOG, runtime, OWN_TOOLS)
         parts: dict[str, Callable[[], Awaitable[Any]]] = {
             "create": _create_tables,
@@ -102,9 +105,10 @@ async def _create_tables() -> None:
 
 
 async def _verify(caller: Caller) -> None:
-    """Repeat the calls and the runs, and verify the audit chain."""
+    """Repeat the calls and the runs, wait for the end of the calls, and verify the audit chain."""
     await caller.repeat_calls()
     await caller.driver.drive_all()
+    await caller.await_all_results()
     assert caller.runtime.store is not None
     await caller.runtime.store.audit.seal()
     verification = await caller.runtime.store.audit.verify()
@@ -117,6 +121,7 @@ async def _survive(caller: Caller) -> None:
     (folder / "ready").touch()
     while not (folder / "dead").exists():
         await caller.repeat_calls()
+        await caller.begin_to_await_results()
         await caller.driver.drive_free()
         for wait in await caller.scope.pending():
             await caller.answer(wait)

@@ -93,12 +93,14 @@ class RunBatch:
                 self._add_tally(number, run.name, tally)
 
     def _choose_run(self, number: int, harness: Harness) -> CrashRun:
-        """Kill a process; sometimes kill the recovering process too, or let another process work at the same time."""
+        """Kill a process; sometimes kill others that recover or answer too, or let one work at the same time."""
         generator = random.Random(f"{self._options.seed} {number}")
         name = self._options.scenario or generator.choice(CRASH_SCENARIOS).name
         points, seconds = self._measurements.measure(name, harness)
         kills = [_random_kill(points, seconds, generator) for _ in range(2 if generator.random() < 0.25 else 1)]
-        return CrashRun(name, tuple(kills), survivor=generator.random() < 0.25)
+        survivor = generator.random() < 0.25
+        answers = _random_kill(points, seconds, generator) if generator.random() < 0.25 else None
+        return CrashRun(name, tuple(kills), survivor=survivor, answers=answers)
 
     def _add_tally(self, number: int, name: str, tally: Tally) -> None:
         with self._lock:

@@ -88,6 +88,6 @@ CRASH_SCENARIOS = (
     Scenario("large output", (RequestedCall("report", {}, "reported"),)),
     Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),
 )
-LOAD = Scenario("load", (), answer="yes")
+LOAD = Scenario("load", (), answer="yes", session="s1")
 """`run_load` makes its calls; open ones are finished as in the other scenarios."""
 SCENARIOS = {scenario.name: scenario for scenario in (*CRASH_SCENARIOS, LOAD)}

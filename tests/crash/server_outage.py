@@ -42,7 +42,7 @@ def run_outage(
     """Kill the server once under load. Most calls in flight survive: their outcome is written after the restart."""
     run_log = RunLog(Path(tempfile.mkdtemp(prefix="surehand-crash-", dir=TEMP_FOLDER_PARENT)))
     address = server.create(LOAD, fork_server, run_log.folder)
-    evidence = Evidence(LOAD, run_log, exclusive=False)
+    evidence = Evidence(LOAD, run_log, server_kills=1, exclusive=False)
     victims = (server.pid, 0) if kill.kill_caller else (server.pid,)
     plan = ProcessPlan("load", LOAD.name, address, str(run_log.folder), point=kill.point, victims=victims)
     with ThreadPoolExecutor(1) as pool:

@@ -31,6 +31,29 @@ def test_of_two_processes_that_resume_one_run_one_drives(harness, name):
     assert tally.killed == 0
 
 
+@pytest.mark.parametrize("name", ["agent", "follows a run"])
+@pytest.mark.parametrize(
+    "answers", [ProcessKill(), ProcessKill("after the reply to approve (1)")], ids=["alive", "killed"]
+)
+def test_a_process_without_the_agent_answers_calls_of_its_own_tools(harness, name, answers):
+    tally = harness.run(name, ProcessKill("before approve (1)"), answers=answers)
+
+    assert tally.problems == []
+    assert tally.killed == (1 if answers.point is None else 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["agent", "sub-agents", "follows a run"])
+def test_a_process_without_the_agent_may_be_killed_while_it_answers(harness, name):
+    tally = Tally()
+
+    for point in range(1, 40, 3):
+        tally += harness.run(name, ProcessKill("before approve (1)"), answers=ProcessKill(point))
+
+    assert tally.problems == []
+    assert tally.killed > 1.5 * tally.runs
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_recovering_process_may_be_killed_too(harness, start):

@@ -16,6 +16,7 @@ FAULTS = {
     "drop_outcomes_of_steps": ("agent", "the step of"),
     "never_follow": ("repeated", "does not follow"),
     "forget_reports": ("sub-agents", "its run reported"),
+    "forget_inner_outcomes": ("nested", "ended with {'done': 'It has ended.'}, and"),
 }
 
 
