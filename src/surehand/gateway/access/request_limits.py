@@ -29,6 +29,8 @@ class GatewayLimits:
     streams_per_identity: int = 100
     body_bytes: int = 16 << 20
     """Bytes of the body of one request; a larger one is answered with 413."""
+    shutdown_seconds: float = 10.0
+    """How long calls that run may take to end when the gateway stops. Then they are cancelled."""
 
 
 class _RateBucket:

@@ -45,6 +45,8 @@ class StreamRequest:
     """Whether the stream ends with an event."""
     final_event: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None
     """Builds the event that ends the stream, once the call is over, if no other event does."""
+    ends_at_shutdown: bool = True
+    """False for the stream of a request that made a call or a run: it ends with that, also when the gateway stops."""
 
 
 class EventStreamResponse(Response):
@@ -101,7 +103,7 @@ async def feed_frames(
     """The events of a feed that a client asks for: those after its last one, then new ones."""
     encoder = FrameEncoder(request.family, feed.event_log.epoch)
     # Listen first: an event that is published while older ones are read must not be lost between the two.
-    async with feed.listen(request.is_visible) as listener:
+    async with feed.listen(request.is_visible, ends_at_shutdown=request.ends_at_shutdown) as listener:
         number = 0
         if request.has_unknown_start:
             yield encoder.missed_frame(None)
