@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from surehand.gateway.access.tokens import hash_token
 from surehand.gateway.webhooks.signatures import new_webhook_secret, verify_webhook
 
 TOOLS = """
@@ -208,6 +209,28 @@ def test_a_change_of_the_configuration_ends_no_call_that_runs(shop, accept):
 
     assert is_running
     assert outcome_of(answer)["data"] == "went"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_change_that_takes_all_tokens_away_is_refused(shop, host):
+    tokens = f'gateway: {{tokens: [{{hash: "{hash_token("ada")}", user: ada}}]}}\n'
+    config = shop / "surehand.yaml"
+    config.write_text(CONFIG + tokens)
+    with serving(shop, "--host", host) as server:
+        lines = iter(server.process.stderr.readline, "")
+        config.write_text(CONFIG)
+        refused = next(line for line in lines if "configuration" in line)
+        anonymous = server.client.get("/api/tools")
+        config.write_text(CONFIG + tokens.replace("{tokens", "{port: 1, tokens"))
+        taken = next(line for line in lines if "configuration" in line)
+        later = next(line for line in lines if "restart" in line)
+        known = server.client.get("/api/tools", headers={"authorization": "Bearer ada"})
+
+    assert "the old one stays in force" in refused
+    assert "List a token" in refused
+    assert "takes effect" in taken
+    assert "{port}" in later
+    assert (anonymous.status_code, known.status_code) == (401, 200)
 
 
 def test_a_wait_is_announced_after_a_kill_that_came_first(shop):
