@@ -21,6 +21,7 @@ from surehand.gateway.access.identity import OPERATOR, Identity
 from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
+from surehand.gateway.access.stream_access import AUTHENTICATION_KEY
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.access.unverified_bodies import UnverifiedBodies
 from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
@@ -123,6 +124,7 @@ class AccessControl:
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
             elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+                scope[AUTHENTICATION_KEY] = partial(self._identify, scope)
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
