@@ -13,12 +13,10 @@ from starlette.applications import Starlette
 from surehand.gateway.access.overload import early_refusal
 from surehand.gateway.http_app import GatewayApp
 from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
+from surehand.gateway.mcp.http.running_requests import LISTEN_METHOD
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-
-MCP_LISTEN_METHOD = b"subscriptions/listen"
 
 
 class _ServedApp:
@@ -85,7 +83,7 @@ def _is_mcp_listener(scope: Scope) -> bool:
     """Whether a request only waits for notifications, in either protocol of MCP."""
     if scope["type"] != "http" or scope["path"].rstrip("/") != "/mcp":
         return False
-    return scope["method"] == "GET" or (MCP_METHOD_HEADER.encode(), MCP_LISTEN_METHOD) in scope["headers"]
+    return scope["method"] == "GET" or (MCP_METHOD_HEADER.encode(), LISTEN_METHOD.encode()) in scope["headers"]
 
 
 class ReplaceableApp(Starlette):

@@ -24,7 +24,7 @@ from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.access.stream_access import AUTHENTICATION_KEY
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.access.unverified_bodies import UnverifiedBodies
-from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
+from surehand.gateway.mcp.caller import COUNT_REQUEST_KEY, MAY_ANSWER_KEY
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.problems import Problem, problem_response
 
@@ -181,6 +181,8 @@ class AccessControl:
             raise Problem("denied", "MCP serves all tools, and this identity may use only some: it needs tools:*.")
         # The origin was checked, and the response gets its CORS headers, outside: twice, a browser refuses them.
         inner = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"origin"]}
+        if identity.concurrent is not None:
+            inner[COUNT_REQUEST_KEY] = partial(self._limiter.count_mcp_request, identity)
         inner[MAY_ANSWER_KEY] = partial(self._answers.may_answer, identity)
         if identity.user is not None:
             inner["user"] = _mcp_user(identity.user)
