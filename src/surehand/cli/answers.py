@@ -241,12 +241,6 @@ async def _next_step_hint(
 async def find_open_question(runtime: Runtime, call_id: str) -> QuestionId:
     """The open question of a call, or of the call that it waits for; its round is 0 if there is none."""
     status = await runtime.status(call_id)
-    if status is None:
+    if status is None or status.question is None:
         return QuestionId(call_id, 0)
-    if status.question is not None:
-        return QuestionId(status.question.call_id, status.round)
-    # A call whose process died has an outcome (`unknown_effect`), and still asks a person what happened.
-    questions = await runtime.questions(call_id)
-    if status.state == "unknown" and questions and questions[-1].is_open:
-        return QuestionId(call_id, questions[-1].round)
-    return QuestionId(call_id, 0)
+    return QuestionId(status.question.call_id, status.round)

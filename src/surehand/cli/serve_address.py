@@ -35,14 +35,18 @@ class ServeAddress:
     def token(self) -> str | None:
         """The bearer token; required unless the server listens on this machine only."""
         if self.token_env is None:
-            if not self.is_loopback and not self.has_other_tokens:
-                problem = f"{self.host} can be reached from other machines, so clients have to show a token."
-                raise CommandExit(EXIT_USAGE, f"{problem} Name the variable that holds it with --token-env NAME.")
+            self.require_token("Name the variable that holds it with --token-env NAME.")
             return None
         token = os.environ.get(self.token_env)
         if not token:
             raise CommandExit(EXIT_USAGE, f"The variable {self.token_env} that holds the token is not set, or empty.")
         return token
+
+    def require_token(self, fix: str) -> None:
+        """End the command if other machines can connect without any token."""
+        if self.token_env is None and not self.has_other_tokens and not self.is_loopback:
+            problem = f"{self.host} can be reached from other machines, so clients have to show a token."
+            raise CommandExit(EXIT_USAGE, f"{problem} {fix}")
 
     @property
     def is_loopback(self) -> bool:

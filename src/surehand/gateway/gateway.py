@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surehand.gateway.access.answers import AnswerPolicy
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("surehand")
 MAX_CACHED_SCOPES = 1_000
-WORKER_SHUTDOWN_SECONDS = 10.0
-"""How long runs may take to finish their step when the gateway stops: as long as requests of `surehand serve`."""
+IDLE_POLL_SECONDS = 0.1
+"""How often a gateway that ends looks whether calls still run that no request of it waits for."""
 
 
 class Gateway:
@@ -48,6 +49,9 @@ class Gateway:
         self.is_stopping = False
         self._scopes: dict[str | None, Scope] = {}
         self._calls: set[asyncio.Task[Any]] = set()
+        self._background_tasks: set[asyncio.Task[Any]] = set()
+        self._worker: Worker | None = None
+        self._stop_began_at: float | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -63,8 +67,9 @@ class Gateway:
                 await stack.enter_async_context(JournalCatchUp(self.runtime, store, self.feed).run())
             stack.push_async_callback(self._end_calls)
             if has_store and self.runs.agents:
-                worker = Worker(self.runtime, self.runs.agents.values(), shutdown_seconds=WORKER_SHUTDOWN_SECONDS)
-                await stack.enter_async_context(worker)
+                seconds = self.limiter.limits.shutdown_seconds
+                worker = Worker(self.runtime, self.runs.agents.values(), shutdown_seconds=seconds)
+                self._worker = await stack.enter_async_context(worker)
             self.is_started = True
             try:
                 yield
@@ -73,9 +78,33 @@ class Gateway:
                 self.is_started = False
 
     def begin_shutdown(self) -> None:
-        """End all event streams, and be not ready any more; running calls go on."""
+        """Be not ready any more, and end the streams that follow events; those of running calls end with their calls.
+
+        From now on, running calls have `GatewayLimits.shutdown_seconds` to end.
+        """
         self.is_stopping = True
+        if self._stop_began_at is None:
+            self._stop_began_at = monotonic()
         self.feed.close_listeners()
+
+    async def retire(self) -> None:
+        """Leave all work to another gateway on the store: take none, and wait until what runs here has ended."""
+        self.feed.close_listeners()
+        if self._worker is not None:
+            await self._worker.hand_over()
+        await self._wait_until_idle()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call and no run is running here. Calls that wait in the store do not count."""
+        return not self._calls and not self.runtime.is_busy
+
+    async def _wait_until_idle(self) -> None:
+        while not self.is_idle:
+            if self._calls:
+                await asyncio.wait(self._calls)
+            else:  # a task of an MCP client, or an answer from another process
+                await asyncio.sleep(IDLE_POLL_SECONDS)
 
     def spawn(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a call in a task of the gateway, so that it goes on when its client disconnects."""
@@ -84,12 +113,42 @@ class Gateway:
         task.add_done_callback(self._calls.discard)
         return task
 
+    def spawn_in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run what is not waited for when the gateway stops, as it may wait for a person."""
+        task = asyncio.create_task(work)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
+        return task
+
+    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call as `spawn` does, and wait for its end."""
+        task = self.spawn(call)
+        with self.explain_cancellation(task):
+            return await task
+
+    @contextmanager
+    def explain_cancellation(self, task: asyncio.Task[Any]) -> Iterator[None]:
+        """Raise `Problem` where the task was cancelled because the gateway stops."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not task.cancelled() or not self.is_stopping:
+                raise
+            problem = "The gateway stopped before this had ended. Ask for it again later."
+            raise Problem("unavailable", problem, retry_after=1) from None
+
     async def _end_calls(self) -> None:
-        """Cancel the calls that still run: their clients have had the time of the server's shutdown."""
-        for task in self._calls:
+        """Let running calls end, for the rest of the time that they have, and cancel the others."""
+        assert self._stop_began_at is not None
+        left = self._stop_began_at + self.limiter.limits.shutdown_seconds - monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(left, 0)):
+                await self._wait_until_idle()
+        tasks = self._calls | self._background_tasks
+        for task in tasks:
             task.cancel()
-        if self._calls:
-            await asyncio.wait(self._calls)
+        if tasks:
+            await asyncio.wait(tasks)
 
     def scope(self, identity: Identity, **fields: str | None) -> Scope:
         """The runtime's scope for an identity; the operator's is the runtime itself."""

@@ -190,7 +190,7 @@ class GatewayApp(FastAPI):
         await super().__call__(scope, receive, send)
 
     def begin_shutdown(self) -> None:
-        """End all event streams, and answer `/readyz` with 503; requests that run go on."""
+        """End the streams that follow events, and answer `/readyz` with 503; requests that run go on."""
         self.gateway.begin_shutdown()
 
 

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mcp.shared.inbound import MCP_METHOD_HEADER
 from starlette.applications import Starlette
 
 from surehand.gateway.access.overload import early_refusal
 from surehand.gateway.http_app import GatewayApp
 from surehand.gateway.mcp.http.early_refusal import EarlyRefusal
+from surehand.gateway.mcp.http.running_requests import LISTEN_METHOD
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -22,8 +24,10 @@ class _ServedApp:
 
     def __init__(self, app: GatewayApp) -> None:
         self.app = app
-        self.request_count = 0
-        self._is_retired = False
+        self._request_count = 0
+        self._has_no_requests = asyncio.Event()
+        self._has_no_requests.set()
+        self._retirement: asyncio.Task[None] | None = None
         self._may_end = asyncio.Event()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # One task enters and leaves the lifespan: the scopes of anyio in it belong to a task.
@@ -39,29 +43,47 @@ class _ServedApp:
         async with self.app.router.lifespan_context(self.app):
             self._started.set_result(None)
             await self._may_end.wait()
+            if self._retirement is not None:
+                self._retirement.cancel()
+                await asyncio.wait({self._retirement})
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        self.request_count += 1
+        if _is_mcp_listener(scope):  # it ends with the app, and must not keep it
+            await self.app(scope, receive, send)
+            return
+        self._request_count += 1
+        self._has_no_requests.clear()
         try:
             await self.app(scope, receive, send)
         finally:
-            self.request_count -= 1
-            self._end_if_idle()
+            self._request_count -= 1
+            if not self._request_count:
+                self._has_no_requests.set()
 
     def retire(self) -> None:
-        """End the event streams, and the app once its last request is answered."""
-        self._is_retired = True
-        self.app.begin_shutdown()
-        self._end_if_idle()
+        """End the streams that follow events, and the app once its last request, call and run has ended."""
+        self._retirement = asyncio.create_task(self._end_when_idle(), name="gateway: end an app that was replaced")
 
     def end(self) -> None:
-        """End the app now."""
+        """End the app now; what still runs has the time of a shutdown."""
         self._may_end.set()
 
-    def _end_if_idle(self) -> None:
-        if self._is_retired and not self.request_count:
+    async def _end_when_idle(self) -> None:
+        try:
+            await self.app.gateway.retire()
+            while self._request_count or not self.app.gateway.is_idle:
+                await self._has_no_requests.wait()
+                await self.app.gateway.retire()
+        finally:
             self._may_end.set()
+
+
+def _is_mcp_listener(scope: Scope) -> bool:
+    """Whether a request only waits for notifications, in either protocol of MCP."""
+    if scope["type"] != "http" or scope["path"].rstrip("/") != "/mcp":
+        return False
+    return scope["method"] == "GET" or (MCP_METHOD_HEADER.encode(), LISTEN_METHOD.encode()) in scope["headers"]
 
 
 class ReplaceableApp(Starlette):
@@ -110,7 +132,7 @@ class ReplaceableApp(Starlette):
             old.retire()
 
     def begin_shutdown(self) -> None:
-        """End all event streams; requests that run go on."""
+        """End the streams that follow events; requests that run go on."""
         for each in (self._current, *self._retired):
             if each is not None:
                 each.app.begin_shutdown()

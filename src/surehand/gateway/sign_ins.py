@@ -57,7 +57,7 @@ class SignIns:
             await earlier.end()
         sign_in = SignIn()
         self._by_server_and_user[server, identity.user] = sign_in
-        task = self._gateway.spawn(self._run(sign_in, server, identity, provider))
+        task = self._gateway.spawn_in_background(self._run(sign_in, server, identity, provider))
         sign_in.task = task
         # Not in the task itself: it may be cancelled before its first step.
         task.add_done_callback(lambda _: sign_in.url.cancel())

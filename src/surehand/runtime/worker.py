@@ -120,20 +120,8 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        await self._hand_back_runs()
-
-    async def _hand_back_runs(self) -> None:
-        """Let the runs finish their step, for a while, and leave them to other processes."""
-        for run_id, run in self._driven.items():
-            if not run.agent.hand_back(run_id):  # it has not begun, or has ended
-                run.task.cancel()
-        tasks = {run.task for run in self._driven.values()}
+        await self._take_no_more_work()
+        tasks = self._hand_back_runs()
         if not tasks:
             return
         try:
@@ -143,6 +131,28 @@ class Worker:
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    async def hand_over(self) -> None:
+        """Take no more work, and wait until the runs have finished their step; another worker goes on with them."""
+        await self._take_no_more_work()
+        if tasks := self._hand_back_runs():
+            await asyncio.wait(tasks)
+
+    async def _take_no_more_work(self) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe = []
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _hand_back_runs(self) -> set[asyncio.Task[None]]:
+        """Leave the runs to other processes after their step, and return the tasks that end then."""
+        for run_id, run in self._driven.items():
+            if not run.agent.hand_back(run_id):  # it has not begun, or has ended
+                run.task.cancel()
+        return {run.task for run in self._driven.values()}
 
     def _require_store(self) -> Store:
         store = self._runtime.store

@@ -30,7 +30,8 @@ class Statement(NamedTuple):
     `:name` is a parameter. Words in braces are replaced by each database's own SQL: `{now}` is its time in seconds,
     `{tx}` the number of the transaction. No transaction can still add a row with a `tx` below `{horizon}`; `{after}`
     selects the rows after the position `:tx, :id`, and `{order}` sorts by it. `{announce}` notifies other processes.
-    `{lock}` holds the lock `:name` until the end of the transaction.
+    `{lock}` holds the lock `:name` until the end of the transaction. `{parent}` is the text `parent` in the column
+    `context`, which is JSON.
     """
 
     sql: str

@@ -31,6 +31,19 @@ def test_a_webhook_whose_secret_is_not_set_is_a_mistake(run, tmp_path, monkeypat
     assert "BRIDGE_SECRET" in unset.err
 
 
+def test_an_address_for_other_machines_needs_a_token(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("GATEWAY_TOKEN", "secret")
+    path = tmp_path / "surehand.yaml"
+    results = {}
+    for given in ("", ", token_env: GATEWAY_TOKEN", f', tokens: [{{hash: "{hash_token("t")}", user: ada}}]'):
+        path.write_text(f"builtin: {{clock: true}}\ngateway: {{host: 0.0.0.0{given}}}\n")
+        results[given.strip(", ").partition(":")[0]] = run("config", "check", "--config", str(path))
+
+    assert {name: result.code for name, result in results.items()} == {"": 2, "token_env": 0, "tokens": 0}
+    assert "0.0.0.0 can be reached from other machines" in results[""].err
+    assert "token_env" in results[""].err
+
+
 def test_a_token_is_printed_once_with_the_entry_of_its_hash(run):
     made = run("config", "token", "--user", "ada", "--scope", "tools:git__*")
     refused = run("config", "token")

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from surehand.gateway.access.tokens import hash_token
 from surehand.gateway.webhooks.signatures import new_webhook_secret, verify_webhook
 
 TOOLS = """
@@ -121,24 +123,44 @@ def test_another_address_needs_a_token(shop):
     assert (public.status_code, anonymous.status_code, allowed.status_code) == (200, 401, 200)
 
 
-def test_running_calls_finish_when_the_server_stops(shop):
-    with serving(shop) as server:
-        command = [sys.executable, "-c", _POST_WAIT, str(server.client.base_url)]
-        caller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        wait_until((shop / "started").exists)
-        server.process.send_signal(signal.SIGTERM)
-        (shop / "go").touch()
-        answer, _ = caller.communicate(timeout=60)
-        code = server.process.wait(60)
-
-    assert json.loads(answer)["data"] == "went"
-    assert code == 0
-
-
 _POST_WAIT = """
 import sys, httpx2
-print(httpx2.post(sys.argv[1] + "/api/tools/wait/call", json={}, timeout=50, trust_env=False).text)
+headers = {"accept": sys.argv[2], "idempotency-key": "w1"}
+print(httpx2.post(sys.argv[1] + "/api/tools/wait/call", json={}, headers=headers, timeout=50, trust_env=False).text)
 """
+JSON_OR_EVENTS = pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+
+
+@contextmanager
+def calling_wait(shop: Path, server: Server, accept: str) -> Iterator[subprocess.Popen[str]]:
+    """A client in a process of its own, whose call runs until the file `go` exists."""
+    command = [sys.executable, "-c", _POST_WAIT, str(server.client.base_url), accept]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
+        try:
+            wait_until((shop / "started").exists)
+            yield caller
+        finally:
+            caller.kill()
+
+
+def outcome_of(answer: str) -> dict[str, Any]:
+    """The outcome that a call was answered with, as JSON or in the last of its events."""
+    if answer.startswith("{"):
+        return json.loads(answer)
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.splitlines() if line.startswith("data: ")]
+    assert events[-1]["type"] == "CallEnded"
+    return events[-1]["outcome"]
+
+
+def stop_while_it_runs(shop: Path, server: Server) -> int:
+    """Send SIGTERM, and let the tool end once the server has begun to stop."""
+    with server.client.stream("GET", "/api/events") as following:
+        lines = following.iter_lines()
+        next(lines)
+        server.process.send_signal(signal.SIGTERM)
+        list(lines)  # it ends when the server begins to stop
+        (shop / "go").touch()
+        return server.process.wait(60)
 
 
 def test_a_change_of_the_configuration_takes_effect_without_a_restart(shop):
@@ -153,11 +175,32 @@ def test_a_change_of_the_configuration_takes_effect_without_a_restart(shop):
     assert approved.json()["data"] == "paid 5"
 
 
-def test_a_change_of_the_configuration_ends_no_call_that_runs(shop):
+@JSON_OR_EVENTS
+def test_running_calls_finish_when_the_server_stops(shop, accept):
+    with serving(shop) as server, calling_wait(shop, server, accept) as caller:
+        code = stop_while_it_runs(shop, server)
+        answer, _ = caller.communicate(timeout=60)
+
+    assert outcome_of(answer)["data"] == "went"
+    assert code == 0
+
+
+def test_a_call_whose_client_has_left_finishes_when_the_server_stops(shop):
     with serving(shop) as server:
-        command = [sys.executable, "-c", _POST_WAIT, str(server.client.base_url)]
-        caller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        wait_until((shop / "started").exists)
+        with calling_wait(shop, server, "text/event-stream") as caller:
+            caller.kill()
+        code = stop_while_it_runs(shop, server)
+    (shop / "go").unlink()
+    with serving(shop) as server:
+        remembered = server.client.get("/api/calls/w1").json()
+
+    assert code == 0
+    assert remembered["outcome"]["data"] == "went"
+
+
+@JSON_OR_EVENTS
+def test_a_change_of_the_configuration_ends_no_call_that_runs(shop, accept):
+    with serving(shop) as server, calling_wait(shop, server, accept) as caller:
         (shop / "surehand.yaml").write_text(CONFIG + "policy: [{effects: [write], decision: allow}]\n")
         wait_until(lambda: _paid(server))  # the new configuration is in force
         is_running = caller.poll() is None
@@ -165,7 +208,29 @@ def test_a_change_of_the_configuration_ends_no_call_that_runs(shop):
         answer, _ = caller.communicate(timeout=60)
 
     assert is_running
-    assert json.loads(answer)["data"] == "went"
+    assert outcome_of(answer)["data"] == "went"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_change_that_takes_all_tokens_away_is_refused(shop, host):
+    tokens = f'gateway: {{tokens: [{{hash: "{hash_token("ada")}", user: ada}}]}}\n'
+    config = shop / "surehand.yaml"
+    config.write_text(CONFIG + tokens)
+    with serving(shop, "--host", host) as server:
+        lines = iter(server.process.stderr.readline, "")
+        config.write_text(CONFIG)
+        refused = next(line for line in lines if "configuration" in line)
+        anonymous = server.client.get("/api/tools")
+        config.write_text(CONFIG + tokens.replace("{tokens", "{port: 1, tokens"))
+        taken = next(line for line in lines if "configuration" in line)
+        later = next(line for line in lines if "restart" in line)
+        known = server.client.get("/api/tools", headers={"authorization": "Bearer ada"})
+
+    assert "the old one stays in force" in refused
+    assert "List a token" in refused
+    assert "takes effect" in taken
+    assert "{port}" in later
+    assert (anonymous.status_code, known.status_code) == (401, 200)
 
 
 def test_a_wait_is_announced_after_a_kill_that_came_first(shop):

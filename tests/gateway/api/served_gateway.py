@@ -13,6 +13,7 @@ from surehand import Context, Runtime, tool
 from surehand.gateway.http_app import GatewayApp, app
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.gateway.mcp.http.server import bind_sockets, listen
+from surehand.gateway.replaceable_app import ReplaceableApp
 
 
 @tool(effects={"read"})
@@ -62,9 +63,20 @@ def build_runtime(*tools: Any, **options: Any) -> Runtime:
 class ServedGateway:
     """A gateway and a client that is connected to it."""
 
-    api: GatewayApp
+    api: Any
     client: httpx2.AsyncClient
     url: str
+    server: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """Stop the server, as a signal does; its clients stay."""
+        self.server.cancel()
+        await asyncio.wait({self.server})
+
+    def stream_call(self, name: str, arguments: Any = None, **body: Any) -> "EventReader":
+        """Make a call whose events are read."""
+        request = {"method": "POST", "json": {"arguments": arguments, **body}}
+        return EventReader(self.client, f"/api/tools/{name}/call", {"accept": "text/event-stream"}, **request)
 
     async def call(self, name: str, arguments: Any = None, *, token: str | None = None, **body: Any) -> httpx2.Response:
         return await self.client.post(
@@ -140,7 +152,15 @@ async def serve(
     runtime: Runtime, *, connections: ConnectionLimits | None = None, **options: Any
 ) -> AsyncIterator[ServedGateway]:
     """Serve a runtime on a free port of this machine."""
-    api = app(runtime, **options)
+    async with serve_app(app(runtime, **options), connections=connections) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def serve_app(
+    api: GatewayApp | ReplaceableApp, *, connections: ConnectionLimits | None = None
+) -> AsyncIterator[ServedGateway]:
+    """Serve an app on a free port of this machine."""
     sockets = bind_sockets("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     ready = asyncio.Event()
@@ -162,7 +182,7 @@ async def serve(
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     try:
         async with httpx2.AsyncClient(base_url=url, timeout=20, limits=limits, trust_env=False) as client:
-            yield ServedGateway(api, client, url)
+            yield ServedGateway(api, client, url, server)
     finally:
         server.cancel()
         await asyncio.wait({server})

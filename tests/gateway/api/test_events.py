@@ -1,13 +1,19 @@
 """Event streams: what a client sees, where it reads on, and what it is told when it missed something."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from surehand import Runtime
 from surehand.gateway.access.answers import AnswerRule
+from surehand.gateway.access.identity import Identity
+from surehand.gateway.access.stream_access import RECHECK_SECONDS
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS, EventListener
+from surehand.testing import ManualClock
 from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
 
 ADA = Token(hash_token("ada"), "ada")
@@ -186,3 +192,68 @@ async def test_events_of_calls_in_another_process_appear(tmp_path: Path):
 
     assert seen[-1]["call_id"] == call_id
     assert seen[-1]["verdict"] == "reject"
+
+
+async def test_a_member_who_was_removed_reads_no_more_of_the_space(tmp_path: Path):
+    async with serve(build_runtime(store=tmp_path / "calls.db"), auth=bearer_tokens(ADA, BOB)) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"}, headers=bearer("ada"))
+        await gateway.client.post("/api/spaces/team/members", json={"id": "bob"}, headers=bearer("ada"))
+        async with gateway.events("/api/spaces/team/events", token="bob") as events:
+            await gateway.client.post("/api/spaces/team/messages", json={"content": "hello"}, headers=bearer("ada"))
+            first = await events.next()
+            await gateway.client.delete("/api/spaces/team/members/bob", headers=bearer("ada"))
+            await gateway.client.post("/api/spaces/team/messages", json={"content": "secret"}, headers=bearer("ada"))
+            rest = await events.rest()
+
+    assert first["content"] == "hello"
+    assert rest == []
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/spaces/team/events", "/api/runs/r1/events"])
+async def test_a_stream_ends_when_its_token_expires(tmp_path: Path, path: str):
+    clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC).timestamp())
+    short = Token(hash_token("short"), "ada", name="short", expires_at=datetime(2030, 1, 1, 0, 1, tzinfo=UTC))
+    runtime = build_runtime(store=tmp_path / "calls.db", clock=clock)
+    async with serve(runtime, auth=bearer_tokens(ADA, short, now=clock.time)) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"}, headers=bearer("ada"))
+        async with gateway.events(path, token="short") as events:
+            await clock.advance(60)
+            await gateway.call("pick", token="ada", space="team", turn="r1")
+            rest = await events.rest()
+        again = await gateway.client.get(path, headers=bearer("short"))
+
+    assert rest == []
+    assert again.status_code == 401
+
+
+async def test_a_stream_ends_by_itself_at_the_end_of_its_token():
+    soon = Token(hash_token("soon"), "ada", expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    async with serve(build_runtime(), auth=bearer_tokens(soon)) as gateway, gateway.events(token="soon") as events:
+        rest = await events.rest()
+
+    assert rest == []
+
+
+async def test_a_stream_ends_when_its_token_is_taken_away_or_may_do_less(tmp_path: Path):
+    clock = ManualClock()
+    identities = {"ada": Identity("ada"), "bob": Identity("bob")}
+
+    async def auth(request):
+        return identities.get(request.headers["authorization"].removeprefix("Bearer "))
+
+    async with (
+        serve(build_runtime(clock=clock), auth=auth) as gateway,
+        gateway.events(token="ada") as taken_away,
+        gateway.events(token="bob") as restricted,
+        gateway.events(token="bob") as early,
+    ):
+        identities["bob"] = Identity("bob", frozenset({"tools:add"}))
+        del identities["ada"]
+        await gateway.call("add", {"a": 1, "b": 2}, token="bob")
+        seen = await early.until("CallEnded")
+        await clock.advance(RECHECK_SECONDS)
+        await gateway.call("add", {"a": 1, "b": 2}, token="bob")
+        rest = [await each.rest() for each in (taken_away, restricted, early)]
+
+    assert names(seen) == ["CallStarted", "CallEnded"]
+    assert [names(each) for each in rest] == [[], ["CallStarted", "CallEnded"], []]

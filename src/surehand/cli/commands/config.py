@@ -10,6 +10,7 @@ import click
 
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 from surehand.cli.options import RuntimeOptions, error_message, with_tools_and_store
+from surehand.cli.serve_address import ServeAddress
 from surehand.config.config import Config
 from surehand.config.errors import ConfigError
 from surehand.config.json_schema import config_schema
@@ -50,7 +51,11 @@ def _check_gateway(config: Config) -> None:
         build_webhooks(config.gateway, os.environ)
     except ConfigError as error:
         raise CommandExit(EXIT_USAGE, error_message(error)) from error
-    name = config.gateway.token_env
+    settings = config.gateway
+    if settings.host is not None:
+        address = ServeAddress(settings.host, 0, "", None, has_other_tokens=bool(settings.tokens or settings.token_env))
+        address.require_token("Name the variable that holds it with `gateway: {token_env: NAME}`, or list `tokens`.")
+    name = settings.token_env
     if name is not None and not os.environ.get(name):
         raise CommandExit(EXIT_USAGE, f"The variable {name} that holds the gateway's token is not set, or empty.")
 

@@ -28,6 +28,7 @@ from surehand.config.config import Config
 from surehand.config.errors import ConfigError
 
 if TYPE_CHECKING:
+    from surehand.config.gateway_section import GatewaySettings
     from surehand.gateway.http_app import GatewayApp
     from surehand.gateway.replaceable_app import ReplaceableApp
 
@@ -37,6 +38,8 @@ MAX_CONNECTIONS = 4_096
 SHUTDOWN_SECONDS = 10.0
 """How long running requests may take to end when the server stops."""
 WATCH_SECONDS = 1.0
+ADDRESS_SETTINGS = ("host", "port", "token_env")
+"""What a server takes from the configuration when it starts, and not again."""
 
 
 @click.command("serve")
@@ -144,20 +147,22 @@ class _Server:
         if path is None:
             return
         version = _file_version(path)
+        first = current = config.gateway
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if (newest := _file_version(path)) in (version, None):
                 continue
             version = newest
             try:
-                await self._reload(application, port)
+                new = self._load_with_tokens(current)
+                await self._reload(application, port, new, first)
+                current = new.gateway
             except CommandExit as error:
                 log.warning("The configuration has a mistake, and the old one stays in force: %s", error.message)
             except Exception:
                 log.exception("The new configuration could not be started, and the old one stays in force")
 
-    async def _reload(self, application: ReplaceableApp, port: int) -> None:
-        config = self.options.load_config()
+    async def _reload(self, application: ReplaceableApp, port: int, config: Config, first: GatewaySettings) -> None:
         new = self._build(config, port)
         if not new.gateway.runtime.is_durable:
             log.warning(
@@ -166,6 +171,20 @@ class _Server:
             return
         await application.replace(new)
         log.warning("The configuration changed, and takes effect for new requests.")
+        changed = [name for name in ADDRESS_SETTINGS if getattr(config.gateway, name) != getattr(first, name)]
+        if changed:
+            log.warning("What changed of gateway: {%s} takes effect at a restart.", ", ".join(changed))
+
+    def _load_with_tokens(self, current: GatewaySettings) -> Config:
+        """The new configuration; raises `CommandExit` if it, maybe half written, has none of the tokens of the old one.
+
+        The server may be reached from other machines, also through a proxy when it listens on this machine only.
+        """
+        config = self.options.load_config()
+        if current.tokens and not config.gateway.tokens and self.token is None:
+            problem = "It has no gateway: {tokens: ...} any more, so every client could do everything."
+            raise CommandExit(EXIT_USAGE, f"{problem} List a token, or restart to serve without any.")
+        return config
 
 
 def _file_version(path: Path) -> tuple[int, int, int] | None:

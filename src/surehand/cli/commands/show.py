@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from surehand.cli.answers import find_open_question
 from surehand.cli.call_ids import find_call_id
 from surehand.cli.exit_codes import EXIT_NOT_FOUND, CommandExit
 from surehand.cli.formatting import create_console, format_age, is_terminal, json_line, pretty_json, to_one_line
@@ -63,9 +61,6 @@ async def _load_call(runtime: Runtime, call_id: str) -> tuple[CallStatus | None,
     """A call's status and its journal; a call without effects that was never pending has no status."""
     assert runtime.store is not None
     status = await runtime.status(call_id)
-    if status is not None and status.state == "unknown":
-        question = await find_open_question(runtime, call_id)
-        status = replace(status, round=question.round)
     try:
         return status, await runtime.store.journal.of_call(call_id)
     except UnstorableValue:  # an id that cannot be stored, for example with a NUL

@@ -21,9 +21,10 @@ from surehand.gateway.access.identity import OPERATOR, Identity
 from surehand.gateway.access.paced_starts import PacedStarts
 from surehand.gateway.access.refusal_audit import RefusalAudit
 from surehand.gateway.access.request_limits import RequestLimiter
+from surehand.gateway.access.stream_access import AUTHENTICATION_KEY
 from surehand.gateway.access.tokens import Authenticate
 from surehand.gateway.access.unverified_bodies import UnverifiedBodies
-from surehand.gateway.mcp.caller import MAY_ANSWER_KEY
+from surehand.gateway.mcp.caller import COUNT_REQUEST_KEY, MAY_ANSWER_KEY
 from surehand.gateway.mcp.log_throttle import LogThrottle
 from surehand.gateway.problems import Problem, problem_response
 
@@ -123,6 +124,7 @@ class AccessControl:
             if path.rstrip("/") == "/mcp":
                 await self._serve_mcp(identity, scope, receive, send)
             elif scope["method"] == "GET" and EVENT_STREAMS.fullmatch(path):  # its route counts it as a stream
+                scope[AUTHENTICATION_KEY] = partial(self._identify, scope)
                 await self._app(scope, receive, send)
             else:
                 with self._limiter.count_request(identity):
@@ -179,6 +181,8 @@ class AccessControl:
             raise Problem("denied", "MCP serves all tools, and this identity may use only some: it needs tools:*.")
         # The origin was checked, and the response gets its CORS headers, outside: twice, a browser refuses them.
         inner = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"origin"]}
+        if identity.concurrent is not None:
+            inner[COUNT_REQUEST_KEY] = partial(self._limiter.count_mcp_request, identity)
         inner[MAY_ANSWER_KEY] = partial(self._answers.may_answer, identity)
         if identity.user is not None:
             inner["user"] = _mcp_user(identity.user)

@@ -30,6 +30,8 @@ class Identity:
     """Requests that it may have in flight; None for the limit of the gateway."""
     token_name: str = ""
     """The name of its token. Two tokens of one user have limits of their own."""
+    expires_at: float | None = None
+    """When its token expires, in seconds since the epoch; an event stream ends then."""
 
     def __post_init__(self) -> None:
         given: Any = self.scopes

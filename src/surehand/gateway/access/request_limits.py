@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
@@ -29,6 +29,8 @@ class GatewayLimits:
     streams_per_identity: int = 100
     body_bytes: int = 16 << 20
     """Bytes of the body of one request; a larger one is answered with 413."""
+    shutdown_seconds: float = 10.0
+    """How long calls that run may take to end when the gateway stops. Then they are cancelled."""
 
 
 class _RateBucket:
@@ -59,6 +61,8 @@ class RequestLimiter:
     def __init__(self, limits: GatewayLimits) -> None:
         self.limits = limits
         self._in_flight: Quota[object] = Quota(QuotaLimits())
+        self._mcp_requests: Quota[object] = Quota(QuotaLimits())
+        """Of tokens with a limit of their own. They do not fill the gateway: the MCP server has limits for all."""
         self._streams: Quota[object] = Quota(QuotaLimits())
         self._buckets: dict[str, _RateBucket] = {}
 
@@ -83,31 +87,42 @@ class RequestLimiter:
         limit = identity.concurrent or self.limits.requests_per_identity
         if identity.is_operator and identity.concurrent is None:
             limit = self.limits.requests
+        limit -= self._mcp_requests.count(identity.limit_key)
         self._check_room(self._in_flight, identity, self.limits.requests, limit, "requests in flight")
+        with self._count(self._in_flight, identity):
+            yield
+
+    def count_mcp_request(self, identity: Identity) -> AbstractContextManager[None] | None:
+        """Counts a request of an MCP client while the context is entered; None if it is one too many for its token."""
+        in_flight = self._in_flight.count(identity.limit_key) + self._mcp_requests.count(identity.limit_key)
+        if identity.concurrent is not None and in_flight >= identity.concurrent:
+            return None
+        return self._count(self._mcp_requests, identity)
+
+    @contextmanager
+    def _count(self, quota: Quota[object], identity: Identity) -> Iterator[None]:
         key = object()
-        self._in_flight.acquire(key, identity.limit_key)
+        quota.acquire(key, identity.limit_key)
         try:
             yield
         finally:
-            self._in_flight.release(key)
+            quota.release(key)
 
     @contextmanager
     def count_stream(self, identity: Identity) -> Iterator[None]:
         """Count an event stream while the context is entered; raises `Problem` if it is one too many."""
         limit = self.limits.streams if identity.is_operator else self.limits.streams_per_identity
         self._check_room(self._streams, identity, self.limits.streams, limit, "event streams")
-        key = object()
-        self._streams.acquire(key, identity.limit_key)
-        try:
+        with self._count(self._streams, identity):
             yield
-        finally:
-            self._streams.release(key)
 
     def _check_room(self, quota: Quota[object], identity: Identity, total: int, own: int, what: str) -> None:
         if len(quota) >= total:
             raise Problem("rate_limited", f"The gateway has {total} {what}.", retry_after=RETRY_AFTER_SECONDS)
         if quota.count(identity.limit_key) >= own:
-            raise Problem("rate_limited", f"This identity has {own} {what}.", retry_after=RETRY_AFTER_SECONDS)
+            raise Problem(
+                "rate_limited", f"This identity has as many {what} as it may.", retry_after=RETRY_AFTER_SECONDS
+            )
 
     def _bucket(self, identity: Identity, rate: str) -> _RateBucket:
         bucket = self._buckets.get(identity.limit_key)

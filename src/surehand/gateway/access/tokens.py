@@ -75,7 +75,8 @@ class Token:
     def identity(self) -> Identity:
         """Whom the token identifies."""
         name = self.name or self.hash[len(HASH_PREFIX) :][:12]
-        return Identity(self.user, self.scopes, self.rate, self.concurrent, name)
+        expires_at = None if self.expires_at is None else self.expires_at.timestamp()
+        return Identity(self.user, self.scopes, self.rate, self.concurrent, name, expires_at)
 
     def is_expired(self, now: float) -> bool:
         """Whether the token is not valid any more."""

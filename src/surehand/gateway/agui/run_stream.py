@@ -81,7 +81,7 @@ class AguiRun:
     async def _follow(self) -> AsyncIterator[Mapping[str, Any] | None]:
         """The events of the run; None if nothing has happened for a while. Ends early when the gateway shuts down."""
         feed = self.gateway.feed
-        async with feed.listen(self.runs.includes) as listener:
+        async with feed.listen(self.runs.includes, ends_at_shutdown=False) as listener:
             number = self.after
             must_read_log = True
             while True:
@@ -91,7 +91,7 @@ class AguiRun:
                             number = each.number
                             if self.runs.includes(each.fields):
                                 yield each.fields
-                is_over = self.task.done()
+                is_over = self.task.done() and not self.task.cancelled()
                 news = await listener.wait(WAIT_SECONDS)
                 for each in news:
                     if isinstance(each, LoggedEvent) and each.number > number:

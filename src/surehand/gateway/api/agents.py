@@ -67,7 +67,7 @@ def agent_routes(gateway: Gateway) -> APIRouter:
         task = gateway.runs.start(served_agent, run_request)
         if wants_events:
             return stream_run(gateway, run_id, last_number, task)
-        return await run_result_response(task, run_id)
+        return await run_result_response(gateway, task, run_id)
 
     return router
 

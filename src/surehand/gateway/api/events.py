@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
 
 from surehand.core.event_formats import FAMILY_BY_NUMBER
 from surehand.gateway.access.identity import Identity
+from surehand.gateway.access.stream_access import StreamAccess
 from surehand.gateway.api.calls import CallId, find_call, unknown_call
 from surehand.gateway.api.models import EVENT_RESPONSES
 from surehand.gateway.api.requests import Caller, is_number
 from surehand.gateway.api.run_details import find_any_run, unknown_run
 from surehand.gateway.api.run_stream import is_run_end, run_ended_event
-from surehand.gateway.api.spaces import SpaceId, require_space
+from surehand.gateway.api.spaces import SpaceId, may_read_space, require_space
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.api.tool_results import RunId
 from surehand.gateway.events.event_stream import EventStreamResponse, StreamRequest, feed_frames, space_frames
@@ -36,14 +39,14 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
     @router.get("/api/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_all(
-        identity: Caller, last_event_id: LastEventId = None, family: Family = None
+        request: Request, identity: Caller, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
         """Follow the events of all calls that the caller may see."""
-        return _open_stream(gateway, identity, lambda fields: True, last_event_id, family)
+        return _open_stream(gateway, request, identity, lambda fields: True, last_event_id, family)
 
     @router.get("/api/calls/{call_id}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_call(
-        identity: Caller, call_id: CallId, last_event_id: LastEventId = None, family: Family = None
+        request: Request, identity: Caller, call_id: CallId, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
         """Follow the events of one call; the stream ends when the call has ended."""
         details = await find_call(gateway, identity, call_id)
@@ -56,6 +59,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
         return _open_stream(
             gateway,
+            request,
             identity,
             lambda fields: fields.get("call_id") == call_id,
             last_event_id,
@@ -66,7 +70,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
     @router.get("/api/runs/{run}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_run(
-        identity: Caller, run: RunId, last_event_id: LastEventId = None, family: Family = None
+        request: Request, identity: Caller, run: RunId, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
         """Follow the events of one run and of its calls; the stream of an agent's run ends when the run has ended."""
         known = await find_any_run(gateway, run)
@@ -79,6 +83,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
         return _open_stream(
             gateway,
+            request,
             identity,
             lambda fields: run in (fields.get("turn"), fields.get("run_id")),
             last_event_id,
@@ -88,13 +93,17 @@ def event_routes(gateway: Gateway) -> APIRouter:
         )
 
     @router.get("/api/spaces/{space}/events", response_model=None, responses=EVENT_RESPONSES)
-    async def follow_space(identity: Caller, space: SpaceId, last_event_id: LastEventId = None) -> EventStreamResponse:
+    async def follow_space(
+        request: Request, identity: Caller, space: SpaceId, last_event_id: LastEventId = None
+    ) -> EventStreamResponse:
         """Follow what is posted to a space: messages, and the visible calls as they proceed."""
         await require_space(gateway, identity, space)
         store = await gateway.require_store()
         if last_event_id is not None and not is_number(last_event_id):
             raise Problem("bad_request", f"{last_event_id[:80]!r} is not the id of an event of a space.")
-        frames = space_frames(gateway.feed, store, space, None if last_event_id is None else int(last_event_id))
+        access = StreamAccess(request, identity, gateway.runtime.clock, partial(may_read_space, store, identity, space))
+        after = None if last_event_id is None else int(last_event_id)
+        frames = space_frames(gateway.feed, store, space, after, access=access)
         return EventStreamResponse(frames, gateway.limiter.count_stream(identity))
 
     return router
@@ -102,6 +111,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
 def _open_stream(
     gateway: Gateway,
+    connection: Request,
     identity: Identity,
     is_wanted: Callable[[Mapping[str, Any]], bool],
     last_event_id: str | None,
@@ -123,7 +133,9 @@ def _open_stream(
             raise Problem("bad_request", str(error)) from None
         has_unknown_start = after is None
     start = 0 if has_unknown_start else after
-    request = StreamRequest(is_visible, start, has_unknown_start, FAMILY_BY_NUMBER.get(family or "", family), **options)
+    access = StreamAccess(connection, identity, gateway.runtime.clock)
+    family = FAMILY_BY_NUMBER.get(family or "", family)
+    request = StreamRequest(is_visible, start, has_unknown_start, family, access=access, **options)
     return EventStreamResponse(feed_frames(gateway.feed, request), gateway.limiter.count_stream(identity))
 
 

@@ -18,10 +18,11 @@ from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
 
-async def run_result_response(task: asyncio.Task[FinishedRun], run_id: str) -> Response:
+async def run_result_response(gateway: Gateway, task: asyncio.Task[FinishedRun], run_id: str) -> Response:
     """The end of a run that the task drives: 200, or 202 if it waits."""
     try:
-        run = await asyncio.shield(task)
+        with gateway.explain_cancellation(task):
+            run = await asyncio.shield(task)
     except LookupError:
         raise Problem("not_found", f"No run {run_id[:80]} is known.") from None
     except ValueError as error:
@@ -33,7 +34,7 @@ def stream_run(gateway: Gateway, run_id: str, after: int, task: asyncio.Task[Fin
     """The events of a run after a number, until the run ends or waits."""
 
     async def final_event() -> dict[str, Any] | None:
-        if not task.done():
+        if not task.done() or task.cancelled():
             return None
         return run_event_to_json(RunEnded(task.result()))
 
@@ -43,7 +44,7 @@ def stream_run(gateway: Gateway, run_id: str, after: int, task: asyncio.Task[Fin
     def is_last(fields: Mapping[str, Any]) -> bool:
         return bool(fields["type"] == "RunEnded" and fields["run_id"] == run_id)
 
-    stream = StreamRequest(is_of_run, after=after, is_last=is_last, final_event=final_event)
+    stream = StreamRequest(is_of_run, after=after, is_last=is_last, final_event=final_event, ends_at_shutdown=False)
     return EventStreamResponse(feed_frames(gateway.feed, stream))
 
 

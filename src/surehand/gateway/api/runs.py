@@ -84,7 +84,11 @@ def run_routes(gateway: Gateway) -> APIRouter:
             return json_response(summary_to_result_json(found))
         last_number = gateway.feed.event_log.last_number
         task = gateway.runs.resume(agent, run)
-        return stream_run(gateway, run, last_number, task) if wants_events else await run_result_response(task, run)
+        return (
+            stream_run(gateway, run, last_number, task)
+            if wants_events
+            else await run_result_response(gateway, task, run)
+        )
 
     @router.post("/api/runs/{run}/steer", status_code=202, responses={202: {"model": RunInfo}})
     async def steer_run(identity: Caller, run: RunId, body: RunMessageBody) -> Response:

@@ -130,14 +130,21 @@ async def require_space(gateway: Gateway, identity: Identity, space_id: str) -> 
     """The space, if the identity is a member of it or operates the gateway; raises `Problem` else."""
     store = await gateway.require_store()
     space = await _find_space(store, space_id)
-    is_visible = space is not None and identity.may_use_space(space_id)
-    if is_visible and not identity.is_operator:
-        is_visible = identity.user is not None and await store.spaces.is_member(space_id, identity.user)
+    is_visible = space is not None and await may_read_space(store, identity, space_id)
     if space is not None and not is_visible:
         await gateway.audit_refusal(identity, f"use space {space_id}", code="not_found")
     if space is None or not is_visible:
         raise Problem("not_found", f"There is no space {space_id[:80]}.")
     return space
+
+
+async def may_read_space(store: Store, identity: Identity, space_id: str) -> bool:
+    """Whether an identity is a member of a space, or operates the gateway."""
+    if identity.is_operator:
+        return True
+    if identity.user is None or not identity.may_use_space(space_id):
+        return False
+    return await store.spaces.is_member(space_id, identity.user)
 
 
 async def _find_space(store: Store, space_id: str) -> Space | None:

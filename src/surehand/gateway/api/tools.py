@@ -83,7 +83,7 @@ def add_call_route(router: APIRouter, gateway: Gateway) -> None:
         if wants_events and scope.find(name) is not None:
             return await _stream_call(gateway, scope, name, body, call_id or new_id())
         call = scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id)
-        outcome = await gateway.spawn(call)
+        outcome = await gateway.finish(call)
         return _call_response(scope, name, outcome)
 
 
@@ -176,14 +176,16 @@ async def _stream_call(gateway: Gateway, scope: Scope, name: str, body: CallBody
     task = gateway.spawn(scope.call(name, body.arguments, timeout=body.timeout, call_id=call_id))
 
     async def final_event() -> dict[str, Any] | None:
-        if not task.done():
+        if not task.done() or task.cancelled():
             return None
         return event_to_json(CallEnded(call_id, name, task.result(), user=scope.principal.user))
 
     def is_of_call(fields: Mapping[str, Any]) -> bool:
         return fields.get("call_id") == call_id
 
-    stream = StreamRequest(is_of_call, after=last_number, is_last=is_call_end, final_event=final_event)
+    stream = StreamRequest(
+        is_of_call, after=last_number, is_last=is_call_end, final_event=final_event, ends_at_shutdown=False
+    )
     return EventStreamResponse(feed_frames(gateway.feed, stream))
 
 

@@ -60,6 +60,9 @@ class EventLog(Protocol):
     def read_after(self, number: int) -> AsyncIterator[LoggedEvent | Missed]:
         """Yield the published events after a number. `Missed` stands for those that are not kept any more."""
 
+    async def wait_until_published(self) -> None:
+        """Wait until the events that were appended so far are published."""
+
     def run(self, publish: Publish) -> Any:
         """An async context in which events are kept and published."""
 
@@ -87,6 +90,9 @@ class MemoryEventLog:
         for each in events:
             yield each
 
+    async def wait_until_published(self) -> None:
+        pass  # each is published when it is appended
+
     def newest_first(self) -> list[LoggedEvent]:
         """All events that are kept, newest first."""
         return [*reversed(self._events)]
@@ -113,6 +119,7 @@ class StoredEventLog:
         self._has_events = asyncio.Event()
         self._has_written_all = asyncio.Event()
         self._has_written_all.set()
+        self._has_published = asyncio.Event()
 
     def append(self, fields: dict[str, Any]) -> None:
         if len(self._unwritten) >= MAX_UNWRITTEN_EVENTS:  # the store has been unavailable for a while
@@ -136,6 +143,13 @@ class StoredEventLog:
                     return
                 yield LoggedEvent(each.number, each.data)
             number = page[-1].number
+
+    async def wait_until_published(self) -> None:
+        await self._has_written_all.wait()
+        last_number = await self._store.streams.last(GATEWAY_STREAM)
+        while self.last_number < last_number:
+            self._has_published.clear()
+            await self._has_published.wait()
 
     @asynccontextmanager
     async def run(self, publish: Publish) -> AsyncIterator[None]:
@@ -187,9 +201,11 @@ class StoredEventLog:
                 async for each in self._store.streams.follow(GATEWAY_STREAM, self.last_number):
                     if isinstance(each, Missed):  # deleted unread: a client is told when it reads on after them
                         self.last_number += each.count
+                        self._has_published.set()
                         continue
                     self.last_number = each.number
                     publish([LoggedEvent(each.number, each.data)])
+                    self._has_published.set()
             except StoreError as error:
                 log.warning("Events of the gateway cannot be read now: %s", error)
             await asyncio.sleep(WRITE_RETRY_SECONDS)

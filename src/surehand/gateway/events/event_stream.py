@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic_core import to_json
@@ -25,9 +25,21 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
 
 PING_SECONDS = 15.0
+MIN_PING_SECONDS = 0.01
 LAST_EVENT_SECONDS = 1.0
 """How long the event that ends a stream may take after the call itself has ended."""
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class ReadAccess(Protocol):
+    """The right to read a stream, which may end while it is open."""
+
+    @property
+    def seconds_left(self) -> float:
+        """After how many seconds it ends by itself."""
+
+    async def is_valid(self) -> bool:
+        """Whether the client may read on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,10 @@ class StreamRequest:
     """Whether the stream ends with an event."""
     final_event: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None
     """Builds the event that ends the stream, once the call is over, if no other event does."""
+    access: ReadAccess | None = None
+    """None for the stream of a request that made a call or a run: its response may be read to its end."""
+    ends_at_shutdown: bool = True
+    """False for the stream of a request that made a call or a run: it ends with that, also when the gateway stops."""
 
 
 class EventStreamResponse(Response):
@@ -101,7 +117,7 @@ async def feed_frames(
     """The events of a feed that a client asks for: those after its last one, then new ones."""
     encoder = FrameEncoder(request.family, feed.event_log.epoch)
     # Listen first: an event that is published while older ones are read must not be lost between the two.
-    async with feed.listen(request.is_visible) as listener:
+    async with feed.listen(request.is_visible, ends_at_shutdown=request.ends_at_shutdown) as listener:
         number = 0
         if request.has_unknown_start:
             yield encoder.missed_frame(None)
@@ -111,6 +127,8 @@ async def feed_frames(
                     number = each.number
                     if not request.is_visible(each.fields):
                         continue
+                if request.access is not None and not await request.access.is_valid():
+                    return
                 yield encoder.frame(each)
                 if isinstance(each, LoggedEvent) and request.is_last(each.fields):
                     return
@@ -125,7 +143,12 @@ async def _listener_frames(
     while True:
         # The event that ends the stream may still be on its way when the call is over, so look twice.
         final_event = None if request.final_event is None else await request.final_event()
-        news = await listener.wait(ping_seconds if request.final_event is None else LAST_EVENT_SECONDS)
+        seconds = ping_seconds if request.final_event is None else LAST_EVENT_SECONDS
+        if request.access is not None:
+            seconds = min(seconds, max(request.access.seconds_left, MIN_PING_SECONDS))
+        news = await listener.wait(seconds)
+        if request.access is not None and not await request.access.is_valid():
+            return
         fresh = [each for each in news if isinstance(each, Missed) or each.number > number]
         if not news and final_event is not None:
             yield encoder.format(final_event, None)
@@ -143,11 +166,17 @@ async def _listener_frames(
 
 
 async def space_frames(
-    feed: EventFeed, store: Store, space_id: str, after: int | None, *, ping_seconds: float = PING_SECONDS
+    feed: EventFeed,
+    store: Store,
+    space_id: str,
+    after: int | None,
+    *,
+    access: ReadAccess | None = None,
+    ping_seconds: float = PING_SECONDS,
 ) -> AsyncIterator[bytes]:
     """The events of a space after a number, then new ones; ends when the gateway shuts down."""
     stream = space_stream(space_id)
-    request = StreamRequest(lambda fields: fields.get("spaceId") == space_id)
+    request = StreamRequest(lambda fields: fields.get("spaceId") == space_id, access=access)
     start = await store.streams.last(stream) if after is None else after
     async with feed.listen(request.is_visible) as listener:
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from surehand.core.events import CatalogueChanged, Event, Missed, TextDelta, ToolInputDelta
 from surehand.gateway.events.delta_buffer import DeltaBuffer
 from surehand.gateway.events.event_json import LOGGED_EVENTS, RUN_EVENTS, event_to_json, run_event_to_json
 from surehand.gateway.events.event_log import EventLog, LoggedEvent, MemoryEventLog, StoredEventLog
+from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 MAX_BUFFERED_EVENTS = 1_000
 """Events that wait for one listener; further ones are counted, and the listener is told how many it missed."""
+LAST_EVENTS_SECONDS = 2.0
+"""How long the events of the last calls may take to reach their clients when the gateway stops."""
 IsVisible = Callable[[dict[str, Any]], bool]
 
 
 class EventListener:
     """The events for one client, from the moment it was created. A client that does not read them misses some."""
 
-    def __init__(self, is_visible: IsVisible) -> None:
+    def __init__(self, is_visible: IsVisible, *, ends_at_shutdown: bool = True) -> None:
+        """`ends_at_shutdown`: whether it ends as soon as the gateway begins to stop, while calls still run."""
         self._is_visible = is_visible
+        self.ends_at_shutdown = ends_at_shutdown
         self._events: deque[LoggedEvent] = deque()
         self._missed_count = 0
         self._has_news = asyncio.Event()
@@ -105,7 +110,10 @@ class EventFeed:
             finally:
                 unsubscribe()
                 self._deltas.flush_all()
-                self.close_listeners()
+                with suppress(StoreError, TimeoutError):
+                    async with asyncio.timeout(LAST_EVENTS_SECONDS):
+                        await self.event_log.wait_until_published()
+                self._close(self._listeners)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, (TextDelta, ToolInputDelta)):
@@ -142,10 +150,10 @@ class EventFeed:
             listener.put(events)
 
     @asynccontextmanager
-    async def listen(self, is_visible: IsVisible) -> AsyncIterator[EventListener]:
+    async def listen(self, is_visible: IsVisible, *, ends_at_shutdown: bool = True) -> AsyncIterator[EventListener]:
         """A listener for the events that a client may see, while the context is entered."""
-        listener = EventListener(is_visible)
-        if self.is_closing:
+        listener = EventListener(is_visible, ends_at_shutdown=ends_at_shutdown)
+        if self.is_closing and ends_at_shutdown:
             listener.close()
         self._listeners.add(listener)
         try:
@@ -154,10 +162,16 @@ class EventFeed:
             self._listeners.discard(listener)
 
     def close_listeners(self) -> None:
-        """End all listeners, and every later one at once: the gateway shuts down."""
+        """End the listeners that end at a shutdown, and every later one at once: the gateway begins to stop.
+
+        Those of requests that made a call or a run stay: they get the end of it.
+        """
         self.is_closing = True
-        for listener in self._listeners:
-            listener.close()
+        self._close(each for each in self._listeners if each.ends_at_shutdown)
+
+    def _close(self, listeners: Iterable[EventListener]) -> None:
+        for each in listeners:
+            each.close()
 
     def parse_event_id(self, event_id: str) -> int | None:
         """The number of an event id; None if it is from an earlier process, whose events are lost.

@@ -22,6 +22,8 @@ MayAnswer: TypeAlias = Callable[[PendingCall], bool]
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 MAY_ANSWER_KEY = "surehand.may_answer"
 """The key of an ASGI scope under which the app around this one says which calls the user may answer."""
+COUNT_REQUEST_KEY = "surehand.count_request"
+"""The key of an ASGI scope under which the app around this one counts requests: a context, or None for one too many."""
 MAX_CLIENT_NAME_LENGTH = 100
 """Characters of a client's name in the audit."""
 

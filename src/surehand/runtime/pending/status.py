@@ -40,7 +40,7 @@ class CallStatus:
     tool: str
     arguments: Mapping[str, Any]
     outcome: Outcome | None
-    """Pending while it waits; None while it runs or is about to."""
+    """Pending while it waits; None while it runs or is about to. `unknown_effect` while a person is asked about it."""
     round: int
     """Number of the open question, 0 if there is none. Questions of an inner call are numbered after its own."""
     created_at: float
@@ -97,11 +97,13 @@ class CallStatuses:
         last = row.rounds[-1]
         open_question = await self._find_open_question(row, viewer)
         status = self._build_status(row.call, last.answered_at or last.created_at)
-        if open_question is None or status.outcome is not None:
+        if open_question is None or status.state == "ended":
             return status
         question = pending_call_from_row(open_question.row, open_question.pending_round)
-        outcome = question.to_outcome().evolve(call_id=status.call_id)
-        attach_origin(outcome, stored_call(row.call))
+        outcome = status.outcome
+        if outcome is None:
+            outcome = question.to_outcome().evolve(call_id=status.call_id)
+            attach_origin(outcome, stored_call(row.call))
         return replace(
             status,
             outcome=outcome,

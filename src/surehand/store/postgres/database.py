@@ -45,6 +45,7 @@ _PLACEHOLDERS = {
     "{announce}": "NOTIFY surehand",
     # Two keys of 32 bits: the locks of owners have one of 64 bits, which is never equal.
     "{lock}": f"SELECT pg_advisory_xact_lock({_NAMED_LOCK_CLASS}, hashtext(:name))",
+    "{parent}": "context::json->>'parent'",
 }
 # `pg_locks` shows the 64-bit key of an advisory lock in two halves, and such a lock has `objsubid` = 1.
 _HELD_LOCKS_SQL = """SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8 AS up,

@@ -36,6 +36,7 @@ _PLACEHOLDERS = {
     "{if_unordered}": "--",  # a comment: the rest of the line is for PostgreSQL, where ids are not in commit order
     "{announce}": "SELECT 1 WHERE 1 = 0",  # other processes poll
     "{lock}": "SELECT 1 WHERE 1 = 0",  # one writer at a time
+    "{parent}": "json_extract(context, '$.parent')",
 }
 
 

@@ -84,6 +84,7 @@ class OwnerTable:
             Statement(_SQL["audit_recovery"], params),
             Statement(_SQL["return_taken_calls"], params),
             mark_unknown,
+            Statement(_SQL["journal_unknown_calls"]),
             Statement(_SQL["ask_about_unknown_calls"]),
             Statement(_SQL["lock_queues_of_owner"], params),
             Statement(_SQL["delete_slots_of_owner"], params),

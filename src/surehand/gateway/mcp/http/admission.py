@@ -5,7 +5,7 @@ It also reads the bodies, because a body that is still arriving takes memory bef
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import Response
 
 from surehand.core.quotas import Quota, QuotaLimits
-from surehand.gateway.mcp.caller import scope_user
+from surehand.gateway.mcp.caller import COUNT_REQUEST_KEY, scope_user
 from surehand.gateway.mcp.request_limits import (
     MAX_IN_FLIGHT_BYTES,
     MAX_IN_FLIGHT_REQUESTS,
@@ -49,6 +49,11 @@ class AdmittedRequest:
         self._user = user
         self._size = size
         self._holders = 0
+        self._token_count = ExitStack()
+
+    def count_for_token(self, count: AbstractContextManager[None]) -> None:
+        """Count it against the limit of its token too, for as long as it is in flight."""
+        self._token_count.enter_context(count)
 
     def __enter__(self) -> None:
         self._holders += 1
@@ -58,6 +63,7 @@ class AdmittedRequest:
         self._holders -= 1
         if not self._holders:
             self._quota.release(self)
+            self._token_count.close()
 
 
 class Admission:
@@ -88,6 +94,19 @@ class Admission:
             return None
         admitted = scope[_ADMITTED_SCOPE_KEY] = AdmittedRequest(self._quota_by_user, user, size)
         return admitted
+
+    def count_for_token(self, scope: Scope) -> bool:
+        """Count an admitted request against the limit of its token, if it has one; False if it is one too many.
+
+        Answers and notifications of a client do not count: a request that is in flight may need them to end.
+        """
+        count = scope.get(COUNT_REQUEST_KEY)
+        if count is None:
+            return True
+        counted = count()
+        if counted is not None:
+            scope[_ADMITTED_SCOPE_KEY].count_for_token(counted)
+        return counted is not None
 
     def has_room_in_session(self, session_id: str) -> bool:
         """Whether one more request may run in a session."""
@@ -182,6 +201,13 @@ def busy_response() -> Response:
     message = "Too many requests, or too many bytes of them, run for this user. Try again once some were answered."
     error = ErrorData(code=SERVER_BUSY_CODE, message=message)
     return Response(encode_error(None, error), 503, media_type="application/json")
+
+
+def token_busy_response() -> Response:
+    """The response to a request of a token that has as many in flight as it may."""
+    message = "This token has as many requests in flight as it may. Try again once one was answered."
+    body = encode_error(None, ErrorData(code=SERVER_BUSY_CODE, message=message))
+    return Response(body, 429, {"Retry-After": "1"}, media_type="application/json")
 
 
 def find_header(scope: Scope, header_name: bytes) -> bytes | None:

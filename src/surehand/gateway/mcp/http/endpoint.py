@@ -16,7 +16,14 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from surehand.gateway.mcp.caller import scope_user
-from surehand.gateway.mcp.http.admission import BodyDropped, BodyTooLarge, busy_response, find_header
+from surehand.gateway.mcp.http.admission import (
+    BodyDropped,
+    BodyTooLarge,
+    busy_response,
+    find_header,
+    token_busy_response,
+)
+from surehand.gateway.mcp.http.running_requests import LISTEN_METHOD
 from surehand.jsonrpc.codec import (
     JsonRpcMessage,
     MalformedMessage,
@@ -103,6 +110,8 @@ class McpEndpoint:
         value = parse_frame(body, CLIENT_MESSAGE_LIMITS)
         if isinstance(value, MalformedMessage):
             await _refuse(value, scope, receive, send)
+        elif "id" in value and value.get("method") != LISTEN_METHOD and not self._admission.count_for_token(scope):
+            await token_busy_response()(scope, receive, send)
         elif not await self._direct_calls.answer(value, scope, receive, send):
             message = message_from_dict(value)
             if isinstance(message, MalformedMessage):
@@ -134,6 +143,8 @@ class McpEndpoint:
         elif isinstance(message, JSONRPCRequest) and key in self._in_flight:
             description = "A request with this id is still running."
             await _error_response(message.id, INVALID_REQUEST, description, 400)(scope, receive, send)
+        elif isinstance(message, JSONRPCRequest) and not self._admission.count_for_token(scope):
+            await token_busy_response()(scope, receive, send)
         else:
             self._in_flight.add(key)
             try:

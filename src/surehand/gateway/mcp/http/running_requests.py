@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SESSION_ENDED = ErrorData(code=INTERNAL_ERROR, message="Session terminated before the request completed")
 SERVER_STOPPED = ErrorData(code=INTERNAL_ERROR, message="The server stopped before the request completed.")
-_LISTEN_METHOD = "subscriptions/listen"
+LISTEN_METHOD = "subscriptions/listen"
 
 
 class _RunningRequest:
@@ -40,7 +40,7 @@ class RunningRequests:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Run a request until it is answered or ended. Streams of notifications are closed by their own handler."""
-        if ctx.request_id is None or ctx.method == _LISTEN_METHOD:
+        if ctx.request_id is None or ctx.method == LISTEN_METHOD:
             return await call_next(ctx)
         with anyio.CancelScope() as scope:
             session_id = None if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)

@@ -47,6 +47,13 @@ UPDATE ledger SET state = 'unknown', owner = NULL, fence = fence + 1
     ledger.session, ledger.agent, ledger.context, ledger.state, ledger.owner, ledger.fence, ledger.posted,
     ledger.outcome, ledger.created_at, ledger.ended_at, ledger.repeat_key
 
+-- name: journal_unknown_calls
+-- Readers of the journal learn that a person has to decide about these calls, as they do of every other wait.
+INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms, identity)
+    SELECT {tx}, {now}, 'pending', call_id, tool, 'result', user_id, session, {parent}, 0.0, context
+    FROM ledger WHERE state = 'unknown' AND state <> 'ended'
+    AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.call_id = ledger.call_id AND pending.state = 'open')
+
 -- name: ask_about_unknown_calls
 -- Open a round for every call of unknown effect that has none: a person decides.
 INSERT INTO pending (call_id, round, waiting_for, message, request, provider_state, state, created_at)
