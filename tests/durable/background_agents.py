@@ -7,6 +7,7 @@ from typing import Any
 
 from surehand import Agent, Runtime, tool
 from surehand.store.tables.inbox import InboxEvent
+from surehand.store.tables.runs import RunRow
 from surehand.testing import ScriptedModel
 
 
@@ -58,4 +59,15 @@ async def wait_for_run_status(runtime: Runtime, event: InboxEvent, *statuses: st
         assert found is not None
         if found.run_status in statuses:
             return found
+        await asyncio.sleep(0.02)
+
+
+async def wait_for_run_end(runtime: Runtime, run_id: str) -> RunRow:
+    """The stored run when it has ended."""
+    assert runtime.store is not None
+    while True:
+        run = await runtime.store.runs.find(run_id)
+        assert run is not None
+        if run.has_ended:
+            return run
         await asyncio.sleep(0.02)

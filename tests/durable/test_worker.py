@@ -15,7 +15,7 @@ from surehand import Agent, DefinitionError, Runtime, Worker, tool
 from surehand.runtime.worker import MAX_ATTEMPTS
 from surehand.store.tables.inbox import InboxEvent
 from surehand.testing import ManualClock, ScriptedModel, runtime
-from tests.durable.background_agents import Desk, wait_for_end, wait_for_run_status
+from tests.durable.background_agents import Desk, wait_for_end, wait_for_run_end, wait_for_run_status
 from tests.durable.conftest import ON_BOTH_DATABASES
 
 pytestmark = pytest.mark.timeout(60)  # the first test on PostgreSQL starts the server
@@ -292,3 +292,26 @@ async def test_a_worker_says_what_it_lacks(file: str) -> None:
         Worker(opened, agents=[])
     with pytest.raises(ValueError, match="positive integer"):
         Worker(opened, agents=[agent], concurrent=0)
+
+
+async def test_a_run_whose_calls_are_answered_together_goes_on_after_all_answers(file: str) -> None:
+    @tool(confirm=True)
+    async def send(text: str) -> str:
+        """Send a letter."""
+        return f"sent {text}"
+
+    two_letters = [("send", {"text": "one"}), ("send", {"text": "two"})]
+    busy = Agent("busy", model=ScriptedModel(two_letters, "Both are answered."), tools=[send])
+    other = Agent("other", model=ScriptedModel([("send", {"text": "three"})], "Sent."), tools=[send])
+    async with Runtime(store=file) as opened, Worker(opened, agents=[busy, other]) as worker:
+        run = await busy.run("Send two.", runtime=opened)
+        other_run = await other.run("Send one.", runtime=opened)
+        with worker.leave_alone(run.id):
+            await opened.approve(run.waiting[0].call_id)
+            await opened.approve(other_run.waiting[0].call_id)
+            assert (await wait_for_run_end(opened, other_run.id)).state == "done"  # the worker has looked for work
+            await opened.reject(run.waiting[1].call_id)
+        ended = await wait_for_run_end(opened, run.id)
+
+    assert (ended.state, ended.report["text"]) == ("done", "Both are answered.")
+    assert len(busy.model.requests) == 2

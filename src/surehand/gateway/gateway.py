@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -105,6 +112,10 @@ class Gateway:
                 await asyncio.wait(self._calls)
             else:  # a task of an MCP client, or an answer from another process
                 await asyncio.sleep(IDLE_POLL_SECONDS)
+
+    def leave_run_alone(self, run_id: str) -> AbstractContextManager[None]:
+        """Let this gateway not go on with a run while several of its calls are answered."""
+        return nullcontext() if self._worker is None else self._worker.leave_alone(run_id)
 
     def spawn(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a call in a task of the gateway, so that it goes on when its client disconnects."""

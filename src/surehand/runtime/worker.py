@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -92,6 +94,7 @@ class Worker:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._driven: dict[str, _DrivenRun] = {}
+        self._left_alone: Counter[str] = Counter()
         self._known_answers: dict[str, int] = {}
         """How many answers a run had when it was resumed: only more of them let a run that still waits go on."""
         self._answered_cursor = ""
@@ -131,6 +134,17 @@ class Worker:
                 task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    @contextmanager
+    def leave_alone(self, run_id: str) -> Iterator[None]:
+        """Do not go on with a run while several of its calls are answered, so that its model hears of all at once."""
+        self._left_alone[run_id] += 1
+        try:
+            yield
+        finally:
+            self._left_alone[run_id] -= 1
+            self._left_alone += Counter()  # drops the counts that are zero
+            self._woken.set()
 
     async def hand_over(self) -> None:
         """Take no more work, and wait until the runs have finished their step; another worker goes on with them."""
@@ -234,7 +248,7 @@ class Worker:
             self._woken.set()
 
     def _start(self, run: ResumableRun) -> None:
-        if run.run_id in self._driven or not self._free_places:
+        if run.run_id in self._driven or run.run_id in self._left_alone or not self._free_places:
             return
         self._remember(run)
         agent = self._agents[run.agent]

@@ -99,7 +99,8 @@ async def _resume_run(gateway: Gateway, identity: Identity, agent: ServedAgent, 
     run, runs = found
     # A run that was answered elsewhere may have ended since: then the client reads what it has not seen of it.
     number = await find_last_wait(gateway, run) if run.has_ended else gateway.feed.event_log.last_number
-    await give_answers(gateway, identity, body)
+    with gateway.leave_run_alone(run.run_id):
+        await give_answers(gateway, identity, body)
     task = gateway.runs.resume(agent, run.run_id)
     return AguiRun(gateway, body, runs, identity.user, number, task, run.usage or {})
 
