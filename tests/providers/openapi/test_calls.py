@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Policy, Runtime, filtered, prefixed, renamed
+from surehand import DefinitionError, Policy, Runtime, filtered, prefixed, renamed
 from surehand.providers.openapi.factory import openapi
 from surehand.providers.trust.lock import DefinitionLock
 from tests.http.server import reply
@@ -33,6 +33,34 @@ async def test_given_values_fill_parameters_that_models_never_see():
         assert outcome.ok
         assert api.last.path == "/t/tenant%20of%20ada?q=x"
         assert (await api.call("send", {"tenantId": "evil"})).code == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"tenantID": "acme"}, "given has 'tenantID'.*did you mean 'tenantId'"),
+        ({"q": "x", "zzz": 1}, "given has 'zzz'.*remove it"),
+    ],
+)
+async def test_a_misspelt_name_in_given_is_an_error_with_the_nearest_name(given, problem):
+    described = tenant_document() | {"servers": [{"url": "https://api.example"}]}
+    with pytest.raises(DefinitionError, match=problem):
+        async with Runtime(openapi(described, namespace="api", given=given, required=True)):
+            pass
+
+
+async def test_given_may_name_a_parameter_as_the_document_or_as_the_argument_is_called():
+    parameters: list[dict[str, Any]] = [
+        {"name": "filter[name]", "in": "query", "schema": {}},
+        {"name": "id", "in": "header", "schema": {}},
+        {"name": "id", "in": "query", "schema": {}},
+    ]
+    described = document({"/{undescribed}": {"get": operation(parameters=parameters)}})
+    given = {"filter_name": "f", "id_header": "h", "undescribed": "u"}
+    async with serving_api(described, given=given) as api:
+        sent = await api.send("send", {"id": "q"})
+
+        assert (sent.path, sent.headers["id"]) == ("/u?filter%5Bname%5D=f&id=q", "h")
 
 
 async def test_a_given_value_may_be_constant_and_a_field_of_the_body():

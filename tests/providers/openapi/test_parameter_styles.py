@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openapi.api_server import serving_api, with_parameter
+from tests.providers.openapi.api_server import document, operation, serving_api, with_parameter
 
 LIST = ["blue", "black", "brown"]
 RGB = {"R": 100, "G": 200, "B": 150}
@@ -283,7 +283,9 @@ async def test_a_default_is_sent_only_if_it_is_given():
         assert (await api.send("send", {"page": 1})).path == "/x?page=1"
 
 
-@pytest.mark.parametrize("value", ["..", ".", ""])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "", "../admin", "a/../b", "a/..", "..\\admin", "./a", "..;x=1/admin", "a/.;/b"]
+)
 async def test_a_path_parameter_cannot_change_the_shape_of_the_path(value):
     described = with_parameter("/x/{id}/y", name="id", required=True, schema=ANY, **{"in": "path"})
     async with serving_api(described) as api:
@@ -294,12 +296,31 @@ async def test_a_path_parameter_cannot_change_the_shape_of_the_path(value):
         assert api.server.asked == []
 
 
+async def test_values_that_make_a_dot_segment_together_are_refused():
+    parameters = [{"name": name, "in": "path", "required": True, "schema": ANY} for name in ("a", "b")]
+    for path in ("/x/{a}{b}/y", "/x/.{a}{b}/y"):
+        described = document({path: {"get": operation(parameters=parameters)}})
+        async with serving_api(described) as api:
+            assert (await api.call("send", {"a": ".", "b": "/"})).code == "invalid_arguments"
+            assert api.server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("style", "value"), [("label", "."), ("label", "./x"), ("matrix", "/../x"), ("simple", [".."])]
+)
+async def test_no_style_lets_a_value_change_the_shape_of_the_path(style, value):
+    described = with_parameter("/x/{id}", name="id", required=True, style=style, schema=ANY, **{"in": "path"})
+    async with serving_api(described) as api:
+        assert (await api.call("send", {"id": value})).code == "invalid_arguments"
+        assert api.server.asked == []
+
+
 async def test_a_slash_in_a_path_parameter_is_encoded():
     described = with_parameter("/x/{id}", name="id", required=True, schema=ANY, **{"in": "path"})
     async with serving_api(described) as api:
-        sent = await api.send("send", {"id": "../admin?a=b#c"})
+        sent = await api.send("send", {"id": "a/b..c/...?a=b#c"})
 
-        assert sent.path == "/x/..%2Fadmin%3Fa%3Db%23c"
+        assert sent.path == "/x/a%2Fb..c%2F...%3Fa%3Db%23c"
 
 
 async def test_a_header_value_never_adds_a_header():

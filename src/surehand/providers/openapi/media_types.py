@@ -15,9 +15,12 @@ _TEXT_SUFFIXES = ("+xml", "+yaml")
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:+-]{1,40})", re.IGNORECASE)
 _UTF_8_NAMES = frozenset({"utf-8", "utf8"})
 _OTHER_CHARSETS = frozenset(
-    "iso-8859-1 iso-8859-2 iso-8859-9 iso-8859-15 latin1 latin-1 windows-1250 windows-1251 windows-1252 windows-1254 "
-    "koi8-r utf-16 utf-16le utf-16be big5 gbk gb2312 gb18030 shift_jis euc-jp euc-kr iso-2022-jp".split()
-)
+    {
+        "iso-8859-1", "iso-8859-2", "iso-8859-9", "iso-8859-15", "latin1", "latin-1", "windows-1250", "windows-1251",
+        "windows-1252", "windows-1254", "koi8-r", "utf-16", "utf-16le", "utf-16be", "big5", "gbk", "gb2312", "gb18030",
+        "shift_jis", "euc-jp", "euc-kr", "iso-2022-jp",
+    }
+)  # fmt: skip
 """Charsets that Python has under the same names. It has encodings that are no charsets, too, such as `punycode`."""
 _PREFERENCE: tuple[BodyKind, ...] = ("json", "form", "multipart", "json_lines", "text", "binary")
 """A body with structure is easier for a model than text, and JSON the easiest."""

@@ -30,6 +30,8 @@ DEFINITION_BUDGETS = (16_000, 4_000, 1_000, 0)
 MAX_ARGUMENT_NAME_LENGTH = 64
 _ILLEGAL_ARGUMENT_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _PLACE_ORDER = {"path": 0, "query": 1, "querystring": 2, "header": 3, "cookie": 4}
+BODY_ARGUMENTS = ("body", "request_body")
+"""The argument that is the whole body; the second name if a parameter has the first."""
 _FILE_HINT = "Path of a file in the workspace, or the handle of a stored output."
 
 
@@ -152,13 +154,13 @@ class _PlanCompiler:
 
     def _free_name(self, written: str, place: str) -> str:
         """The name of an argument: as the document writes it, if model APIs accept that."""
-        name = _legal_name(written)
+        name = legal_argument_name(written)
         used_names = {*self._parameters, *self._body_fields}
         if name in used_names:
             name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
         number = 2
         while name in used_names:
-            name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
+            name = f"{legal_argument_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
             number += 1
         return name
 
@@ -176,13 +178,13 @@ class _PlanCompiler:
         flat = flatten_body(self._document, body.schema)
         if flat is None:
             return None
-        names = [_legal_name(name) for name in flat.fields]
+        names = [legal_argument_name(name) for name in flat.fields]
         has_clash = len(set(names)) < len(names) or not self._parameters.keys().isdisjoint(names)
         return None if has_clash else flat
 
     def _add_fields(self, body: BodyPlan, flat: FlatBody) -> frozenset[str]:
         for written, schemas in flat.fields.items():
-            name = _legal_name(written)
+            name = legal_argument_name(written)
             self._body_fields[name] = written
             converted = [self._convert(each) for each in schemas]
             schema = converted[0] if len(converted) == 1 else {"allOf": converted}
@@ -193,7 +195,7 @@ class _PlanCompiler:
         return frozenset(by_field[written] for written in flat.required if by_field[written] in self._properties)
 
     def _add_whole_body(self, body: BodyPlan) -> str:
-        name = "body" if "body" not in self._parameters else "request_body"
+        name = next(each for each in BODY_ARGUMENTS if each not in self._parameters)
         is_text = body.kind == "text"
         if body.is_file or (is_text and is_file_schema(self._document, body.schema)):
             schema: dict[str, Any] = {"type": "string", "description": _FILE_HINT if body.is_file else ""}
@@ -252,7 +254,7 @@ class _PlanCompiler:
         return schema
 
 
-def _legal_name(written: str) -> str:
+def legal_argument_name(written: str) -> str:
     """The nearest name that model APIs accept: `filter[name]` as `filter_name`."""
     cleaned = _ILLEGAL_ARGUMENT_CHARACTERS.sub("_", written).strip("_") if not written.isidentifier() else written
     return (cleaned or "value")[:MAX_ARGUMENT_NAME_LENGTH]

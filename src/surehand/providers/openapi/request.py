@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
@@ -24,6 +25,7 @@ from surehand.providers.openapi.styles import (
     path_text,
     query_pairs,
 )
+from surehand.providers.rest.encoding import holds_dot_segment
 
 _UNSAFE_PATH_CHARACTER = re.compile(r"[^A-Za-z0-9%/:@!$&'()*+,;=~._\[\]{}-]")
 _METHOD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}\Z")
@@ -81,9 +83,10 @@ def _required_value(name: str, arguments: Mapping[str, Any]) -> Any:
 def _fill_segment(segment: str, texts: Mapping[str, str]) -> str:
     filled = _fill(segment, texts)
     has_value = PATH_VARIABLE.search(segment) is not None
-    if has_value and filled in ("", ".", ".."):
+    decoded = unquote(filled)
+    if has_value and (not decoded or holds_dot_segment(decoded)):
         names = ", ".join(PATH_VARIABLE.findall(segment))
-        problem = f"{names} would change the path: a part of a path cannot be {filled!r}."
+        problem = f"{names} would change the path: a part of it cannot be {decoded!r:.100}."
         raise mark_unsent(InvalidArguments(f"{problem} Send another value."))
     return filled
 
