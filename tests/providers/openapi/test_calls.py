@@ -116,6 +116,16 @@ async def test_reading_is_repeatable_and_writing_has_an_idempotency_key():
         assert (tools["write"].repeatable, tools["write"].effects) == (False, {"write"})
 
 
+async def test_methods_that_a_document_makes_up_have_an_idempotency_key_too():
+    item = {"trace": operation(operationId="trace"), "additionalOperations": {"PURGE": operation(operationId="purge")}}
+    async with serving_api(document({"/x": item}, "3.2.0")) as api:
+        for name, method in (("trace", "TRACE"), ("purge", "PURGE")):
+            sent = await api.send(name)
+
+            assert sent.method == method
+            assert sent.headers["idempotency-key"]
+
+
 async def test_a_response_that_does_not_match_is_the_result_with_a_note():
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
     responses = {"200": {"description": "", "content": {"application/json": {"schema": schema}}}}

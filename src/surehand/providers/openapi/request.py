@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
-from surehand.http.headers import HeaderPairs, validate_headers
+from surehand.http.headers import HeaderPairs
 from surehand.http.request import ALLOWED_METHODS, HttpRequest, build_request
 from surehand.http.target import MAX_URL_LENGTH
 from surehand.providers.encoded_body import EncodedBody
@@ -54,7 +54,8 @@ def build_operation_request(
         return build_request(method, target, headers, content, idempotency_key)
     if not _METHOD.match(method):
         raise mark_unsent(InvalidArguments(f"{method!r:.60} is no method of HTTP."))
-    return HttpRequest(method, target, validate_headers(headers), content)
+    # The client knows the usual methods only; what is true of a POST is true of one that a document makes up.
+    return replace(build_request("POST", target, headers, content, idempotency_key), method=method)
 
 
 # Path and query
