@@ -8,6 +8,7 @@ from surehand.core.errors import ToolError
 from surehand.http.headers import validate_headers
 from surehand.providers.openapi.body import BodyPlan, FieldEncoding
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.examples import find_examples
 from surehand.providers.openapi.flat_body import iter_all_of_parts
 from surehand.providers.openapi.media_types import FORM, MULTIPART, body_kind, choose_media_type, sent_media_type
 from surehand.providers.openapi.operations import Operation
@@ -48,6 +49,7 @@ def read_body(document: Document, operation: Operation) -> BodyPlan | None:
         encodings=_read_encodings(document, described),
         file_fields=_file_fields(document, schema) if kind in ("multipart", "form") else frozenset(),
         is_file=kind == "binary",
+        examples=find_examples(document, described),
     )
 
 

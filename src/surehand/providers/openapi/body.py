@@ -70,6 +70,8 @@ class BodyPlan:
     """Fields whose values are files."""
     is_file: bool = False
     """Whether the whole body is a file."""
+    examples: tuple[Any, ...] = ()
+    """Of the whole body."""
 
 
 def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:

@@ -18,6 +18,7 @@ from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
 from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_SCHEMAS_PER_PART
+from surehand.providers.openapi.examples import with_examples
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
@@ -139,6 +140,7 @@ class _PlanCompiler:
         description = clean_description(parameter.description)
         if description:
             schema = {**schema, "description": description}
+        schema = with_examples(schema, parameter.examples, self._work)
         self._add_argument(name, parameter.name, schema, is_required=parameter.required)
 
     def _add_argument(self, name: str, written: str, schema: dict[str, Any], *, is_required: bool) -> None:
@@ -190,6 +192,8 @@ class _PlanCompiler:
             schema = converted[0] if len(converted) == 1 else {"allOf": converted}
             if written in body.file_fields:
                 schema = _file_schema(schema)
+            else:
+                schema = with_examples(schema, _field_examples(body.examples, written), self._work)
             self._add_argument(name, written, schema, is_required=body.required and written in flat.required)
         by_field = {written: name for name, written in self._body_fields.items()}
         return frozenset(by_field[written] for written in flat.required if by_field[written] in self._properties)
@@ -206,6 +210,8 @@ class _PlanCompiler:
         description = " ".join(filter(None, (clean_description(body.description), schema.get("description"))))
         if description:
             schema = {**schema, "description": description}
+        if not body.is_file:
+            schema = with_examples(schema, body.examples, self._work)
         self._add_argument(name, name, schema, is_required=body.required)
         return name
 
@@ -265,6 +271,11 @@ def _file_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "array":
         return {"type": "array", "items": {"type": "string"}, "description": description}
     return {"type": "string", "description": description}
+
+
+def _field_examples(examples: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """The examples of one field, in those of the whole body."""
+    return tuple(each[name] for each in examples if isinstance(each, dict) and each.get(name) is not None)
 
 
 def _only_description(schema: dict[str, Any]) -> dict[str, Any]:
