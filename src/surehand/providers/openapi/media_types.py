@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from itertools import islice
+from typing import Any, Literal, TypeAlias
+
+from surehand.providers.openapi.document_limits import MAX_ALTERNATIVES
 
 BodyKind: TypeAlias = Literal["json", "json_lines", "form", "multipart", "text", "binary"]
 FORM = "application/x-www-form-urlencoded"
@@ -61,9 +64,8 @@ def text_encoding(media_type: str) -> str:
 
 def choose_media_type(media_types: Iterable[str]) -> str:
     """The media type that is sent, of those that an operation accepts: plain JSON if it is among them."""
-    offered = list(media_types)
-    ranked = sorted(offered, key=lambda each: (_PREFERENCE.index(body_kind(each)), essence(each) != "application/json"))
-    return ranked[0]
+    offered = islice(media_types, MAX_ALTERNATIVES)
+    return min(offered, key=lambda each: (_PREFERENCE.index(body_kind(each)), essence(each) != "application/json"))
 
 
 def sent_media_type(media_type: str) -> str:
@@ -74,3 +76,19 @@ def sent_media_type(media_type: str) -> str:
     return {"json": "application/json", "text": "text/plain", "multipart": MULTIPART}.get(
         kind, "application/octet-stream"
     )
+
+
+def accepted_media_types(definition: dict[str, Any]) -> str:
+    """The `Accept` header: JSON, if the document says that the operation can answer so; else empty for anything."""
+    responses = definition.get("responses")
+    found: list[Any] = []
+    for status, response in islice(responses.items(), MAX_ALTERNATIVES) if isinstance(responses, dict) else ():
+        content = response.get("content") if isinstance(response, dict) and str(status).startswith("2") else None
+        found += islice(content, MAX_ALTERNATIVES) if isinstance(content, dict) else ()
+    produced = definition.get("produces")
+    found += islice(produced, MAX_ALTERNATIVES) if isinstance(produced, list) else ()
+    known = dict.fromkeys(each for each in found if isinstance(each, str))
+    json_types = [each for each in known if essence(each).endswith(("/json", "+json"))]
+    if not json_types or not all(each.isascii() and each.isprintable() for each in json_types):
+        return ""
+    return ", ".join([*json_types[:3], "*/*;q=0.1"])

@@ -68,6 +68,8 @@ def iter_parameters(document: Document, operation: Operation) -> Iterator[Locate
             continue
         if not isinstance(written, list):
             raise UnusableOperation("`parameters` is not a list.")
+        if len(written) > MAX_ARGUMENTS:  # before the first is looked at: they may all have one name
+            raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters.")
         for each in written:
             located = document.resolve(each, operation.source)
             found[_validate(located.value)] = located

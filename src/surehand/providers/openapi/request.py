@@ -134,8 +134,8 @@ def _whole_query(media_type: str, value: Any) -> Iterator[str]:
 def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBody | None) -> HeaderPairs:
     pairs: list[tuple[str, str]] = []
     cookies: list[str] = []
-    if accepted := accepted_media_types(plan.operation.definition):
-        pairs.append(("Accept", accepted))
+    if plan.accepted_types:
+        pairs.append(("Accept", plan.accepted_types))
     for name, parameter in plan.parameters.items():
         if name not in arguments:
             continue
@@ -150,21 +150,6 @@ def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBod
     if body is not None:
         pairs.append(("Content-Type", body.media_type))
     return tuple(pairs)
-
-
-def accepted_media_types(definition: dict[str, Any]) -> str:
-    """The `Accept` header: JSON, if the document says that the operation can answer so; else empty for anything."""
-    responses = definition.get("responses")
-    found: list[str] = []
-    for status, response in responses.items() if isinstance(responses, dict) else ():
-        content = response.get("content") if isinstance(response, dict) and str(status).startswith("2") else None
-        found += content if isinstance(content, dict) else ()
-    produced = definition.get("produces")
-    found += [each for each in produced if isinstance(each, str)] if isinstance(produced, list) else ()
-    json_types = [each for each in dict.fromkeys(found) if each.partition(";")[0].strip().endswith(("/json", "+json"))]
-    if not json_types or not all(each.isascii() and each.isprintable() for each in json_types):
-        return ""
-    return ", ".join([*json_types[:3], "*/*;q=0.1"])
 
 
 def _encode_body(plan: OperationPlan, arguments: Mapping[str, Any]) -> EncodedBody | None:
