@@ -49,6 +49,18 @@ async def test_a_misspelt_name_in_given_is_an_error_with_the_nearest_name(given,
             pass
 
 
+async def test_a_given_field_of_a_body_that_is_one_argument_is_not_left_to_the_model():
+    described = with_body("application/json", {"type": "object", "properties": {"id": {}, "org": {}}})
+    described["paths"]["/x"]["post"]["parameters"] = [{"name": "id", "in": "query", "schema": {}}]
+    async with serving_api(described, given={"org": "acme"}) as api:
+        outcome = await api.call("send", {"id": 1, "body": {"org": "evil"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert "`given` has org" in outcome.message
+    async with serving_api(described, given={"id": 7}) as api:
+        assert (await api.send("send", {"body": {"id": 1}})).path == "/x?id=7"
+
+
 async def test_given_may_name_a_parameter_as_the_document_or_as_the_argument_is_called():
     parameters: list[dict[str, Any]] = [
         {"name": "filter[name]", "in": "query", "schema": {}},

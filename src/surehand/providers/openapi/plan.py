@@ -186,7 +186,17 @@ class _PlanCompiler:
             return None
         names = [legal_argument_name(name) for name in flat.fields]
         has_clash = len(set(names)) < len(names) or not self._parameters.keys().isdisjoint(names)
+        if has_clash:
+            self._refuse_given_fields(flat)
         return None if has_clash else flat
+
+    def _refuse_given_fields(self, flat: FlatBody) -> None:
+        """Raise if `given` has a field of a body that is one argument: the model would fill it."""
+        parameter_keys = set(self._given_arguments.values())
+        fields = [name for name in flat.fields if name in self._given and name not in parameter_keys]
+        if fields:
+            problem = f"`given` has {fields[0]}, a field of a body whose names clash with those of parameters"
+            raise UnusableOperation(f"{problem}, so that the body is one argument.")
 
     def _add_fields(self, body: BodyPlan, flat: FlatBody) -> frozenset[str]:
         for written, schemas in flat.fields.items():
