@@ -141,6 +141,16 @@ async def test_a_request_of_000_is_a_post_of_its_arguments_as_json(load):
     assert server.asked[0].headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_every_method_of_000_but_get_sends_the_arguments_as_json(load, method):
+    async with serving(echo) as server:
+        changes = ((WEATHER_URL, f"http://127.0.0.1:{server.port}/current"), ('"GET"', f'"{method}"'))
+        async with load("000_gateway_tool.json", *changes) as runtime:
+            outcome = await approved(runtime, "fetchWeather", {"city": "Porto"})
+
+    assert outcome.data == {"method": method, "path": "/current", "body": '{"city":"Porto"}'}
+
+
 async def test_headers_and_body_of_000_are_templates(load):
     execution = """,
         "headers": {"Authorization": "Bearer ${env.API_KEY}"}, "timeout": 1500,

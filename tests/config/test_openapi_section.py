@@ -88,6 +88,21 @@ openapi:
         assert [listing.name for listing in runtime.catalogue] == ["p__listPets"]
 
 
+async def test_include_methods_leaves_out_methods_that_a_document_makes_up(load, tmp_path):
+    item = {"get": operation(operationId="read"), "additionalOperations": {"PURGE": operation(operationId="purge")}}
+    (tmp_path / "new.json").write_text(json.dumps(document({"/x": item}, "3.2.0")))
+    text = "openapi: {new: {spec: new.json, server: 'http://127.0.0.1:9', includeMethods: [get]}}"
+    async with load(text) as runtime:
+        assert [listing.name for listing in runtime.catalogue] == ["new__read"]
+
+
+async def test_the_http_settings_of_a_document_hold_for_its_requests(load):
+    async with serving(ok) as server:
+        entry = f"{{spec: pets.json, server: 'http://127.0.0.1:{server.port}', http: {{max_bytes: 5}}}}"
+        async with load(f"openapi: {{pets: {entry}}}") as runtime:
+            assert (await runtime.call("pets__listDogs", {})).code == "too_large"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -98,6 +113,8 @@ openapi:
         ("openapi: {pets: {spec: pets.json, server: nowhere}}", "cannot be used"),
         ("openapi: {pets: {spec: pets.json, queue: slow}}", "names the queue 'slow'"),
         ("openapi: {pets: {spec: pets.json, includeMethods: [fetch]}}", "fetch is no method"),
+        ("openapi: {pets: {spec: pets.json, http: {maxByte: 1MB}}}", "did you mean 'max_bytes'"),
+        ("openapi: {pets: {spec: pets.json, http: {ca_file: none.pem}}}", "none.pem cannot be read"),
     ],
 )
 def test_a_mistake_is_an_error_at_its_line(load, text, problem):

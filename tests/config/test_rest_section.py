@@ -1,10 +1,16 @@
 """The section `rest_tools`: every key, and mistakes with their line."""
 
+import ssl
+from pathlib import Path
+
 import pytest
+import trustme
 
 from surehand.assemble import assemble
 from surehand.config.config import read_config
 from surehand.config.errors import ConfigError
+from surehand.config.node import ConfigNode
+from surehand.config.rest_section import parse_rest_tools
 from tests.http.server import reply, serving
 
 WHOLE = """
@@ -82,6 +88,13 @@ async def test_every_key_of_a_rest_tool_does_what_it_says(load):
         ("{url: https://a.test/, auth: {bearer: hunter2, extra: 1}}", "weather: auth has the keys"),
         ("{url: 'https://a.test/{x}', parameters: {properties: {y: {}}}}", "refers to 'x', which is no parameter"),
         ("{url: https://a.test/, parameters: {properties: 7}}", "weather: "),
+        ("{url: https://a.test/, stream: {mode: json-stream, timeoutMs: soon}}", "timeoutMs must be a duration"),
+        ("{url: https://a.test/, stream: {mode: json-stream, timeout_ms: [2]}}", "timeout_ms must be a duration"),
+        ("{url: https://a.test/, http: {max_byte: 1MB}}", "did you mean 'max_bytes'"),
+        ("{url: https://a.test/, http: {max_bytes: lots}}", "max_bytes must be a size"),
+        ("{url: https://a.test/, http: {ca_file: none.pem}}", "none.pem cannot be read: No such file"),
+        ("{url: https://a.test/, repeatable: maybe}", "repeatable must be true or false"),
+        ("{url: https://a.test/, display: mine}", "display must be a mapping"),
     ],
 )
 def test_a_mistake_is_an_error_with_its_line(load, entry, problem):
@@ -91,6 +104,80 @@ def test_a_mistake_is_an_error_with_its_line(load, entry, problem):
     assert problem in str(error.value)
     assert "surehand.yaml:3" in str(error.value)
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "stream", "seconds"),
+    [
+        ("rest_tools", "{mode: json-stream, timeoutMs: 2s}", 2),
+        ("rest_tools", "{mode: json-stream, timeout_ms: 1500}", 1.5),
+        ("restTools", "{mode: json-stream, timeoutMs: '2500'}", 2.5),
+    ],
+)
+def test_the_time_limit_of_a_stream_is_that_of_its_tool(load, section, stream, seconds):
+    runtime = load(f"{section}: {{a: {{url: 'https://a.test/', stream: {stream}}}}}")
+
+    assert runtime.catalogue.find("a").tool.limits.timeout == seconds
+
+
+async def test_a_tool_of_the_file_has_the_facets_that_its_calls_need(load):
+    async with serving(lambda asked: reply("x" * 500)) as server:
+        runtime = load(
+            f"""
+rest_tools:
+  report:
+    method: POST
+    url: http://127.0.0.1:{server.port}/
+    repeatable: true
+    max_bytes: 100
+    confirm: true
+    confirm_message: Send the report?
+    display: {{customUI: report}}
+"""
+        )
+        async with runtime:
+            pending = await runtime.call("report", {})
+            outcome = await runtime.approve(pending.call_id)
+            tool = runtime.catalogue.find("report").tool
+
+    assert pending.message == "Send the report?"
+    assert (tool.repeatable, tool.presentation.display) == (True, {"customUI": "report"})
+    assert outcome.data == "x" * 500
+    assert len(outcome.text) < 500
+
+
+async def test_the_http_settings_of_a_tool_hold_for_its_requests(load):
+    async with serving(lambda asked: reply("x" * 2_000)) as server:
+        tool = f"url: 'http://127.0.0.1:{server.port}/', http: {{max_bytes: @, user_agent: me/1}}"
+        runtime = load(f"rest_tools: {{small: {{{tool.replace('@', '1kB')}}}, large: {{{tool.replace('@', '4kB')}}}}}")
+        async with runtime:
+            assert (await runtime.call("small", {})).code == "too_large"
+            assert (await runtime.call("large", {})).ok
+
+    assert {asked.headers["user-agent"] for asked in server.asked} == {"me/1"}
+
+
+async def test_a_certificate_authority_of_ones_own_is_a_file_beside_the_configuration(load, tmp_path):
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "own.pem")
+    async with serving(lambda asked: reply("secure"), tls=context) as server:
+        url = f"https://127.0.0.1:{server.port}/"
+        text = f"rest_tools: {{known: {{url: '{url}', http: {{caFile: own.pem}}}}, unknown: {{url: '{url}'}}}}"
+        async with load(text) as runtime:
+            assert (await runtime.call("known", {})).data == "secure"
+            assert "certificate" in (await runtime.call("unknown", {})).message
+
+
+def test_times_of_the_http_client_without_a_unit_are_in_the_unit_of_the_section(load):
+    for section, seconds in (("rest_tools", 5), ("restTools", 0.005)):
+        entry = parse_rest_tools(node_of({"a": {"url": "https://a.test/", "http": {"read_timeout": 5}}}, section))[0]
+
+        assert entry.options["http"] == {"read_timeout": seconds}
+
+
+def node_of(value, section):
+    return ConfigNode(Path("surehand.yaml"), {}, value, (section,))
 
 
 def test_a_queue_that_no_part_of_the_file_sets_up_is_left_out(load):

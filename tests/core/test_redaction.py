@@ -2,6 +2,8 @@
 
 import base64
 import json
+import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -48,6 +50,36 @@ def test_values_without_secrets_are_the_same_objects():
 
     assert redact.redact_json(value) is value
     assert redact.redact_json({"a": [1, {SECRET: f"is {SECRET}"}]}) == {"a": [1, {"[redacted]": "is [redacted]"}]}
+
+
+@given(
+    st.lists(st.sampled_from(["abcd", "efgh", " ", "\n", "\x1b[0m", "\u200b", "\u0130", "\x00", "x"]), max_size=12).map(
+        "".join
+    )
+)
+def test_what_is_masked_is_the_secret_with_what_stands_within_it(text):
+    masked = Redactor(["abcdefgh"])(text)
+
+    left = re.split(re.escape("[redacted]"), masked)
+    pattern = ".*?".join(re.escape(part) for part in left) if len(left) > 1 else re.escape(masked)
+    assert re.fullmatch(pattern, text, re.DOTALL)
+    assert "abcdefgh" not in re.sub(r"\x1b\[0m|[\s\u200b\x00]", "", masked)
+    assert all(part in text for part in left)
+
+
+def test_masking_a_long_text_takes_a_few_times_its_memory():
+    text = f"{'lorem ipsum ' * 100_000}{SECRET}{'dolor sit ' * 10_000}"
+    redact = Redactor([SECRET])
+
+    tracemalloc.start()
+    try:
+        masked = redact(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert masked == text.replace(SECRET, "[redacted]")
+    assert peak < 6 * len(text)
 
 
 @given(st.text(min_size=8, max_size=30).filter(lambda text: len("".join(text.split())) >= 8), st.text(), st.text())

@@ -94,7 +94,7 @@ def _rest_tool_groups(config: Config, environment: Mapping[str, str]) -> Iterato
     from surehand.assemble.rest_tools import build_rest_tool  # loads what REST tools need
 
     for entry in config.rest_tools:
-        tools = [build_rest_tool(entry, config.queues, environment)]
+        tools = [build_rest_tool(entry, config.queues, environment, config.base_folder)]
         example = f"{entry.name}: {{..., on_conflict: rename}}"
         yield ToolGroup(tools, f"the REST tool {entry.name}", entry.node.error, example, entry.on_conflict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from surehand.assemble.http_client import load_http_options
 from surehand.config.config import LOCK_FILE_NAME, Config
 from surehand.config.openapi_section import OpenApiEntry
 from surehand.core.errors import DefinitionError
@@ -26,6 +27,8 @@ def build_openapi_provider(config: Config, entry: OpenApiEntry, environment: Map
         raise entry.node.error(problem, "add it to queues.")
     document = entry.document if is_url(entry.document) else config.base_folder / entry.document
     try:
+        if "http" in options:
+            options["http"] = load_http_options(options["http"], config.base_folder)
         return openapi(document, lock=_lock_path(config, entry), environment=environment, **options)
     except DefinitionError as error:
         raise entry.node.error(f"{entry.name}: {error.problem}", error.fix) from error

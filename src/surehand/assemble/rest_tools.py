@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from surehand.assemble.http_client import load_http_options
 from surehand.config.node import ConfigNode
 from surehand.config.rest_section import REST_NAMESPACE, RestToolEntry
 from surehand.config.tool_entry import HttpExecution, ToolEntry
@@ -18,10 +20,15 @@ ALL_ARGUMENTS = "{{input}}"
 """The body of a request without a template of its own."""
 
 
-def build_rest_tool(entry: RestToolEntry, queues: Mapping[str, Any], environment: Mapping[str, str]) -> Tool[..., Any]:
+def build_rest_tool(
+    entry: RestToolEntry, queues: Mapping[str, Any], environment: Mapping[str, str], base_folder: Path
+) -> Tool[..., Any]:
     """Build a tool of `rest_tools`; mistakes are errors at its position in the file.
 
     It is called `rest__name`, and its name in the file is an alias.
+
+    Args:
+        base_folder: where relative paths begin.
     """
     options = dict(entry.options)
     if "queue" in options and options["queue"] not in queues:
@@ -33,6 +40,8 @@ def build_rest_tool(entry: RestToolEntry, queues: Mapping[str, Any], environment
     aliases = [*([entry.name] if is_legal_name(entry.name) else []), *options.pop("aliases", ())]
     options.setdefault("description", entry.name)
     try:
+        if "http" in options:
+            options["http"] = load_http_options(options["http"], base_folder)
         built = rest(
             entry.method,
             entry.url,

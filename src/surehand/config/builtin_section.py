@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from surehand.config.http_options import read_allow_private, read_ports
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
     known_entries,
@@ -21,16 +22,6 @@ from surehand.core.provider import OnConflict
 
 SettingParser: TypeAlias = Callable[[ConfigNode], Any]
 SettingValues: TypeAlias = Mapping[str, Any]
-
-
-def _parse_ports(node: ConfigNode) -> Any:
-    if node.value == "any":
-        return "any"
-    return [read_positive_integer(item) for item in node.items("write [80, 443], or any.")]
-
-
-def _parse_allow_private(node: ConfigNode) -> Any:
-    return node.value if isinstance(node.value, bool) else read_texts(node)
 
 
 def _parse_text_mapping(node: ConfigNode) -> dict[str, str]:
@@ -143,10 +134,10 @@ BUILTIN_SETTINGS: Mapping[str, Mapping[str, SettingParser]] = {
     },
     "web": {
         "search": parse_search,
-        "allow_private": _parse_allow_private,
+        "allow_private": read_allow_private,
         "allow_hosts": read_texts,
         "deny_hosts": read_texts,
-        "ports": _parse_ports,
+        "ports": read_ports,
         "timeout": read_duration,
         "max_bytes": read_size,
         "max_redirects": read_positive_integer,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from surehand.config.http_options import read_http_options
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
     known_entries,
@@ -70,6 +71,7 @@ _READERS: dict[str, Callable[[ConfigNode], Any]] = {
     "on_conflict": read_on_conflict,
     "frozen": read_flag,
     "trusted_hosts": read_texts,
+    "http": read_http_options,
 }
 _ALIASES = {
     "document": "spec",
@@ -101,8 +103,7 @@ def _add_filters(entries: dict[str, ConfigNode], options: dict[str, Any]) -> Non
     if "tag_filter" in entries:
         options["include"] = [*options.get("include", ()), *(f"tag:{tag}" for tag in read_texts(entries["tag_filter"]))]
     if "include_methods" in entries:
-        methods = {method.lower() for method in read_texts(entries["include_methods"])}
-        unknown = methods - set(IMPORTED_METHODS)
+        options["methods"] = methods = [method.lower() for method in read_texts(entries["include_methods"])]
+        unknown = sorted(set(methods) - set(IMPORTED_METHODS))
         if unknown:
-            raise entries["include_methods"].error(f"{min(unknown)} is no method.", "write [get, post].")
-        options["exclude"] = [*options.get("exclude", ()), *(each for each in IMPORTED_METHODS if each not in methods)]
+            raise entries["include_methods"].error(f"{unknown[0]} is no method.", "write [get, post].")

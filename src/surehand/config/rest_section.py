@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from surehand.config.http_options import read_http_options
 from surehand.config.node import ConfigNode
 from surehand.config.parsers import (
     known_entries,
@@ -14,6 +15,7 @@ from surehand.config.parsers import (
     read_duration,
     read_flag,
     read_on_conflict,
+    read_size,
     read_text,
     read_texts,
     to_snake_case,
@@ -72,9 +74,16 @@ def _read_effects(node: ConfigNode) -> tuple[str, ...]:
 
 
 def _read_time(node: ConfigNode) -> float | str:
-    is_milliseconds = node.key_path[0] == CAMEL_CASE_SECTION
-    seconds = or_off(lambda each: read_duration(each, is_milliseconds=is_milliseconds))(node)
+    seconds = or_off(lambda each: read_duration(each, is_milliseconds=_is_in_milliseconds(node)))(node)
     return "off" if seconds is None else float(seconds)
+
+
+def _is_in_milliseconds(node: ConfigNode) -> bool:
+    return node.key_path[0] == CAMEL_CASE_SECTION
+
+
+def _read_http(node: ConfigNode) -> dict[str, Any]:
+    return read_http_options(node, is_milliseconds=_is_in_milliseconds(node))
 
 
 def _read_snake_case(node: ConfigNode) -> Any:
@@ -106,12 +115,17 @@ _PARSERS: Mapping[str, Callable[[ConfigNode], Any]] = {
     "paginate": _read_snake_case,
     "stream": _read_snake_case,
     "env": read_texts,
+    "http": _read_http,
     "effects": _read_effects,
     "timeout": _read_time,
     "retries": read_count,
     "cache": _read_time,
     "queue": read_text,
+    "repeatable": read_flag,
+    "max_bytes": read_size,
     "confirm": read_flag,
+    "confirm_message": read_text,
+    "display": _read_mapping,
     "visible": read_flag,
     "aliases": read_texts,
     "toolsets": read_texts,
@@ -133,10 +147,8 @@ def _parse_entry(name: str, node: ConfigNode) -> RestToolEntry:
         raise node.error(f"The REST tool {name} has no url.", "write url: https://....")
     options = {key: _PARSERS[key](entry) for key, entry in entries.items() if key in _PARSERS}
     _merge_query_keys(options, entries)
-    if isinstance(options.get("stream"), dict):
-        timeout_ms = options["stream"].pop("timeout_ms", None)
-        if timeout_ms is not None and "timeout" not in options:
-            options["timeout"] = timeout_ms / 1000
+    if isinstance(options.get("stream"), dict) and options["stream"].pop("timeout_ms", None) is not None:
+        options.setdefault("timeout", _read_stream_timeout(entries["stream"]))
     return RestToolEntry(
         name,
         node,
@@ -145,6 +157,12 @@ def _parse_entry(name: str, node: ConfigNode) -> RestToolEntry:
         options,
         read_on_conflict(entries["on_conflict"]) if "on_conflict" in entries else "error",
     )
+
+
+def _read_stream_timeout(stream: ConfigNode) -> float:
+    """`timeoutMs` of a stream: a number of milliseconds, or a duration with its unit."""
+    node = next(entry for key, entry in stream.entries().items() if to_snake_case(key) == "timeout_ms")
+    return read_duration(node, is_milliseconds=True)
 
 
 def _merge_query_keys(options: dict[str, Any], entries: Mapping[str, ConfigNode]) -> None:

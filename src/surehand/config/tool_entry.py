@@ -31,7 +31,7 @@ _IMAGE_KEYS = ("provider", "model", "size", "quality")
 _EXECUTION_KEYS = (*_URL_KEYS, "method", "headers", "body", "timeout", "display", *_AGENT_KEYS, *_IMAGE_KEYS)
 _HTTP_KEYS = (*_URL_KEYS, "method", "headers", "body")
 DEFAULT_METHOD_OF_ENTRY = "POST"
-_METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+_METHODS_WITHOUT_BODY = frozenset({"GET", "HEAD"})
 """Methods whose arguments are sent in the query."""
 
 

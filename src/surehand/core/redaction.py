@@ -30,6 +30,7 @@ _MAX_FORM_CHARS = 20_000
 # Rows of these may stand within a secret that was wrapped, coloured or framed: box drawing is that of rich tracebacks.
 _IGNORED_RUN = re.compile(rf"(?:{ANSI_SEQUENCE}|[\s\u2500-\u257f{HIDDEN_CHARACTERS}])+")
 
+_WITHOUT_SPACES = dict.fromkeys(map(ord, " \t\n\v\f\r"))
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
 
@@ -121,17 +122,16 @@ class Redactor:
         spans = [span for form in self._short_forms for span in _occurrences(form, lowered)]
         if self._word_pattern is not None:
             spans += [match.span() for match in self._word_pattern.finditer(lowered)]
-        positions = _unstripped_positions(lowered)
-        squeezed = "".join(lowered[place] for place in positions)
-        for form in self._forms:
-            spans += [(positions[start], positions[end - 1] + 1) for start, end in _occurrences(form, squeezed)]
+        squeezed = _strip_ignored(lowered)
+        found = [span for form in self._forms for span in _occurrences(form, squeezed)]
+        positions = _original_positions(lowered, (place for start, end in found for place in (start, end - 1)))
+        spans += [(positions[start], positions[end - 1] + 1) for start, end in found]
         return _merge_spans(spans)
 
     def find_beginning(self, text: str) -> int | None:
         """Where, at the end of a text, at least half of a secret begins; None if there is no such beginning."""
         lowered = _lower_same_length(text)
-        positions = _unstripped_positions(lowered)
-        squeezed = "".join(lowered[place] for place in positions)
+        squeezed = _strip_ignored(lowered)
         starts: list[int] = []
         for form in self._forms:
             half = form[: (len(form) + 1) // 2]
@@ -139,8 +139,8 @@ class Redactor:
             while start >= 0 and not form.startswith(squeezed[start:]):
                 start = squeezed.find(half, start + 1)
             if start >= 0:
-                starts.append(positions[start])
-        return min(starts, default=None)
+                starts.append(start)
+        return min(_original_positions(lowered, starts).values(), default=None)
 
 
 class LineRedactor:
@@ -238,19 +238,30 @@ def _lower_same_length(text: str) -> str:
 def _strip_ignored(text: str) -> str:
     """The text without white space and everything else that `_IGNORED_RUN` matches."""
     if text.isascii() and not _ASCII_CONTROL.search(text):
-        return "".join(text.split())  # ten times as fast, and the same
+        return text.translate(_WITHOUT_SPACES)  # a hundred times as fast, and the same
     return _IGNORED_RUN.sub("", text)
 
 
-def _unstripped_positions(text: str) -> list[int]:
-    """The positions of the characters that `_strip_ignored` leaves."""
-    positions: list[int] = []
-    last = 0
-    for match in _IGNORED_RUN.finditer(text):
-        positions += range(last, match.start())
-        last = match.end()
-    positions += range(last, len(text))
+def _original_positions(text: str, stripped_positions: Iterable[int]) -> dict[int, int]:
+    """Where characters of the text that `_strip_ignored` leaves stand in the text itself, by where they stand there."""
+    # Only those that are asked for: the positions of all characters take forty times the memory of the text.
+    wanted = sorted(set(stripped_positions), reverse=True)
+    positions: dict[int, int] = {}
+    ignored_count = 0
+    for start, end in _ignored_spans(text) if wanted else ():
+        while wanted and wanted[-1] < start - ignored_count:
+            positions[wanted[-1]] = wanted[-1] + ignored_count
+            wanted.pop()
+        if not wanted:
+            break
+        ignored_count += end - start
     return positions
+
+
+def _ignored_spans(text: str) -> Iterator[tuple[int, int]]:
+    """What `_strip_ignored` leaves out, and the end of the text."""
+    yield from (match.span() for match in _IGNORED_RUN.finditer(text))
+    yield len(text), len(text)
 
 
 def _occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -76,6 +77,41 @@ async def test_a_field_of_a_form_is_written_as_its_encoding_says(encoding, body)
         assert sent.body == body
 
 
+@pytest.mark.parametrize(
+    ("encoding", "value", "body"),
+    [
+        ({"style": "form", "explode": True}, ["a b", "c=d"], b"tags=a+b&tags=c%3Dd"),
+        ({"style": "form", "explode": False}, ["a b", "c,d"], b"tags=a+b,c%2Cd"),
+        ({"style": "spaceDelimited", "explode": False}, ["a", "b c"], b"tags=a%20b+c"),
+        ({"style": "pipeDelimited", "explode": False}, ["a", "b|c"], b"tags=a|b%7Cc"),
+        ({"style": "pipeDelimited", "explode": True}, ["a", "b"], b"tags=a&tags=b"),
+        ({"allowReserved": True}, ["a/b?c:d", "&#+="], b"tags=a/b?c:d&tags=%26%23%2B="),
+        ({"style": "deepObject"}, ["a", "b"], b"tags[0]=a&tags[1]=b"),
+    ],
+)
+async def test_a_list_of_a_form_is_written_in_the_style_of_its_encoding(encoding, value, body):
+    described = with_body("application/x-www-form-urlencoded", ADDRESS, encoding={"tags": encoding})
+    async with serving_api(described) as api:
+        sent = await api.send("send", {"tags": value})
+
+        assert sent.body == body
+
+
+@pytest.mark.parametrize("encoding", [{}, {"style": "form"}, {"contentType": "image/png"}, {"allowReserved": True}])
+async def test_a_file_in_a_form_keeps_every_byte(encoding, tmp_path):
+    content = bytes(range(256))
+    (tmp_path / "raw.bin").write_bytes(content)
+    schema = {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}}
+    described = with_body("application/x-www-form-urlencoded", schema, encoding={"f": encoding})
+    async with serving_api(described, runtime={"workspace": str(tmp_path)}) as api:
+        sent = await api.send("send", {"f": "raw.bin"})
+
+        name, _, written = sent.body.partition(b"=")
+        assert name == b"f"
+        assert unquote_to_bytes(written.replace(b"+", b" ")) == content
+        assert b"%FF" in written
+
+
 async def test_a_list_of_a_form_without_explode_is_one_value():
     described = with_body("application/x-www-form-urlencoded", ADDRESS, encoding={"tags": {"explode": False}})
     async with serving_api(described) as api:
@@ -131,6 +167,37 @@ async def test_a_multipart_body_has_files_with_their_names_and_types(tmp_path):
             ('Content-Disposition: form-data; name="tags"', b"x"),
             ('Content-Disposition: form-data; name="tags"', b"y"),
         ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "expected"),
+    [
+        ({"style": "form", "explode": True}, ["a b", "c"], [("l", b"a b"), ("l", b"c")]),
+        ({"style": "form", "explode": False}, ["a b", "c"], [("l", b"a b,c")]),
+        ({"style": "spaceDelimited", "explode": False}, ["a", "b"], [("l", b"a b")]),
+        ({"style": "pipeDelimited", "explode": False}, ["a", "b%"], [("l", b"a|b%")]),
+        ({"style": "deepObject"}, {"a b": "x=y", "n": {"\u00fc": 1}}, [("l[a b]", b"x=y"), ("l[n][\u00fc]", b"1")]),
+        ({"style": "form", "explode": True}, {"a=b": "x", "c": None}, [("a=b", b"x")]),
+        ({"style": "form", "explode": False}, {"a=b": "x&"}, [("l", b"a=b,x&")]),
+        ({"style": "form"}, "a=b&c", [("l", b"a=b&c")]),
+    ],
+)
+async def test_names_and_values_of_a_multipart_body_are_not_percent_encoded(encoding, value, expected):
+    described = with_body("multipart/form-data", {"type": "object", "properties": {"l": {}}}, encoding={"l": encoding})
+    async with serving_api(described) as api:
+        sent = await api.send("send", {"l": value})
+
+        heads = [f'Content-Disposition: form-data; name="{name}"' for name, _ in expected]
+        assert parts(sent) == list(zip(heads, [content for _, content in expected], strict=True))
+
+
+async def test_a_field_name_with_an_equals_sign_stays_one_name():
+    schema = {"type": "object", "properties": {"a=b": {"type": "array", "items": {"type": "string"}}}}
+    described = with_body("multipart/form-data", schema, encoding={"a=b": {"style": "form"}})
+    async with serving_api(described) as api:
+        sent = await api.send("send", {"a=b": ["x"]})
+
+        assert parts(sent) == [('Content-Disposition: form-data; name="a=b"', b"x")]
 
 
 @pytest.mark.parametrize("name", ['a"; x="b.txt', "a\r\nX-Evil: 1.txt", "ä ü.txt", "a%22.txt"])
@@ -232,6 +299,52 @@ async def test_a_text_body_is_sent_as_it_is(media_type, value, body):
         assert sent.headers["content-type"] == media_type
 
 
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("text/plain; charset=iso-8859-1", "\u00fcber".encode("latin-1")),
+        ('text/plain; charset="ISO-8859-1"', "\u00fcber".encode("latin-1")),
+        ("text/plain;charset=utf-16le", "\u00fcber".encode("utf-16-le")),
+        ("text/plain; charset=UTF-8", "\u00fcber".encode()),
+        ("application/xml; charset=windows-1252", "\u00fcber".encode("cp1252")),
+    ],
+)
+async def test_a_text_is_sent_in_the_charset_that_is_declared(media_type, body):
+    async with serving_api(with_body(media_type, {"type": "string"})) as api:
+        sent = await api.send("send", {"body": "\u00fcber"})
+
+        assert sent.body == body
+        assert sent.headers["content-type"] == media_type
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"), [("iso-8859-1", "\u20ac"), ("x-unknown", "\u00fc"), ("punycode", "\u00fc")]
+)
+async def test_a_character_that_the_declared_charset_does_not_have_is_refused(charset, text):
+    async with serving_api(with_body(f"text/plain; charset={charset}", {"type": "string"})) as api:
+        outcome = await api.call("send", {"body": text})
+
+        assert (outcome.code, outcome.executed, api.server.asked) == ("invalid_arguments", False, [])
+        assert charset in outcome.message
+        assert text in outcome.message
+        assert (await api.send("send", {"body": "plain"})).body == b"plain"
+
+
+async def test_json_is_ascii_where_another_charset_is_declared():
+    async with serving_api(with_body("application/json; charset=iso-8859-1", {"type": "string"})) as api:
+        assert (await api.send("send", {"body": "\u00fc"})).body == b'"\\u00fc"'
+
+
+async def test_a_part_is_sent_in_the_charset_that_its_encoding_declares():
+    encoding = {"l": {"contentType": "text/plain; charset=iso-8859-1"}}
+    described = with_body("multipart/form-data", {"type": "object", "properties": {"l": {}}}, encoding=encoding)
+    async with serving_api(described) as api:
+        [(head, content)] = parts(await api.send("send", {"l": "\u00fc"}))
+
+        assert head.endswith("Content-Type: text/plain; charset=iso-8859-1")
+        assert content == b"\xfc"
+
+
 async def test_json_lines_are_one_line_for_each_item():
     described = with_body("application/x-ndjson", {"type": "array", "items": {}})
     async with serving_api(described) as api:
@@ -291,6 +404,50 @@ async def test_form_data_of_version_2_is_a_form_or_multipart_if_it_has_a_file(tm
 
         assert plain.body == b"a=1&l=x|y"
         assert [content for _, content in parts(with_file)] == [b"1", b"x"]
+
+
+FORMATS = [
+    ("csv", b"c=a,b", [b"a,b"]),
+    (None, b"c=a,b", [b"a,b"]),
+    ("ssv", b"c=a%20b", [b"a b"]),
+    ("tsv", b"c=a%09b", [b"a\tb"]),
+    ("pipes", b"c=a|b", [b"a|b"]),
+    ("multi", b"c=a&c=b", [b"a", b"b"]),
+]
+
+
+@pytest.mark.parametrize(("collection_format", "form", "multipart"), FORMATS)
+async def test_a_collection_format_of_form_data_is_written_as_it_says(collection_format, form, multipart):
+    parameter = {"name": "c", "in": "formData", "type": "array", "items": {"type": "string"}}
+    if collection_format:
+        parameter["collectionFormat"] = collection_format
+    described = document(
+        {
+            "/form": {"post": operation(operationId="form", parameters=[parameter])},
+            "/parts": {
+                "post": operation(operationId="parts", parameters=[parameter], consumes=["multipart/form-data"])
+            },
+        },
+        "2.0",
+    )
+    async with serving_api(described) as api:
+        assert (await api.send("form", {"c": ["a", "b"]})).body == form
+        assert [content for _, content in parts(await api.send("parts", {"c": ["a", "b"]}))] == multipart
+
+
+async def test_a_body_of_any_type_is_json():
+    async with serving_api(with_body("*/*", {"type": "object", "properties": {"a": {}}})) as api:
+        sent = await api.send("send", {"a": 1})
+
+        assert (sent.body, sent.headers["content-type"]) == (b'{"a":1}', "application/json")
+
+
+async def test_a_body_of_items_is_a_list_of_them():
+    described = with_body("application/jsonl", {}, version="3.2.0", itemSchema={"type": "integer"})
+    del described["paths"]["/x"]["post"]["requestBody"]["content"]["application/jsonl"]["schema"]
+    async with serving_api(described) as api:
+        assert (await api.send("send", {"body": [1, 2]})).body == b"1\n2\n"
+        assert (await api.call("send", {"body": ["x"]})).code == "invalid_arguments"
 
 
 async def test_a_body_of_version_2_is_json():

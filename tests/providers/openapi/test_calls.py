@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surehand import Policy, Runtime, filtered, prefixed, renamed
+from surehand import DefinitionError, Policy, Runtime, filtered, prefixed, renamed
 from surehand.providers.openapi.factory import openapi
 from surehand.providers.trust.lock import DefinitionLock
 from tests.http.server import reply
@@ -33,6 +33,46 @@ async def test_given_values_fill_parameters_that_models_never_see():
         assert outcome.ok
         assert api.last.path == "/t/tenant%20of%20ada?q=x"
         assert (await api.call("send", {"tenantId": "evil"})).code == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"tenantID": "acme"}, "given has 'tenantID'.*did you mean 'tenantId'"),
+        ({"q": "x", "zzz": 1}, "given has 'zzz'.*remove it"),
+    ],
+)
+async def test_a_misspelt_name_in_given_is_an_error_with_the_nearest_name(given, problem):
+    described = tenant_document() | {"servers": [{"url": "https://api.example"}]}
+    with pytest.raises(DefinitionError, match=problem):
+        async with Runtime(openapi(described, namespace="api", given=given, required=True)):
+            pass
+
+
+async def test_a_given_field_of_a_body_that_is_one_argument_is_not_left_to_the_model():
+    described = with_body("application/json", {"type": "object", "properties": {"id": {}, "org": {}}})
+    described["paths"]["/x"]["post"]["parameters"] = [{"name": "id", "in": "query", "schema": {}}]
+    async with serving_api(described, given={"org": "acme"}) as api:
+        outcome = await api.call("send", {"id": 1, "body": {"org": "evil"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert "`given` has org" in outcome.message
+    async with serving_api(described, given={"id": 7}) as api:
+        assert (await api.send("send", {"body": {"id": 1}})).path == "/x?id=7"
+
+
+async def test_given_may_name_a_parameter_as_the_document_or_as_the_argument_is_called():
+    parameters: list[dict[str, Any]] = [
+        {"name": "filter[name]", "in": "query", "schema": {}},
+        {"name": "id", "in": "header", "schema": {}},
+        {"name": "id", "in": "query", "schema": {}},
+    ]
+    described = document({"/{undescribed}": {"get": operation(parameters=parameters)}})
+    given = {"filter_name": "f", "id_header": "h", "undescribed": "u"}
+    async with serving_api(described, given=given) as api:
+        sent = await api.send("send", {"id": "q"})
+
+        assert (sent.path, sent.headers["id"]) == ("/u?filter%5Bname%5D=f&id=q", "h")
 
 
 async def test_a_given_value_may_be_constant_and_a_field_of_the_body():
@@ -86,6 +126,16 @@ async def test_reading_is_repeatable_and_writing_has_an_idempotency_key():
         tools = {name: api.runtime.catalogue.find(f"api__{name}").tool for name in ("read", "write")}  # type: ignore[union-attr]
         assert (tools["read"].repeatable, tools["read"].effects) == (True, {"read"})
         assert (tools["write"].repeatable, tools["write"].effects) == (False, {"write"})
+
+
+async def test_methods_that_a_document_makes_up_have_an_idempotency_key_too():
+    item = {"trace": operation(operationId="trace"), "additionalOperations": {"PURGE": operation(operationId="purge")}}
+    async with serving_api(document({"/x": item}, "3.2.0")) as api:
+        for name, method in (("trace", "TRACE"), ("purge", "PURGE")):
+            sent = await api.send(name)
+
+            assert sent.method == method
+            assert sent.headers["idempotency-key"]
 
 
 async def test_a_response_that_does_not_match_is_the_result_with_a_note():

@@ -55,6 +55,26 @@ async def test_a_json_file_may_refer_to_files_beside_it(tmp_path):
 @pytest.mark.parametrize(
     "ref",
     [
+        "https://schemas.example/pet",
+        "https://schemas.example/pet#/$defs/Name",
+        "https://schemas.example/pet#",
+        "https://api.example/openapi.json#/components/schemas/Pet",
+    ],
+)
+async def test_an_identifier_of_the_same_document_is_no_other_host(ref):
+    name = {"type": "string", "maxLength": 5}
+    pet = {"$id": "https://schemas.example/pet", **name, "$defs": {"Name": name}}
+    parameter = {"name": "n", "in": "query", "schema": {"$ref": ref}}
+    root = document({"/x": {"get": operation(parameters=[parameter])}}, "3.2.0", components={"schemas": {"Pet": pet}})
+    async with serving_api(root | {"$self": "https://api.example/openapi.json"}) as api:
+        assert api.provider.skipped == []
+        assert (await api.call("send", {"n": "too long"})).code == "invalid_arguments"
+        assert (await api.call("send", {"n": "short"})).ok
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
         "../outside.json#/X",
         "/etc/passwd",
         "https://127.0.0.1:9/x.json#/X",

@@ -9,7 +9,11 @@ import pytest
 
 from surehand import Runtime
 from surehand.core.errors import DefinitionError
+from surehand.providers.openapi.document_limits import check_json_value_count
 from surehand.providers.openapi.factory import openapi
+from surehand.providers.openapi.load import load_mapping
+from surehand.providers.openapi.operation_digest import OperationDigests
+from surehand.providers.openapi.operations import collect_operations
 from tests.http.server import reply
 from tests.providers.openapi.api_server import document, operation, serving_api, with_body
 
@@ -46,8 +50,9 @@ def aliases(first: str, each: str, levels: int) -> str:
         (YAML_HEAD + "x-a: " + "[" * 1_000_000, "nested deeper than 500 levels"),
         ("[" * 1_000_000, "recursion"),
         ('{"x": [' + "1," * 5_000_001 + "1]}", "more than 5,000,000 values"),
+        ('{"x": [' + '"}",' * 2_500_001 + "1]}", "more than 1,000,000 names and texts in a row"),
     ],
-    ids=["billion laughs", "billion schemas", "cycle", "deep YAML", "deep JSON", "values"],
+    ids=["billion laughs", "billion schemas", "cycle", "deep YAML", "deep JSON", "values", "flat"],
 )
 async def test_a_document_past_its_limits_is_refused_with_the_name_of_the_limit(content, problem, tmp_path):
     path = tmp_path / "api.yaml"
@@ -57,6 +62,168 @@ async def test_a_document_past_its_limits_is_refused_with_the_name_of_the_limit(
         await open_document(path)
 
     assert problem in str(refused.value)
+
+
+def test_a_text_without_its_end_is_looked_at_once():
+    check_json_value_count('{"x": [' + "1," * 2_500_001 + '"' + r"\"" * 1_000_000, "api.json")
+
+
+async def test_anchors_of_yaml_are_found_wherever_they_begin(tmp_path, monkeypatch):
+    monkeypatch.setattr("surehand.providers.openapi.load.SEARCHED_CHARS", 7)
+    monkeypatch.setattr("surehand.providers.openapi.document_limits.MAX_EXPANDED_CHARS", 1_000)
+    path = tmp_path / "api.yaml"
+    for spaces in range(7):
+        path.write_text(YAML_HEAD + "#" + " " * spaces + "\n" + aliases("[lol]", "[@]", 5))
+        with pytest.raises(DefinitionError, match="aliases that stand for more than"):
+            await open_document(path)
+
+
+def with_schemas(schemas: dict[str, Any], operations: dict[str, str]) -> dict[str, Any]:
+    """A document whose operations have bodies of the named schemas."""
+    paths = {
+        f"/{name}": {
+            "post": operation(
+                operationId=name,
+                requestBody={"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}},
+            )
+        }
+        for name, schema in operations.items()
+    }
+    return document(paths, servers=SERVERS, components={"schemas": schemas})
+
+
+def refers_to(*names: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"$ref": f"#/components/schemas/{name}"} for name in names}}
+
+
+async def test_a_large_part_with_a_mistake_is_walked_for_one_operation_and_not_for_all():
+    fields = {f"p{n}": {"items": {"type": "string"}} for n in range(20_000)}
+    schemas = {"Big": {"properties": {"bad": {"$ref": "#/components/schemas/Gone"}, **fields}}}
+    root = with_schemas(schemas, {f"o{n}": "Big" for n in range(2_000)})
+
+    reasons = await open_document(root)
+
+    assert reasons == ["The reference #/components/schemas/Gone leads nowhere."] * 2_000
+
+
+async def test_operations_are_left_out_for_what_they_reach_themselves_and_for_nothing_else():
+    schemas = {
+        "Fine": refers_to("Leaf"),
+        "Leaf": {"type": "string"},
+        "Bad": refers_to("Fine", "Gone", "Leaf"),
+        "First": refers_to("Second", "Leaf"),
+        "Second": refers_to("First", "Bad"),
+        "Circle": refers_to("Circle", "Fine"),
+    }
+    order = ["First", "Fine", "Second", "Leaf", "Bad", "Circle"]
+    for names in (order, order[::-1]):
+        provider = openapi(with_schemas(schemas, {name: name for name in names}), namespace="api")
+        async with Runtime(provider):
+            assert {label for label, _ in provider.skipped} == {"POST /First", "POST /Second", "POST /Bad"}
+            assert {reason for _, reason in provider.skipped} == {
+                "The reference #/components/schemas/Gone leads nowhere."
+            }
+
+
+async def test_parameters_that_very_many_operations_share_have_a_limit(monkeypatch):
+    monkeypatch.setattr("surehand.providers.openapi.operation_check.MAX_DOCUMENT_VALUES", 1_000)
+    parameters = [{"name": f"p{n}", "in": "query", "schema": {}} for n in range(100)]
+    item = {"parameters": parameters, "get": {"responses": {}}}
+    paths = {f"/{n}": {"$ref": "#/x-item"} for n in range(20)}
+
+    with pytest.raises(DefinitionError, match="more than 1,000 parameters of operations"):
+        await open_document(document(paths, servers=SERVERS, **{"x-item": item}))
+
+
+async def test_paths_that_share_very_many_operations_are_refused_before_they_are_collected():
+    item = {"additionalOperations": {f"M{n}": {"responses": {}} for n in range(1_000)}}
+    paths = {f"/{n}": {"$ref": "#/x-item"} for n in range(40_000)}
+
+    with pytest.raises(DefinitionError, match="more than 50,000 operations"):
+        await open_document(document(paths, "3.2.0", servers=SERVERS, **{"x-item": item}))
+
+
+def digests_of(root: dict[str, Any]) -> dict[str, str]:
+    loaded = load_mapping(root)
+    digests = OperationDigests(loaded)
+    return {each.operation_id: digests.digest(each) for each in collect_operations(loaded).operations}
+
+
+def test_a_chain_of_definitions_is_hashed_once_and_not_from_each_of_them():
+    schemas = {f"S{n}": refers_to(f"S{n + 1}") for n in range(6_000)} | {"S6000": {"type": "string"}}
+    names = {f"o{n}": f"S{n}" for n in range(6_000)}
+
+    before = digests_of(with_schemas(schemas, names))
+    after = digests_of(with_schemas(schemas | {"S6000": {"type": "integer"}}, names))
+
+    assert len(set(before.values())) == 6_000
+    assert all(before[name] != after[name] for name in names)
+
+
+def test_a_digest_covers_all_that_can_be_reached_and_nothing_else():
+    schemas = {
+        "A": refers_to("B", "Leaf"),
+        "B": refers_to("C"),
+        "C": refers_to("A", "Other"),
+        "Leaf": {"type": "string"},
+        "Other": {"type": "integer"},
+        "Alone": {"type": "boolean"},
+    }
+    names = {name: name for name in schemas}
+    before = digests_of(with_schemas(schemas, names))
+
+    def changed(**new: Any) -> set[str]:
+        after = digests_of(with_schemas({**schemas, **new}, names))
+        return {name for name in names if after[name] != before[name]}
+
+    assert changed() == set()
+    assert changed(Leaf={"type": "null"}) == {"A", "B", "C", "Leaf"}
+    assert changed(Alone={"type": "null"}) == {"Alone"}
+    assert changed(B=refers_to("C", "Leaf")) == {"A", "B", "C"}
+    # The same parts under each other's names are another document.
+    assert changed(Leaf=schemas["Other"], Other=schemas["Leaf"]) == {"A", "B", "C", "Leaf", "Other"}
+
+
+def test_the_order_of_a_document_does_not_change_a_digest():
+    schemas = {"A": refers_to("B"), "B": refers_to("A", "C"), "C": refers_to("C")}
+    names = {name: name for name in schemas}
+    backwards = dict(reversed(names.items()))
+
+    assert digests_of(with_schemas(schemas, names)) == digests_of(
+        with_schemas(dict(reversed(schemas.items())), backwards)
+    )
+
+
+def test_references_into_each_other_that_stand_for_too_much_are_not_hashed(monkeypatch):
+    monkeypatch.setattr("surehand.providers.openapi.operation_digest.MAX_HASHED_CHARS", 100_000)
+    value: dict[str, Any] = {"description": "x" * 1_000}
+    for _ in range(200):
+        value = {"n": value}
+    refs = [{"$ref": f"#/x-deep{'/n' * depth}"} for depth in range(200)]
+    schema = {"allOf": refs}
+    root = with_body("application/json", schema) | {"x-deep": value}
+
+    with pytest.raises(DefinitionError, match="references to more than 100,000 characters"):
+        digests_of(root)
+
+
+async def test_only_so_many_media_types_are_looked_at():
+    content = {f"text/x{n}": {"schema": {"type": "string"}} for n in range(10_000)}
+    content["application/json"] = {"schema": {"type": "string"}}
+    responses = {"200": {"content": {f"application/v{n}+json": {} for n in range(10_000)}}}
+    root = document({"/x": {"post": operation(requestBody={"content": content}, responses=responses)}})
+    async with serving_api(root) as api:
+        sent = await api.send("send", {"body": "text"})
+
+        assert (sent.body, sent.headers["content-type"]) == (b"text", "text/x0")
+        assert sent.headers["accept"] == "application/v0+json, application/v1+json, application/v2+json, */*;q=0.1"
+
+
+async def test_a_form_with_very_many_fields_is_one_argument():
+    parts = [{"properties": {f"f{n}": {"type": "string", "format": "binary"} for n in range(900)}} for _ in range(50)]
+    root = with_body("multipart/form-data", {"allOf": parts})
+    async with serving_api(root) as api:
+        assert list(api.schema("send")["properties"]) == ["body"]
 
 
 async def test_a_yaml_file_with_too_many_values_is_refused_while_it_is_parsed(tmp_path, monkeypatch):
@@ -86,7 +253,7 @@ async def test_a_dictionary_with_aliases_that_stand_for_too_much_is_not_pinned(t
 
 
 async def test_a_document_with_too_many_operations_is_refused(monkeypatch):
-    monkeypatch.setattr("surehand.providers.openapi.imported_document.MAX_OPERATIONS", 3)
+    monkeypatch.setattr("surehand.providers.openapi.operations.MAX_OPERATIONS", 3)
     root = document({f"/{n}": {"get": operation()} for n in range(4)}, servers=SERVERS)
 
     with pytest.raises(DefinitionError, match="more than 3 operations"):
@@ -98,6 +265,10 @@ async def test_a_document_with_too_many_operations_is_refused(monkeypatch):
     [
         (
             operation(parameters=[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(1_001)]),
+            "more than 1,000 parameters",
+        ),
+        (
+            operation(parameters=[{"name": "same", "in": "query", "schema": {}} for _ in range(1_001)]),
             "more than 1,000 parameters",
         ),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openapi.api_server import serving_api, with_parameter
+from tests.providers.openapi.api_server import document, operation, serving_api, with_parameter
 
 LIST = ["blue", "black", "brown"]
 RGB = {"R": 100, "G": 200, "B": 150}
@@ -102,8 +102,37 @@ async def test_a_collection_format_of_version_2_is_written_as_it_says(collection
 
 
 @pytest.mark.parametrize(
+    ("collection_format", "segment"),
+    [("csv", "a,b"), (None, "a,b"), ("ssv", "a%20b"), ("tsv", "a%09b"), ("pipes", "a|b"), ("multi", "a,b")],
+)
+async def test_a_collection_format_in_the_path_is_written_as_it_says(collection_format, segment):
+    parameter = {"name": "c", "in": "path", "required": True, "type": "array", "items": {"type": "string"}}
+    if collection_format:
+        parameter["collectionFormat"] = collection_format
+    async with serving_api(with_parameter("/x/{c}", version="2.0", **parameter)) as api:
+        sent = await api.send("send", {"c": ["a", "b"]})
+
+        assert sent.path == f"/x/{segment}"
+
+
+@pytest.mark.parametrize(
+    ("collection_format", "text"),
+    [("csv", "a,b c"), (None, "a,b c"), ("ssv", "a b c"), ("tsv", "a\tb c"), ("pipes", "a|b c"), ("multi", "a,b c")],
+)
+async def test_a_collection_format_in_a_header_is_written_as_it_says(collection_format, text):
+    parameter = {"name": "X-C", "in": "header", "type": "array", "items": {"type": "string"}}
+    if collection_format:
+        parameter["collectionFormat"] = collection_format
+    async with serving_api(with_parameter(version="2.0", **parameter)) as api:
+        sent = await api.send("send", {"X-C": ["a", "b c"]})
+
+        assert sent.headers["x-c"] == text
+
+
+@pytest.mark.parametrize(
     ("explode", "value", "text"),
     [
+        (True, LIST, "blue,black,brown"),
         (False, "blue", "blue"),
         (False, LIST, "blue,black,brown"),
         (False, RGB, "R,100,G,200,B,150"),
@@ -127,6 +156,7 @@ async def test_a_header_is_written_in_the_simple_style_and_not_encoded(explode, 
         ("form", False, LIST, "color=blue,black,brown"),
         ("form", True, LIST, "color=blue&color=black&color=brown"),
         ("form", False, RGB, "color=R,100,G,200,B,150"),
+        ("form", True, RGB, "R=100&G=200&B=150"),
         ("form", True, "a;b c", "color=a%3Bb%20c"),
     ],
 )
@@ -157,6 +187,37 @@ async def test_a_content_parameter_is_json_in_one_value():
         assert sent.path == "/x?filter=%7B%22a%22%3A%5B1%2Cnull%5D%2C%22b%22%3A%22x%26y%22%7D"
 
 
+@pytest.mark.parametrize(
+    ("media_type", "value", "segment"),
+    [
+        ("text/plain", "a b", "a%20b"),
+        ("text/plain", 1.5, "1.5"),
+        ("application/json", "a b", "%22a%20b%22"),
+        ("application/json", {"a": [1, None]}, "%7B%22a%22%3A%5B1%2Cnull%5D%7D"),
+        ("application/vnd.acme+json", "x", "%22x%22"),
+    ],
+)
+async def test_a_content_parameter_in_the_path_is_written_in_its_media_type(media_type, value, segment):
+    described = with_parameter(
+        "/x/{v}", name="v", required=True, content={media_type: {"schema": ANY}}, **{"in": "path"}
+    )
+    async with serving_api(described) as api:
+        assert (await api.send("send", {"v": value})).path == f"/x/{segment}"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "value", "cookie"),
+    [
+        ("text/plain", "a b;c", "v=a%20b%3Bc"),
+        ("application/json", {"a": "x y"}, "v=%7B%22a%22%3A%22x%20y%22%7D"),
+    ],
+)
+async def test_a_content_parameter_in_a_cookie_is_written_in_its_media_type(media_type, value, cookie):
+    described = with_parameter(name="v", content={media_type: {"schema": ANY}}, **{"in": "cookie"})
+    async with serving_api(described) as api:
+        assert (await api.send("send", {"v": value})).headers["cookie"] == cookie
+
+
 async def test_a_content_parameter_in_a_header_is_ascii():
     described = with_parameter(name="X-Filter", content={"application/json": {"schema": ANY}}, **{"in": "header"})
     async with serving_api(described) as api:
@@ -172,6 +233,21 @@ async def test_reserved_characters_stay_only_where_the_document_allows_them():
             sent = await api.send("send", {"q": "a/b:c?&d#+"})
 
             assert sent.path == f"/x?{expected}"
+
+
+async def test_reserved_characters_stay_in_a_path_that_allows_them():
+    for allowed, expected in ((False, "a%3Ab%40c%2Fd%3Fe"), (True, "a:b@c%2Fd%3Fe")):
+        described = with_parameter(
+            "/x/{q}", name="q", required=True, allowReserved=allowed, schema=ANY, **{"in": "path"}
+        )
+        async with serving_api(described) as api:
+            assert (await api.send("send", {"q": "a:b@c/d?e"})).path == f"/x/{expected}"
+
+
+async def test_the_equals_sign_of_a_name_is_encoded_where_reserved_characters_stay():
+    described = with_parameter(name="q", allowReserved=True, schema=ANY, **{"in": "query"})
+    async with serving_api(described) as api:
+        assert (await api.send("send", {"q": {"a=b": "c=d"}})).path == "/x?a%3Db=c=d"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +283,9 @@ async def test_a_default_is_sent_only_if_it_is_given():
         assert (await api.send("send", {"page": 1})).path == "/x?page=1"
 
 
-@pytest.mark.parametrize("value", ["..", ".", ""])
+@pytest.mark.parametrize(
+    "value", ["..", ".", "", "../admin", "a/../b", "a/..", "..\\admin", "./a", "..;x=1/admin", "a/.;/b"]
+)
 async def test_a_path_parameter_cannot_change_the_shape_of_the_path(value):
     described = with_parameter("/x/{id}/y", name="id", required=True, schema=ANY, **{"in": "path"})
     async with serving_api(described) as api:
@@ -218,12 +296,31 @@ async def test_a_path_parameter_cannot_change_the_shape_of_the_path(value):
         assert api.server.asked == []
 
 
+async def test_values_that_make_a_dot_segment_together_are_refused():
+    parameters = [{"name": name, "in": "path", "required": True, "schema": ANY} for name in ("a", "b")]
+    for path in ("/x/{a}{b}/y", "/x/.{a}{b}/y"):
+        described = document({path: {"get": operation(parameters=parameters)}})
+        async with serving_api(described) as api:
+            assert (await api.call("send", {"a": ".", "b": "/"})).code == "invalid_arguments"
+            assert api.server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("style", "value"), [("label", "."), ("label", "./x"), ("matrix", "/../x"), ("simple", [".."])]
+)
+async def test_no_style_lets_a_value_change_the_shape_of_the_path(style, value):
+    described = with_parameter("/x/{id}", name="id", required=True, style=style, schema=ANY, **{"in": "path"})
+    async with serving_api(described) as api:
+        assert (await api.call("send", {"id": value})).code == "invalid_arguments"
+        assert api.server.asked == []
+
+
 async def test_a_slash_in_a_path_parameter_is_encoded():
     described = with_parameter("/x/{id}", name="id", required=True, schema=ANY, **{"in": "path"})
     async with serving_api(described) as api:
-        sent = await api.send("send", {"id": "../admin?a=b#c"})
+        sent = await api.send("send", {"id": "a/b..c/...?a=b#c"})
 
-        assert sent.path == "/x/..%2Fadmin%3Fa%3Db%23c"
+        assert sent.path == "/x/a%2Fb..c%2F...%3Fa%3Db%23c"
 
 
 async def test_a_header_value_never_adds_a_header():
@@ -256,3 +353,19 @@ async def test_a_whole_query_string_of_version_3_2_is_written_from_one_object():
         sent = await api.send("send", {"all": {"a": [1, 2], "b": "x y"}})
 
         assert sent.path == "/x?a=1&a=2&b=x%20y"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "value", "query"),
+    [
+        ("application/json", {"a": [1, None]}, "%7B%22a%22%3A%5B1%2Cnull%5D%7D"),
+        ("application/json", "x", "%22x%22"),
+        ("text/plain", "a b", "a%20b"),
+    ],
+)
+async def test_a_whole_query_string_is_written_in_its_media_type(media_type, value, query):
+    described = with_parameter(
+        version="3.2.0", name="all", content={media_type: {"schema": ANY}}, **{"in": "querystring"}
+    )
+    async with serving_api(described) as api:
+        assert (await api.send("send", {"all": value})).path == f"/x?{query}"

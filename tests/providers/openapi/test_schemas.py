@@ -98,7 +98,10 @@ async def test_parts_of_all_of_are_merged_into_flat_fields():
             {"type": "string", "pattern": "(?=x)y", "description": "A code."},
             {"type": "string", "description": "A code. It must match the pattern (?=x)y"},
         ),
-        ({"type": "string", "pattern": "(?=x)" + "y" * 300}, {"type": "string"}),
+        (
+            {"type": "string", "pattern": "(?=x)" + "y" * 300},
+            {"type": "string", "description": "It must match a pattern of 305 characters, which is not checked here."},
+        ),
         ({"type": "string", "pattern": "/^a+$/"}, {"type": "string", "pattern": "^a+$"}),
         ({"type": "strng"}, {}),
         ({"type": "int"}, {"type": "integer"}),
@@ -113,6 +116,46 @@ async def test_a_field_is_converted_to_json_schema_and_mistakes_are_left_out(fie
     schema = await body_schema({"type": "object", "properties": {"f": field}})
 
     assert schema["properties"]["f"] == (field if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"schema": {"type": "string"}, "example": "t-1"},
+        {"schema": {"type": "string"}, "examples": {"none": {"summary": "?"}, "one": {"value": "t-1"}}},
+        {"schema": {"type": "string"}, "examples": {"gone": {"$ref": "#/nowhere"}, "one": {"$ref": "#/x-example"}}},
+        {"schema": {"type": "string"}, "examples": {"one": {"dataValue": "t-1"}}},
+        {"content": {"text/plain": {"schema": {"type": "string"}, "example": "t-1"}}},
+        {"schema": {"type": "string", "example": "t-1"}, "example": "t-2"},
+    ],
+)
+async def test_a_model_is_shown_the_example_of_a_parameter(described):
+    root = with_parameter(name="tenant", **{"in": "query"}, **described) | {"x-example": {"value": "t-1"}}
+    async with serving_api(root) as api:
+        assert api.schema("send")["properties"]["tenant"] == {"type": "string", "examples": ["t-1"]}
+
+
+async def test_a_model_is_shown_the_example_of_a_body_with_its_fields():
+    fields = {"name": {"type": "string"}, "age": {"type": "integer", "example": 3}, "free": {}}
+    example = {"name": "Rex", "age": 4, "other": 1}
+    described = with_body("application/json", {"type": "object", "properties": fields}, example=example)
+    async with serving_api(described) as api:
+        assert api.schema("send")["properties"] == {
+            "name": {"type": "string", "examples": ["Rex"]},
+            "age": {"type": "integer", "examples": [3]},
+            "free": {},
+        }
+
+
+async def test_a_model_is_shown_the_example_of_a_body_that_is_one_argument():
+    schema = {"type": "array", "items": {"type": "integer"}}
+    async with serving_api(with_body("application/json", schema, examples={"a": {"value": [1, 2]}})) as api:
+        assert api.schema("send")["properties"]["body"] == {**schema, "examples": [[1, 2]]}
+
+
+async def test_an_example_that_is_large_is_left_out():
+    async with serving_api(with_parameter(name="q", **{"in": "query"}, schema={}, example="x" * 10_000)) as api:
+        assert api.schema("send")["properties"]["q"] == {}
 
 
 async def test_version_3_1_is_json_schema_already():

@@ -28,6 +28,22 @@ async def test_variables_of_a_server_have_defaults_and_given_values():
                 assert server.asked[-1].path == path
 
 
+async def test_a_misspelt_variable_of_a_server_is_an_error_with_the_nearest_name():
+    server = {"url": "https://{region}.api.example/{version}", "variables": {"region": {"default": "eu"}}}
+    for paths, servers in ((PLAIN, [server]), ({"/x": {"servers": [server], "get": operation()}}, [])):
+        provider = openapi(document(paths, servers=servers), namespace="api", server={"regoin": "us"}, required=True)
+        with pytest.raises(DefinitionError, match=r"server has 'regoin'.*did you mean 'region'"):
+            async with Runtime(provider):
+                pass
+
+
+async def test_a_variable_of_a_server_without_variables_is_an_error():
+    described = document(PLAIN, servers=[{"url": "https://api.example"}])
+    with pytest.raises(DefinitionError, match=r"server has 'region'.*remove it"):
+        async with Runtime(openapi(described, namespace="api", server={"region": "us"}, required=True)):
+            pass
+
+
 async def test_an_operation_or_a_path_may_have_a_server_of_its_own():
     async with serving(ok) as other:
         own = [{"url": f"http://127.0.0.1:{other.port}/own/"}]

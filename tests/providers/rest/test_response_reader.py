@@ -268,6 +268,19 @@ async def test_a_json_stream_without_an_end_gives_its_tokens():
     assert (await read(answer, ResponseReader(stream=JsonStreamFormat()))).data == "ab"
 
 
+@pytest.mark.parametrize("stream", [JsonStreamFormat(), NdjsonFormat("last"), EventStreamFormat("last")])
+async def test_a_stream_of_very_many_small_items_is_too_large(stream, monkeypatch):
+    monkeypatch.setattr("surehand.providers.rest.streams.MAX_REPORTED_ITEMS", 100)
+    line = b"data: {}\n\n" if isinstance(stream, EventStreamFormat) else b"{}\n"
+    reader = ResponseReader(stream=stream)
+
+    assert await read(chunked(line * 100, content_type="text/plain"), reader)
+    error = await failure(chunked(line * 101, content_type="text/plain"), reader)
+
+    assert error.code == "too_large"
+    assert "more than 100 items" in str(error)
+
+
 async def test_an_error_status_of_a_stream_is_an_error():
     error = await failure(reply("busy", 503, "Busy", content_type="text/event-stream"))
 

@@ -28,12 +28,20 @@ FORMS = (
     CANARY.encode().hex(),
 )
 LATIN = "canary-4711-value"
+ISSUED = "canary-token/9+issued"
+"""The access token of the token endpoint."""
+CLIENT = base64.b64encode(f"ada:{quote_plus(CANARY)}".encode()).decode()
 
 
 def echo_everything(asked):
     """A server that sends back all that it was sent, in many forms."""
     forms = [] if LATIN in str(asked.headers) else FORMS
     sent = json.dumps({"path": asked.path, "headers": asked.headers, "body": asked.body.decode(), "forms": forms})
+    if asked.path == "/token":
+        return reply(json.dumps({"access_token": ISSUED, "sent": sent}), content_type="application/json")
+    if asked.path == "/no-token":
+        refusal = {"error": "invalid_client", "error_description": f"{unquote(asked.body.decode())} {sent}"}
+        return reply(json.dumps(refusal), 401, "Unauthorized", content_type="application/json")
     if asked.path.startswith("/error"):
         return reply(sent, 400, "Bad Request", content_type="application/json")
     if asked.path.startswith("/text"):
@@ -50,7 +58,11 @@ def echo_everything(asked):
 def tools(url):
     """Tools with a secret in every place, for every kind of answer."""
     parameters = object_schema(kind={"type": "string"})
+    client = {"token_url": f"{url}/token", "client_id": "ada", "client_secret": "${env.CANARY}"}
     auths = {
+        "oauth2": {"oauth2": client},
+        "oauth2-body": {"oauth2": {**client, "client_auth": "body"}},
+        "oauth2-refused": {"oauth2": {**client, "token_url": f"{url}/no-token", "client_auth": "body"}},
         "query": {"api_key": "${env.CANARY}", "query": "key"},
         "cookie": {"api_key": "${env.CANARY}", "cookie": "sid"},
         "basic": {"username": "ada", "password": "${env.CANARY}"},
@@ -103,12 +115,14 @@ async def test_a_secret_is_sent_and_shown_nowhere(kind, tmp_path, caplog):
                 ]
 
     wire = b"".join(asked.raw + asked.body for asked in server.asked).decode("latin-1")
-    assert all(form in wire for form in (quote(CANARY, safe=""), FORMS[4], LATIN)), "the secrets have been sent"
+    sent = (quote(CANARY, safe=""), FORMS[4], LATIN, quote_plus(CANARY), f"Bearer {ISSUED}")
+    assert all(form in wire for form in sent), "the secrets have been sent"
     files = b"".join(path.read_bytes() for path in Path(tmp_path).rglob("*") if path.is_file()).decode("latin-1")
     shown = "\n".join([repr(seen), caplog.text, files, *(span.to_json() for span in spans.get_finished_spans())])
-    for form in (*FORMS, LATIN):
+    for form in (*FORMS, LATIN, ISSUED, quote_plus(CANARY), CLIENT):
         assert form not in shown
     assert "[redacted]" in shown
+    assert "gave no access token: HTTP 401 invalid_client" in shown
 
 
 ENCODINGS = {

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, cast
 
 from surehand.core.errors import ToolError
 from surehand.http.headers import validate_headers
 from surehand.providers.openapi.body import BodyPlan, FieldEncoding
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
+from surehand.providers.openapi.document_limits import (
+    MAX_ALTERNATIVES,
+    MAX_ARGUMENTS,
+    MAX_BODY_FIELDS,
+    MAX_PART_HEADERS,
+)
+from surehand.providers.openapi.examples import find_examples
 from surehand.providers.openapi.flat_body import iter_all_of_parts
 from surehand.providers.openapi.media_types import FORM, MULTIPART, body_kind, choose_media_type, sent_media_type
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Style, iter_parameters
 
+MAX_CONTENT_TYPE_CHARS = 1_000
 _FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
 
@@ -48,6 +57,7 @@ def read_body(document: Document, operation: Operation) -> BodyPlan | None:
         encodings=_read_encodings(document, described),
         file_fields=_file_fields(document, schema) if kind in ("multipart", "form") else frozenset(),
         is_file=kind == "binary",
+        examples=find_examples(document, described),
     )
 
 
@@ -55,7 +65,8 @@ def _read_encodings(document: Document, media: Located) -> dict[str, FieldEncodi
     written = media.value.get("encoding")
     if not isinstance(written, dict):
         return {}
-    return {name: _read_encoding(document, each, media) for name, each in written.items() if isinstance(each, dict)}
+    fields = islice(written.items(), MAX_ARGUMENTS)
+    return {name: _read_encoding(document, each, media) for name, each in fields if isinstance(each, dict)}
 
 
 def _read_encoding(document: Document, value: dict[str, Any], media: Located) -> FieldEncoding:
@@ -64,7 +75,7 @@ def _read_encoding(document: Document, value: dict[str, Any], media: Located) ->
     known_style = cast(Style, style) if style in _FORM_STYLES else "form"
     explode = value.get("explode")
     content_type = value.get("contentType")
-    types = content_type.split(",") if isinstance(content_type, str) else []
+    types = content_type[:MAX_CONTENT_TYPE_CHARS].split(",") if isinstance(content_type, str) else []
     return FieldEncoding(
         style=known_style if has_style else None,
         explode=explode if isinstance(explode, bool) else known_style in ("form", "deepObject"),
@@ -77,7 +88,7 @@ def _read_encoding(document: Document, value: dict[str, Any], media: Located) ->
 def _read_part_headers(document: Document, written: Any, media: Located) -> tuple[tuple[str, str], ...]:
     """Headers of a part that have only one possible value; a model is not asked for others."""
     found: list[tuple[str, str]] = []
-    for name, each in written.items() if isinstance(written, dict) else ():
+    for name, each in islice(written.items(), MAX_PART_HEADERS) if isinstance(written, dict) else ():
         header = document.resolve(each, media.source)
         schema = document.resolve(header.value.get("schema", {}), header.source).value
         if not isinstance(schema, dict) or name.lower() == "content-type":
@@ -107,9 +118,11 @@ def is_file_schema(document: Document, schema: Located) -> bool:
 
 def _file_fields(document: Document, schema: Located) -> frozenset[str]:
     found: set[str] = set()
+    remaining = MAX_BODY_FIELDS
     for part in iter_all_of_parts(document, schema):
         properties = part.value.get("properties") if isinstance(part.value, dict) else None
-        for name, written in properties.items() if isinstance(properties, dict) else ():
+        for name, written in islice(properties.items(), remaining) if isinstance(properties, dict) else ():
+            remaining -= 1
             each = document.resolve(written, part.source)
             if isinstance(each.value, dict) and each.value.get("type") == "array":
                 each = Located(each.value.get("items", {}), each.source)
@@ -123,7 +136,8 @@ def _read_swagger_body(document: Document, operation: Operation) -> BodyPlan | N
     parameters = list(iter_parameters(document, operation))
     fields = [each for each in parameters if each.value["in"] == "formData"]
     consumed = operation.definition.get("consumes", document.root.get("consumes"))
-    offered = [each for each in consumed if isinstance(each, str)] if isinstance(consumed, list) else []
+    types = islice(consumed, MAX_ALTERNATIVES) if isinstance(consumed, list) else ()
+    offered = [each for each in types if isinstance(each, str)]
     if fields:
         return _swagger_form(fields, offered)
     body = next((each for each in parameters if each.value["in"] == "body"), None)

@@ -15,10 +15,16 @@ from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
 from surehand.providers.encoded_body import BodyPart, EncodedBody, encode_multipart
 from surehand.providers.openapi.document import Located
-from surehand.providers.openapi.media_types import BodyKind, essence
+from surehand.providers.openapi.media_types import BodyKind, essence, text_encoding
 from surehand.providers.openapi.parameters import Style
 from surehand.providers.openapi.scalars import is_undefined, json_text, value_text
-from surehand.providers.openapi.styles import encode_reserved_query, styled_pairs
+from surehand.providers.openapi.styles import (
+    PLAIN_FIELDS,
+    FieldWriter,
+    encode_reserved_query,
+    styled_fields,
+    styled_pairs,
+)
 
 _UNWRITABLE_MESSAGE = "The body is nested too deeply, or holds a number that JSON cannot."
 
@@ -64,6 +70,8 @@ class BodyPlan:
     """Fields whose values are files."""
     is_file: bool = False
     """Whether the whole body is a file."""
+    examples: tuple[Any, ...] = ()
+    """Of the whole body."""
 
 
 def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
@@ -71,17 +79,18 @@ def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
     try:
         match plan.kind:
             case "json":
-                return EncodedBody(json_text(value).encode(), plan.media_type)
+                return EncodedBody(_json_bytes(value, plan.media_type), plan.media_type)
             case "json_lines":
                 items = value if isinstance(value, list) else [value]
-                return EncodedBody("".join(f"{json_text(each)}\n" for each in items).encode(), plan.media_type)
+                lines = (_json_bytes(each, plan.media_type) for each in items)
+                return EncodedBody(b"".join(b"%b\n" % line for line in lines), plan.media_type)
             case "form":
                 pairs = _form_pairs(plan, _require_object(plan, value))
                 return EncodedBody("&".join(pairs).encode(), plan.media_type)
             case "multipart":
                 return _encode_multipart(plan, _require_object(plan, value))
             case _:
-                return EncodedBody(_plain_bytes(value), plan.media_type)
+                return EncodedBody(_plain_bytes(plan, value), plan.media_type)
     except (ValueError, RecursionError):  # NaN, lone surrogates, and what is too deep to be walked
         raise mark_unsent(InvalidArguments(_UNWRITABLE_MESSAGE)) from None
 
@@ -92,8 +101,25 @@ def _require_object(plan: BodyPlan, value: Any) -> dict[str, Any]:
     return value
 
 
-def _plain_bytes(value: Any) -> bytes:
-    return value.content if isinstance(value, FileContent) else value_text(value).encode()
+def _plain_bytes(plan: BodyPlan, value: Any) -> bytes:
+    return value.content if isinstance(value, FileContent) else _text_bytes(value_text(value), plan.media_type)
+
+
+def _text_bytes(text: str, media_type: str) -> bytes:
+    """A text in the charset that its media type declares."""
+    encoding = text_encoding(media_type)
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        if encoding == "utf-8":
+            raise
+        problem = f"A text of the type {media_type} cannot hold {text[error.start]!r}. Send a text without it."
+        raise mark_unsent(InvalidArguments(problem)) from None
+
+
+def _json_bytes(value: Any, media_type: str) -> bytes:
+    # JSON is UTF-8. If a document declares another charset, escapes mean the same in all that extend ASCII.
+    return json_text(value, ascii_only=text_encoding(media_type) != "utf-8").encode()
 
 
 # Forms
@@ -102,24 +128,23 @@ def _plain_bytes(value: Any) -> bytes:
 def _form_pairs(plan: BodyPlan, fields: dict[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         encoding = plan.encodings.get(name, FieldEncoding())
-        encoded_name = quote_plus(name)
-        if encoding.style is not None:
+        if encoding.style is not None and not _holds_files(value):
             encode = encode_reserved_query if encoding.allow_reserved else quote_plus
-            yield from styled_pairs(encoded_name, value, encoding.style, encoding.explode, encode)
+            yield from styled_pairs(name, value, encoding.style, encoding.explode, FieldWriter(encode, quote_plus))
             continue
         values = value if isinstance(value, list) and not _is_json_type(encoding) else [value]
         for each in values:
             if not is_undefined(each) or each == {}:
-                yield f"{encoded_name}={quote_plus(_field_text(each, encoding))}"
+                yield f"{quote_plus(name)}={quote_plus(_form_value(each, encoding))}"
 
 
 def _is_json_type(encoding: FieldEncoding) -> bool:
     return any(essence(each).endswith(("/json", "+json")) for each in encoding.content_types)
 
 
-def _field_text(value: Any, encoding: FieldEncoding) -> str:
+def _form_value(value: Any, encoding: FieldEncoding) -> str | bytes:
     if isinstance(value, FileContent):
-        return value.content.decode("latin-1")
+        return value.content
     return json_text(value) if _is_json_type(encoding) else value_text(value)
 
 
@@ -134,8 +159,7 @@ def _encode_multipart(plan: BodyPlan, fields: dict[str, Any]) -> EncodedBody:
 def _parts(plan: BodyPlan, name: str, value: Any) -> Iterator[BodyPart]:
     encoding = plan.encodings.get(name, FieldEncoding())
     if encoding.style is not None and not _holds_files(value):
-        for pair in styled_pairs(name, value, encoding.style, encoding.explode, str):
-            field_name, _, text = pair.partition("=")
+        for field_name, text in styled_fields(name, value, encoding.style, encoding.explode, PLAIN_FIELDS):
             yield _part(field_name, text, encoding)
         return
     values = value if isinstance(value, list) and not _is_json_type(encoding) else [value]
@@ -153,7 +177,7 @@ def _part(name: str, value: Any, encoding: FieldEncoding) -> BodyPart:
         return BodyPart(name, value.content, value.name, _file_type(value, encoding), encoding.headers)
     is_json = isinstance(value, (dict, list)) or _is_json_type(encoding)
     media_type = _declared_type(encoding) or ("application/json" if is_json else "")
-    content = (json_text(value) if is_json else value_text(value)).encode()
+    content = _json_bytes(value, media_type) if is_json else _text_bytes(value_text(value), media_type)
     return BodyPart(name, content, None, media_type, encoding.headers)
 
 

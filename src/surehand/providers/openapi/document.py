@@ -60,7 +60,7 @@ class Document:
     _files: dict[Path, SourceFile] = field(default_factory=dict)
     _targets: dict[tuple[int, str], Located] = field(default_factory=dict)
     _anchors: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The schemas with an anchor of each file, by the identity of the file."""
+    """The schemas with an anchor or identifier of each file, by the identity of the file."""
 
     @property
     def root(self) -> dict[str, Any]:
@@ -94,23 +94,17 @@ class Document:
 
     def _find(self, ref: str, source: SourceFile) -> Located:
         location, _, fragment = ref.partition("#")
-        target_file = self._open(location, source, ref) if location else source
         pointer = unquote(fragment)
+        named = self._anchors_of(source).get(location) if location else None
+        if isinstance(named, dict) and (not pointer or pointer.startswith("/")):  # an `$id` of the same file
+            return Located(_follow_pointer(named, pointer, ref), source, ref)
+        target_file = self._open(location, source, ref) if location else source
         if pointer and not pointer.startswith("/"):
             anchors = self._anchors_of(target_file)
             if pointer not in anchors:
                 raise UnusableOperation(f"The reference {ref} leads nowhere.")
             return Located(anchors[pointer], target_file, ref)
-        value: Any = target_file.root
-        for step in pointer.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
-            if isinstance(value, dict) and name in value:
-                value = value[name]
-            elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
-                value = value[int(name)]
-            else:
-                raise UnusableOperation(f"The reference {ref} leads nowhere.")
-        return Located(value, target_file, ref)
+        return Located(_follow_pointer(target_file.root, pointer, ref), target_file, ref)
 
     def _anchors_of(self, file: SourceFile) -> dict[str, Any]:
         if id(file) not in self._anchors:
@@ -144,13 +138,26 @@ class Document:
         return self._files[path]
 
 
+def _follow_pointer(value: Any, pointer: str, ref: str) -> Any:
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")  # the escapes of a JSON Pointer
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            raise UnusableOperation(f"The reference {ref} leads nowhere.")
+    return value
+
+
 def _find_anchors(root: dict[str, Any]) -> dict[str, Any]:
-    """The schemas with an `$anchor`, to which a document of version 3.1 may refer by name."""
+    """The schemas with an `$anchor` or an absolute `$id`, to which a document of version 3.1 may refer by it."""
     components = root.get("components")
     schemas = components.get("schemas") if isinstance(components, dict) else None
     waiting: list[Any] = list(schemas.values()) if isinstance(schemas, dict) else []
     seen: set[int] = set()
-    found: dict[str, Any] = {}
+    own = root.get("$self")  # of version 3.2
+    found: dict[str, Any] = {own: root} if isinstance(own, str) and "://" in own else {}
     while waiting:
         value = waiting.pop()
         if not isinstance(value, (dict, list)) or id(value) in seen:
@@ -160,6 +167,9 @@ def _find_anchors(root: dict[str, Any]) -> dict[str, Any]:
             for anchor in (value.get("$anchor"), value.get("$dynamicAnchor")):
                 if isinstance(anchor, str):
                     found[anchor] = value
+            identifier = value.get("$id")
+            if isinstance(identifier, str) and "://" in identifier:
+                found[identifier.removesuffix("#")] = value
             waiting.extend(value.values())
         else:
             waiting.extend(value)

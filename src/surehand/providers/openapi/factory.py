@@ -39,6 +39,7 @@ def openapi(
     namespace: str | None = None,
     include: Patterns | None = None,
     exclude: Patterns | None = None,
+    methods: Patterns | None = None,
     server: str | Mapping[str, str] | None = None,
     auth: Mapping[str, Any] | None = None,
     given: Mapping[str, Any] | None = None,
@@ -60,6 +61,7 @@ def openapi(
         namespace: the name before the names of the tools; made from the name of the document if left out.
         include: operations that are offered: methods, path globs, `tag:x` or operation ids; all if left out.
         exclude: operations that are not offered, in the same form.
+        methods: the methods that are offered, of those that `include` and `exclude` leave; all if left out.
         server: the base address in place of every server of the document, or values for the variables of its servers.
         auth: secrets by the names of the document's security schemes.
         given: values of parameters that models do not see, or functions of the `Context` that return them.
@@ -74,7 +76,7 @@ def openapi(
     """
     options = OpenApiOptions(
         namespace=_validate_namespace(namespace) if namespace is not None else _default_namespace(document),
-        selection=Selection.parse(include, exclude),
+        selection=Selection.parse(include, exclude, methods),
         server=_validate_server(server) if isinstance(server, str) else "",
         server_variables={} if isinstance(server, str) else _text_values("server", server),
         auth=_mapping("auth", auth),

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_ALL_OF_PARTS, MAX_ARGUMENTS
+from surehand.providers.openapi.document_limits import MAX_ALL_OF_PARTS, MAX_ARGUMENTS, MAX_BODY_FIELDS
 
 _OTHER_SHAPES = ("oneOf", "anyOf", "not", "if", "patternProperties", "dependentSchemas", "enum", "const")
 """Keywords that say more about an object than which fields it has."""
@@ -25,11 +25,12 @@ class FlatBody:
 def flatten_body(document: Document, schema: Located) -> FlatBody | None:
     """The fields of an object; None for any other body, and for an object that may have any fields."""
     flat = FlatBody()
+    field_count = 0
     for part in iter_all_of_parts(document, schema):
         if not _has_only_fields(part.value):
             return None
-        _add_fields(part, flat)
-        if len(flat.fields) > MAX_ARGUMENTS:
+        field_count += _add_fields(part, flat)
+        if len(flat.fields) > MAX_ARGUMENTS or field_count > MAX_BODY_FIELDS:
             return None
     if not flat.fields:
         return None
@@ -74,7 +75,8 @@ def _has_only_fields(value: Any) -> bool:
     return isinstance(value.get("allOf", []), list)
 
 
-def _add_fields(part: Located, flat: FlatBody) -> None:
+def _add_fields(part: Located, flat: FlatBody) -> int:
+    """Add the fields of one schema; returns how many they are."""
     properties = part.value.get("properties")
     if isinstance(properties, dict):
         for name, each in islice(properties.items(), MAX_ARGUMENTS + 1):
@@ -82,6 +84,7 @@ def _add_fields(part: Located, flat: FlatBody) -> None:
     required = part.value.get("required")
     if isinstance(required, list):
         flat.required |= {name for name in required[:MAX_ARGUMENTS] if isinstance(name, str)}
+    return len(properties) if isinstance(properties, dict) else 0
 
 
 def _is_read_only(document: Document, schema: Located) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from surehand.core.errors import DefinitionError
 from surehand.http.target import HttpTarget
 from surehand.providers.openapi.document import Document, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_OPERATIONS
+from surehand.providers.openapi.given_names import check_given_names
 from surehand.providers.openapi.names import assign_names
 from surehand.providers.openapi.operation_check import OperationChecker
 from surehand.providers.openapi.operations import Operation, collect_operations
@@ -83,9 +83,8 @@ class _Import:
     def run(self) -> ImportedDocument:
         self._check_token_endpoints()
         collected = collect_operations(self._document)
-        if len(collected.operations) > MAX_OPERATIONS:
-            problem = f"{self._options.namespace}: the document has more than {MAX_OPERATIONS:,} operations."
-            raise DefinitionError(problem, fix="split the document.")
+        check_given_names(self._document, collected.operations, self._options.given)
+        self._servers.check_variables(collected.operations)
         selected = self._select(collected.operations)
         has_search = self._has_search(len(selected))
         reserved = SEARCH_TOOL_NAMES if has_search else frozenset[str]()

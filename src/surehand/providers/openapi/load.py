@@ -22,6 +22,7 @@ from surehand.providers.openapi.document_limits import (
 MAX_MERGED_ENTRIES = 1_000_000
 """Entries that the merge keys of a YAML file may copy: a few lines of them can stand for more than memory holds."""
 MAX_YAML_DEPTH = 500
+SEARCHED_CHARS = 1024 * 1024
 _YAML_ANCHOR = re.compile(r"(?:^|[\s\[{,:])&[^\s]")
 
 
@@ -94,9 +95,16 @@ def parse_yaml(text: str, label: str) -> Any:
         raise DefinitionError(f"{label} cannot be read: {error}.", fix="correct the document.") from None
     finally:
         loader.dispose()
-    if _YAML_ANCHOR.search(text):
+    if _has_anchor(text):
         check_expansion(root, label)
     return root
+
+
+def _has_anchor(text: str) -> bool:
+    """Whether a value of YAML may have an alias."""
+    # In pieces: one search is one call of C code, during which no other thread runs.
+    starts = range(0, len(text), SEARCHED_CHARS)
+    return any(_YAML_ANCHOR.search(text, max(start - 2, 0), start + SEARCHED_CHARS) for start in starts)
 
 
 def _loader_class(yaml: Any, label: str) -> Any:

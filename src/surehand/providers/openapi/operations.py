@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+from surehand.core.errors import DefinitionError
 from surehand.providers.openapi.document import Document, SourceFile, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_OPERATIONS, MAX_TAGS
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _METHODS_BEFORE_3_2 = frozenset(METHODS) - {"query"}
+_ITEM_KEYS = (*METHODS, "additionalOperations", "parameters", "servers")
+"""Keys of a path item that mean something here. Very many paths may refer to one, so nothing else is copied."""
 READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})
 
 
@@ -39,7 +44,9 @@ class Operation:
     def tags(self) -> tuple[str, ...]:
         """The tags that group it."""
         written = self.definition.get("tags")
-        return tuple(tag for tag in written if isinstance(tag, str)) if isinstance(written, list) else ()
+        return (
+            tuple(tag for tag in islice(written, MAX_TAGS) if isinstance(tag, str)) if isinstance(written, list) else ()
+        )
 
 
 @dataclass(slots=True)
@@ -70,6 +77,10 @@ def collect_operations(document: Document) -> CollectedOperations:
             collected.skipped.append((path, str(error)))
             continue
         for method, definition in _definitions(item, methods):
+            if len(collected.operations) + len(collected.skipped) >= MAX_OPERATIONS:
+                raise DefinitionError(
+                    f"The document has more than {MAX_OPERATIONS:,} operations.", fix="split the document."
+                )
             if isinstance(definition, dict):
                 collected.operations.append(Operation(method, path, definition, item, source))
             elif definition is not None:
@@ -85,9 +96,12 @@ def _resolve_path_item(document: Document, written: Any) -> tuple[dict[str, Any]
     located = document.resolve(written, document.main)
     if not isinstance(located.value, dict):
         raise UnusableOperation("The path item is not an object.")
-    beside = {key: value for key, value in written.items() if key != "$ref"}
     # Version 3.1 leaves open what both places say; here, what is written beside the reference counts.
-    return {**located.value, **beside}, located.source
+    both = (written, located.value)
+    merged = {
+        key: next(each[key] for each in both if key in each) for key in _ITEM_KEYS if any(key in each for each in both)
+    }
+    return merged, located.source
 
 
 def _definitions(item: dict[str, Any], methods: frozenset[str]) -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
 from surehand.providers.openapi.document_limits import MAX_ARGUMENTS
+from surehand.providers.openapi.examples import find_examples
 from surehand.providers.openapi.operations import Operation
 
 Place: TypeAlias = Literal["path", "query", "querystring", "header", "cookie"]
@@ -55,6 +56,7 @@ class Parameter:
     description: str = ""
     media_type: str = ""
     """The type that its value is written in, for a parameter with `content` in place of a schema."""
+    examples: tuple[Any, ...] = ()
 
 
 def iter_parameters(document: Document, operation: Operation) -> Iterator[Located]:
@@ -66,6 +68,8 @@ def iter_parameters(document: Document, operation: Operation) -> Iterator[Locate
             continue
         if not isinstance(written, list):
             raise UnusableOperation("`parameters` is not a list.")
+        if len(written) > MAX_ARGUMENTS:  # before the first is looked at: they may all have one name
+            raise UnusableOperation(f"The operation has more than {MAX_ARGUMENTS:,} parameters.")
         for each in written:
             located = document.resolve(each, operation.source)
             found[_validate(located.value)] = located
@@ -111,7 +115,8 @@ def _read_parameter(document: Document, located: Located) -> Parameter:
     value: dict[str, Any] = located.value
     place = cast(Place, value["in"])
     description = value.get("description")
-    media_type, schema = _content_schema(document, located)
+    media_type, described = _described_value(document, located)
+    schema = Located(described.value.get("schema", {}) if isinstance(described.value, dict) else {}, described.source)
     style, explode = _collection_format(value) if document.is_swagger else _style(value, place)
     return Parameter(
         name=value["name"],
@@ -123,18 +128,17 @@ def _read_parameter(document: Document, located: Located) -> Parameter:
         required=value.get("required") is True or place == "path",
         description=description if isinstance(description, str) else "",
         media_type=media_type,
+        examples=find_examples(document, described),
     )
 
 
-def _content_schema(document: Document, located: Located) -> tuple[str, Located]:
-    """The media type of a parameter with `content`, else empty; and its schema, with the file that it is in."""
+def _described_value(document: Document, located: Located) -> tuple[str, Located]:
+    """The media type of a parameter with `content`, else empty; and what has the schema: its content, or itself."""
     content = located.value.get("content")
     if not isinstance(content, dict) or not content or "schema" in located.value:
-        return "", Located(located.value.get("schema", {}), located.source)
+        return "", located
     media_type, described = next(iter(content.items()))
-    resolved = document.resolve(described, located.source)
-    schema = resolved.value.get("schema", {}) if isinstance(resolved.value, dict) else {}
-    return str(media_type), Located(schema, resolved.source)
+    return str(media_type), document.resolve(described, located.source)
 
 
 def _style(value: dict[str, Any], place: Place) -> tuple[Style, bool]:

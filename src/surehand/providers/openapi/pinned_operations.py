@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from surehand.core.errors import Denied, NotFound
 from surehand.core.tool import Tool
 from surehand.http.errors import mark_unsent
 from surehand.providers.openapi.document import Document, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_ALTERNATIVES
 from surehand.providers.openapi.operation_digest import OperationDigests
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import iter_parameters
@@ -123,7 +125,10 @@ def _outline(document: Document, operation: Operation) -> dict[str, Any]:
     except UnusableOperation:
         return {}
     content = body.get("content") if isinstance(body, dict) else None
-    return {"parameters": parameters, **({"body": sorted(content)} if isinstance(content, dict) else {})}
+    return {
+        "parameters": parameters,
+        **({"body": sorted(islice(content, MAX_ALTERNATIVES))} if isinstance(content, dict) else {}),
+    }
 
 
 def _unlisted(tool: Tool[..., Any]) -> Tool[..., Any]:

@@ -18,7 +18,9 @@ from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
 from surehand.providers.openapi.document import Document, Located, UnusableOperation
 from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_SCHEMAS_PER_PART
+from surehand.providers.openapi.examples import with_examples
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
+from surehand.providers.openapi.media_types import accepted_media_types
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
@@ -30,6 +32,8 @@ DEFINITION_BUDGETS = (16_000, 4_000, 1_000, 0)
 MAX_ARGUMENT_NAME_LENGTH = 64
 _ILLEGAL_ARGUMENT_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _PLACE_ORDER = {"path": 0, "query": 1, "querystring": 2, "header": 3, "cookie": 4}
+BODY_ARGUMENTS = ("body", "request_body")
+"""The argument that is the whole body; the second name if a parameter has the first."""
 _FILE_HINT = "Path of a file in the workspace, or the handle of a stored output."
 
 
@@ -54,6 +58,8 @@ class OperationPlan:
     """Arguments that must be given if any field of an optional body is."""
     given_arguments: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
+    accepted_types: str = ""
+    """The `Accept` header; empty for anything."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """Names as the document writes them, for arguments that had to be renamed."""
 
@@ -125,6 +131,7 @@ class _PlanCompiler:
             body_fields=self._body_fields,
             required_fields=required_fields,
             given_arguments=self._given_arguments,
+            accepted_types=accepted_media_types(self._operation.definition),
             other_names=self._other_names,
         )
 
@@ -137,6 +144,7 @@ class _PlanCompiler:
         description = clean_description(parameter.description)
         if description:
             schema = {**schema, "description": description}
+        schema = with_examples(schema, parameter.examples, self._work)
         self._add_argument(name, parameter.name, schema, is_required=parameter.required)
 
     def _add_argument(self, name: str, written: str, schema: dict[str, Any], *, is_required: bool) -> None:
@@ -152,13 +160,13 @@ class _PlanCompiler:
 
     def _free_name(self, written: str, place: str) -> str:
         """The name of an argument: as the document writes it, if model APIs accept that."""
-        name = _legal_name(written)
+        name = legal_argument_name(written)
         used_names = {*self._parameters, *self._body_fields}
         if name in used_names:
             name = f"{name[: MAX_ARGUMENT_NAME_LENGTH - len(place) - 1]}_{place}"
         number = 2
         while name in used_names:
-            name = f"{_legal_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
+            name = f"{legal_argument_name(written)[: MAX_ARGUMENT_NAME_LENGTH - 4]}_{number}"
             number += 1
         return name
 
@@ -176,24 +184,36 @@ class _PlanCompiler:
         flat = flatten_body(self._document, body.schema)
         if flat is None:
             return None
-        names = [_legal_name(name) for name in flat.fields]
+        names = [legal_argument_name(name) for name in flat.fields]
         has_clash = len(set(names)) < len(names) or not self._parameters.keys().isdisjoint(names)
+        if has_clash:
+            self._refuse_given_fields(flat)
         return None if has_clash else flat
+
+    def _refuse_given_fields(self, flat: FlatBody) -> None:
+        """Raise if `given` has a field of a body that is one argument: the model would fill it."""
+        parameter_keys = set(self._given_arguments.values())
+        fields = [name for name in flat.fields if name in self._given and name not in parameter_keys]
+        if fields:
+            problem = f"`given` has {fields[0]}, a field of a body whose names clash with those of parameters"
+            raise UnusableOperation(f"{problem}, so that the body is one argument.")
 
     def _add_fields(self, body: BodyPlan, flat: FlatBody) -> frozenset[str]:
         for written, schemas in flat.fields.items():
-            name = _legal_name(written)
+            name = legal_argument_name(written)
             self._body_fields[name] = written
             converted = [self._convert(each) for each in schemas]
             schema = converted[0] if len(converted) == 1 else {"allOf": converted}
             if written in body.file_fields:
                 schema = _file_schema(schema)
+            else:
+                schema = with_examples(schema, _field_examples(body.examples, written), self._work)
             self._add_argument(name, written, schema, is_required=body.required and written in flat.required)
         by_field = {written: name for name, written in self._body_fields.items()}
         return frozenset(by_field[written] for written in flat.required if by_field[written] in self._properties)
 
     def _add_whole_body(self, body: BodyPlan) -> str:
-        name = "body" if "body" not in self._parameters else "request_body"
+        name = next(each for each in BODY_ARGUMENTS if each not in self._parameters)
         is_text = body.kind == "text"
         if body.is_file or (is_text and is_file_schema(self._document, body.schema)):
             schema: dict[str, Any] = {"type": "string", "description": _FILE_HINT if body.is_file else ""}
@@ -204,6 +224,8 @@ class _PlanCompiler:
         description = " ".join(filter(None, (clean_description(body.description), schema.get("description"))))
         if description:
             schema = {**schema, "description": description}
+        if not body.is_file:
+            schema = with_examples(schema, body.examples, self._work)
         self._add_argument(name, name, schema, is_required=body.required)
         return name
 
@@ -252,7 +274,7 @@ class _PlanCompiler:
         return schema
 
 
-def _legal_name(written: str) -> str:
+def legal_argument_name(written: str) -> str:
     """The nearest name that model APIs accept: `filter[name]` as `filter_name`."""
     cleaned = _ILLEGAL_ARGUMENT_CHARACTERS.sub("_", written).strip("_") if not written.isidentifier() else written
     return (cleaned or "value")[:MAX_ARGUMENT_NAME_LENGTH]
@@ -263,6 +285,11 @@ def _file_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "array":
         return {"type": "array", "items": {"type": "string"}, "description": description}
     return {"type": "string", "description": description}
+
+
+def _field_examples(examples: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """The examples of one field, in those of the whole body."""
+    return tuple(each[name] for each in examples if isinstance(each, dict) and each.get(name) is not None)
 
 
 def _only_description(schema: dict[str, Any]) -> dict[str, Any]:

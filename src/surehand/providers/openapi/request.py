@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from surehand.core.errors import InvalidArguments
 from surehand.http.errors import mark_unsent
-from surehand.http.headers import HeaderPairs, validate_headers
+from surehand.http.headers import HeaderPairs
 from surehand.http.request import ALLOWED_METHODS, HttpRequest, build_request
 from surehand.http.target import MAX_URL_LENGTH
 from surehand.providers.encoded_body import EncodedBody
@@ -24,6 +25,7 @@ from surehand.providers.openapi.styles import (
     path_text,
     query_pairs,
 )
+from surehand.providers.rest.encoding import holds_dot_segment
 
 _UNSAFE_PATH_CHARACTER = re.compile(r"[^A-Za-z0-9%/:@!$&'()*+,;=~._\[\]{}-]")
 _METHOD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}\Z")
@@ -52,7 +54,8 @@ def build_operation_request(
         return build_request(method, target, headers, content, idempotency_key)
     if not _METHOD.match(method):
         raise mark_unsent(InvalidArguments(f"{method!r:.60} is no method of HTTP."))
-    return HttpRequest(method, target, validate_headers(headers), content)
+    # The client knows the usual methods only; what is true of a POST is true of one that a document makes up.
+    return replace(build_request("POST", target, headers, content, idempotency_key), method=method)
 
 
 # Path and query
@@ -81,9 +84,10 @@ def _required_value(name: str, arguments: Mapping[str, Any]) -> Any:
 def _fill_segment(segment: str, texts: Mapping[str, str]) -> str:
     filled = _fill(segment, texts)
     has_value = PATH_VARIABLE.search(segment) is not None
-    if has_value and filled in ("", ".", ".."):
+    decoded = unquote(filled)
+    if has_value and (not decoded or holds_dot_segment(decoded)):
         names = ", ".join(PATH_VARIABLE.findall(segment))
-        problem = f"{names} would change the path: a part of a path cannot be {filled!r}."
+        problem = f"{names} would change the path: a part of it cannot be {decoded!r:.100}."
         raise mark_unsent(InvalidArguments(f"{problem} Send another value."))
     return filled
 
@@ -130,8 +134,8 @@ def _whole_query(media_type: str, value: Any) -> Iterator[str]:
 def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBody | None) -> HeaderPairs:
     pairs: list[tuple[str, str]] = []
     cookies: list[str] = []
-    if accepted := accepted_media_types(plan.operation.definition):
-        pairs.append(("Accept", accepted))
+    if plan.accepted_types:
+        pairs.append(("Accept", plan.accepted_types))
     for name, parameter in plan.parameters.items():
         if name not in arguments:
             continue
@@ -146,21 +150,6 @@ def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBod
     if body is not None:
         pairs.append(("Content-Type", body.media_type))
     return tuple(pairs)
-
-
-def accepted_media_types(definition: dict[str, Any]) -> str:
-    """The `Accept` header: JSON, if the document says that the operation can answer so; else empty for anything."""
-    responses = definition.get("responses")
-    found: list[str] = []
-    for status, response in responses.items() if isinstance(responses, dict) else ():
-        content = response.get("content") if isinstance(response, dict) and str(status).startswith("2") else None
-        found += content if isinstance(content, dict) else ()
-    produced = definition.get("produces")
-    found += [each for each in produced if isinstance(each, str)] if isinstance(produced, list) else ()
-    json_types = [each for each in dict.fromkeys(found) if each.partition(";")[0].strip().endswith(("/json", "+json"))]
-    if not json_types or not all(each.isascii() and each.isprintable() for each in json_types):
-        return ""
-    return ", ".join([*json_types[:3], "*/*;q=0.1"])
 
 
 def _encode_body(plan: OperationPlan, arguments: Mapping[str, Any]) -> EncodedBody | None:

@@ -13,7 +13,7 @@ MAX_VALUE_CHARS = 64_000
 """Characters of a default, a constant, or of all choices together; larger ones are left out."""
 MAX_EXAMPLE_CHARS = 200
 MAX_DESCRIBED_PATTERN_CHARS = 200
-"""A longer pattern that cannot be checked is left out."""
+"""Of a longer pattern that cannot be checked, only its length is told."""
 PATTERN_WORK = 20
 LARGE_PATTERN_WORK = 500
 
@@ -52,8 +52,11 @@ def _add_pattern(schema: dict[str, Any], converted: dict[str, Any], work: WorkLi
     pattern = checked_pattern(written, work)
     if pattern is not None:
         converted["pattern"] = pattern
-    elif isinstance(written, str) and 0 < len(written) <= MAX_DESCRIBED_PATTERN_CHARS:
-        note = f"It must match the pattern {clean_description(written)}"
+    elif isinstance(written, str) and written:
+        if len(written) <= MAX_DESCRIBED_PATTERN_CHARS:
+            note = f"It must match the pattern {clean_description(written)}"
+        else:
+            note = f"It must match a pattern of {len(written):,} characters, which is not checked here."
         converted["description"] = " ".join(filter(None, (converted.get("description"), note)))
 
 

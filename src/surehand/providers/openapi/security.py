@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
@@ -11,6 +12,7 @@ from surehand.core.names import nearest_names
 from surehand.http.headers import validate_headers
 from surehand.http.target import parse_target
 from surehand.providers.openapi.document import Document, UnusableOperation
+from surehand.providers.openapi.document_limits import MAX_ALTERNATIVES
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.rest.auth import (
     ApiKeyAuth,
@@ -49,7 +51,7 @@ class SecuritySchemes:
     def auth_for(self, operation: Operation) -> Auth | None:
         """The first alternative whose schemes are all configured; None if none is, or if none is needed."""
         alternatives = operation.definition.get("security", self._document.root.get("security"))
-        for alternative in alternatives if isinstance(alternatives, list) else ():
+        for alternative in islice(alternatives, MAX_ALTERNATIVES) if isinstance(alternatives, list) else ():
             if not isinstance(alternative, dict) or not alternative:
                 continue
             if all(name in self._auths for name in alternative):

@@ -22,14 +22,20 @@ class Selection:
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    methods: frozenset[str] = frozenset()
+    """In upper case; if there are any, only operations with these."""
 
     @classmethod
-    def parse(cls, include: Patterns | None, exclude: Patterns | None) -> Selection:
-        """Read both options: methods, path globs, `tag:x` and operation ids."""
-        return cls(_as_patterns("include", include), _as_patterns("exclude", exclude))
+    def parse(
+        cls, include: Patterns | None = None, exclude: Patterns | None = None, methods: Patterns | None = None
+    ) -> Selection:
+        """Read the options: `include` and `exclude` have methods, path globs, `tag:x` and operation ids."""
+        return cls(_as_patterns("include", include), _as_patterns("exclude", exclude), _as_methods(methods))
 
     def accepts(self, operation: Operation) -> bool:
         """Whether an operation is offered."""
+        if self.methods and operation.method.upper() not in self.methods:
+            return False
         if self.include and not any(matches(operation, pattern) for pattern in self.include):
             return False
         return not any(matches(operation, pattern) for pattern in self.exclude)
@@ -65,3 +71,11 @@ def _as_patterns(name: str, value: Patterns | None) -> tuple[str, ...]:
             fix = 'give methods ("GET"), path globs ("/pets/*"), tags ("tag:pets") or operation ids.'
             raise DefinitionError(f"{name} has the entry {pattern!r}, which is no pattern.", fix=fix)
     return patterns
+
+
+def _as_methods(value: Patterns | None) -> frozenset[str]:
+    methods = (value,) if isinstance(value, str) else tuple(value or ())
+    for method in methods:
+        if type(method) is not str or not _METHOD_WORD.match(method.upper()):
+            raise DefinitionError(f"methods has the entry {method!r}, which is no method.", fix='give "GET" or "POST".')
+    return frozenset(method.upper() for method in methods)

@@ -6,16 +6,20 @@ The host is constant: a model never chooses it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
 from surehand.core.errors import DefinitionError, ToolError
-from surehand.http.target import HttpTarget, parse_target
+from surehand.core.names import nearest_names
+from surehand.http.target import MAX_URL_LENGTH, HttpTarget, parse_target
 from surehand.providers.openapi.document import Document, UnusableOperation
 from surehand.providers.openapi.operations import Operation
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
+MAX_SERVERS = 100
+"""Servers of a list that are looked at for one that can be used."""
 _NO_SERVER = "The document names no server with a host."
 
 
@@ -52,6 +56,25 @@ class Servers:
             self._main = self._find_main_target()
         return self._main
 
+    def check_variables(self, operations: Iterable[Operation]) -> None:
+        """Raise `DefinitionError` for a given variable that no server has which requests are sent to."""
+        if not self._variables:
+            return
+        owners = [self._document.root]
+        for operation in operations:
+            owners += (operation.path_item, operation.definition)
+        known = {name for owner in owners for name in _VARIABLE.findall(_first_url(owner.get("servers")))}
+        host = self._document.root.get("host")
+        known |= set(_VARIABLE.findall(host)) if self._document.is_swagger and isinstance(host, str) else set()
+        unknown = sorted(self._variables.keys() - known)
+        if unknown:
+            near = nearest_names(unknown[0], known, 1)
+            names = f"use {', '.join(sorted(known)[:10])}." if known else "remove it, or give the whole address."
+            raise DefinitionError(
+                f"server has {unknown[0]!r}, which is no variable of the servers that requests are sent to.",
+                fix=f"did you mean {near[0]!r}?" if near else names,
+            )
+
     @property
     def has_main_target(self) -> bool:
         """Whether the document, or an option, names a server for all operations."""
@@ -69,7 +92,7 @@ class Servers:
         return self._parse(self._server_url(servers) if isinstance(servers, list) and servers else "/")
 
     def _server_url(self, servers: list[Any]) -> str:
-        server = next((each for each in servers if isinstance(each, dict) and isinstance(each.get("url"), str)), None)
+        server = _first_server(servers)
         if server is None:
             raise UnusableOperation(_NO_SERVER)
         described = server.get("variables")
@@ -113,6 +136,19 @@ class Servers:
             except DefinitionError as error:
                 raise UnusableOperation(error.problem) from None
         return self._targets[url]
+
+
+def _first_server(servers: Any) -> dict[str, Any] | None:
+    """The server that requests are sent to, of those in a list."""
+    for each in islice(servers, MAX_SERVERS) if isinstance(servers, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("url"), str) and len(each["url"]) <= MAX_URL_LENGTH:
+            return each
+    return None
+
+
+def _first_url(servers: Any) -> str:
+    server = _first_server(servers)
+    return "" if server is None else str(server["url"])
 
 
 def parse_base(address: str) -> HttpTarget:

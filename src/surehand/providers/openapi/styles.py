@@ -6,7 +6,8 @@ delimiters of a style are not, so that a server can tell them apart. Pure functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -42,6 +43,19 @@ def _unchanged(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class FieldWriter:
+    """How names, values and delimiters are written in one place: in the query, in a form, or as they are."""
+
+    encode_value: Encoder = encode_strictly
+    encode_name: Encoder = encode_strictly
+    delimiters: Mapping[Style, str] = field(default_factory=lambda: _DELIMITERS)
+
+
+PLAIN_FIELDS = FieldWriter(_unchanged, _unchanged, {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"})
+"""For headers, and for the parts of a multipart body, where nothing is percent-encoded."""
+
+
 # Path
 
 
@@ -49,7 +63,7 @@ def path_text(parameter: Parameter, value: Any) -> str:
     """A parameter of the path. Raises `InvalidArguments` for a value that is nothing there."""
     encode = encode_reserved_path if parameter.allow_reserved else encode_strictly
     if parameter.media_type:
-        return encode(json_text(value))
+        return encode(content_text(parameter.media_type, value))
     if is_undefined(value):
         raise mark_unsent(InvalidArguments(f"{parameter.name} is part of the path, and cannot be empty."))
     name = encode_strictly(parameter.name)
@@ -94,41 +108,46 @@ def _items(value: Any, explode: bool, encode: Encoder) -> Iterator[str]:
 def query_pairs(parameter: Parameter, value: Any) -> list[str]:
     """The `name=value` pairs of a parameter of the query; none for a value that is left out."""
     encode = encode_reserved_query if parameter.allow_reserved else encode_strictly
-    name = encode_strictly(parameter.name)
     if parameter.media_type:
-        return [f"{name}={encode(content_text(parameter.media_type, value))}"]
+        return [f"{encode_strictly(parameter.name)}={encode(content_text(parameter.media_type, value))}"]
     if value is None and parameter.required:
-        return [f"{name}="]
-    return styled_pairs(name, value, parameter.style, parameter.explode, encode)
+        return [f"{encode_strictly(parameter.name)}="]
+    return styled_pairs(parameter.name, value, parameter.style, parameter.explode, FieldWriter(encode))
 
 
-def styled_pairs(name: str, value: Any, style: Style, explode: bool, encode: Encoder) -> list[str]:
-    """The pairs of a value in the query or in a form.
+def styled_pairs(name: str, value: Any, style: Style, explode: bool, writer: FieldWriter) -> list[str]:
+    """The `name=value` pairs of a value in the query or in a form."""
+    return [f"{field_name}={text}" for field_name, text in styled_fields(name, value, style, explode, writer)]
 
-    Args:
-        name: already encoded.
-    """
+
+def styled_fields(name: str, value: Any, style: Style, explode: bool, writer: FieldWriter) -> Iterator[tuple[str, str]]:
+    """The names and texts of a value in the query or in a form; none for a value that is left out."""
     if is_undefined(value):
-        return []
+        return
+    written_name = writer.encode_name(name)
     if style == "deepObject":
-        return list(_deep_pairs(name, value, encode))
-    if explode and isinstance(value, dict):
-        return list(_items(value, True, encode))
-    if explode and isinstance(value, list):
-        return [f"{name}={text}" for text in _items(value, False, encode)]
-    return [f"{name}={_DELIMITERS.get(style, ',').join(_items(value, False, encode))}"]
+        yield from _deep_fields(written_name, value, writer)
+    elif explode and isinstance(value, dict):
+        for key, each in value.items():
+            if each is not None:
+                yield writer.encode_name(key), writer.encode_value(value_text(each))
+    elif explode and isinstance(value, list):
+        yield from ((written_name, text) for text in _items(value, False, writer.encode_value))
+    else:
+        delimiter = writer.delimiters.get(style, ",")
+        yield written_name, delimiter.join(_items(value, False, writer.encode_value))
 
 
-def _deep_pairs(name: str, value: Any, encode: Encoder) -> Iterator[str]:
+def _deep_fields(name: str, value: Any, writer: FieldWriter) -> Iterator[tuple[str, str]]:
     """`color[R]=100`, and so on for what is nested; items of a list are numbered."""
     if isinstance(value, dict):
         for key, each in value.items():
-            yield from _deep_pairs(f"{name}[{encode_strictly(key)}]", each, encode)
+            yield from _deep_fields(f"{name}[{writer.encode_name(key)}]", each, writer)
     elif isinstance(value, list):
         for number, each in enumerate(value):
-            yield from _deep_pairs(f"{name}[{number}]", each, encode)
+            yield from _deep_fields(f"{name}[{number}]", each, writer)
     elif value is not None:
-        yield f"{name}={encode(value_text(value))}"
+        yield name, writer.encode_value(value_text(value))
 
 
 def content_text(media_type: str, value: Any, *, ascii_only: bool = False) -> str:
@@ -148,20 +167,21 @@ def header_text(parameter: Parameter, value: Any) -> str | None:
     if parameter.media_type:
         # With escapes, because a header cannot hold every character; in JSON they mean the same.
         return content_text(parameter.media_type, value, ascii_only=True)
-    separator = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}.get(parameter.style, ",")
+    separator = PLAIN_FIELDS.delimiters.get(parameter.style, ",")
     return separator.join(_items(value, parameter.explode, _unchanged))
 
 
 def cookie_pairs(parameter: Parameter, value: Any) -> list[str]:
     """The pairs of a parameter in the `Cookie` header, which joins them with `; `."""
-    name = encode_strictly(parameter.name)
     if parameter.media_type:
-        return [f"{name}={encode_strictly(content_text(parameter.media_type, value))}"]
+        text = content_text(parameter.media_type, value)
+        return [f"{encode_strictly(parameter.name)}={encode_strictly(text)}"]
     if is_undefined(value):
         return []
     if parameter.style == "cookie":
-        return styled_pairs(parameter.name, value, "form", parameter.explode, _cookie_value)
-    pairs = styled_pairs(name, value, parameter.style, parameter.explode, encode_strictly)
+        writer = FieldWriter(_cookie_value, _cookie_value)
+        return styled_pairs(parameter.name, value, "form", parameter.explode, writer)
+    pairs = styled_pairs(parameter.name, value, parameter.style, parameter.explode, FieldWriter())
     return ["&".join(pairs)]  # the style `form` joins with an ampersand, also in a cookie
 
 

@@ -28,12 +28,17 @@ def encode_path_value(value: Any, label: str) -> str:
     text = scalar_text(value, label)
     if not text:
         raise mark_unsent(InvalidArguments(f"{label} must not be empty: it is a part of the URL's path."))
-    # Many servers decode %2F before they look at dot segments.
-    if not _DOT_SEGMENTS.isdisjoint(_SLASHES.split(text)):
+    if holds_dot_segment(text):
         raise mark_unsent(
             InvalidArguments(f"{label} must not hold '.' or '..' as a step: it is a part of a URL's path.")
         )
     return quote(text, safe="")
+
+
+def holds_dot_segment(text: str) -> bool:
+    """Whether a text that is not encoded has `.` or `..` as a step. OpenAPI operations refuse it, too."""
+    # Many servers decode %2F before they look at dot segments, and some leave out what follows a semicolon.
+    return any(step.partition(";")[0] in _DOT_SEGMENTS for step in _SLASHES.split(text))
 
 
 def require_segment(segment: str) -> str:

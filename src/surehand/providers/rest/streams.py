@@ -22,6 +22,8 @@ MAX_ITEM_BYTES = 1024 * 1024
 """Bytes of one line or event."""
 MAX_ITEMS = 10_000
 """Items of a stream whose result is the list of them."""
+MAX_REPORTED_ITEMS = 500_000
+"""Items of a stream with another result: each of them is progress, which listeners are told."""
 END_MARKER = "[DONE]"
 """Data with which many services end a stream of events."""
 
@@ -89,14 +91,21 @@ async def read_stream(incoming: IncomingResponse, stream: StreamFormat, report: 
 async def _collect(items: AsyncIterator[Any], collect: Collect, report: ReportItem) -> Any:
     collected: list[Any] = []
     last: Any = None
+    limit = MAX_ITEMS if collect == "items" else MAX_REPORTED_ITEMS
+    count = 0
     async for item in items:
+        count += 1
+        _check_count(count, limit)
         report(_progress_update(item))
         last = item
         if collect == "items":
-            if len(collected) == MAX_ITEMS:
-                raise ToolError(f"The stream has more than {MAX_ITEMS:,} items. Ask for less.", code="too_large")
             collected.append(item)
     return collected if collect == "items" else last
+
+
+def _check_count(count: int, limit: int) -> None:
+    if count > limit:
+        raise ToolError(f"The stream has more than {limit:,} items. Ask for less.", code="too_large")
 
 
 def _progress_update(item: Any) -> Mapping[str, Any]:
@@ -171,6 +180,7 @@ async def _read_json_stream(incoming: IncomingResponse, stream: JsonStreamFormat
     prefix = stream.line_prefix.encode()
     tokens: list[str] = []
     size = 0
+    count = 0
     async for line in _lines(incoming):
         size += len(line) + 1
         if stream.max_bytes is not None and size > stream.max_bytes:
@@ -184,6 +194,8 @@ async def _read_json_stream(incoming: IncomingResponse, stream: JsonStreamFormat
             continue
         if not isinstance(item, dict):
             continue
+        count += 1
+        _check_count(count, MAX_REPORTED_ITEMS)
         kind = item.get(stream.discriminator_field)
         if kind == stream.done_value:
             return item[stream.answer_field] if stream.answer_field in item else "".join(tokens)
