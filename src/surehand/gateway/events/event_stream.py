@@ -12,12 +12,13 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from surehand.core.event_formats import format_event
+from surehand.core.event_formats import SPACES_FAMILY, format_event
 from surehand.core.events import Missed
 from surehand.gateway.events.event_json import event_from_json
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import EventFeed, EventListener, IsVisible, format_event_id
-from surehand.store.tables.streams import space_stream
+from surehand.gateway.events.space_events import MESSAGE_EVENTS, call_event_fields
+from surehand.store.tables.streams import StreamEvent, space_stream
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -172,6 +173,7 @@ async def space_frames(
     after: int | None,
     *,
     access: ReadAccess | None = None,
+    family: str | None = None,
     ping_seconds: float = PING_SECONDS,
 ) -> AsyncIterator[bytes]:
     """The events of a space after a number, then new ones; ends when the gateway shuts down."""
@@ -185,15 +187,24 @@ async def space_frames(
                 if isinstance(each, Missed):
                     await listener.put_when_read(each)
                 else:
-                    await listener.put_when_read(LoggedEvent(each.number, {**each.data, "type": each.kind}))
+                    await listener.put_when_read(_event_of_space(each, family))
 
         reader = asyncio.create_task(read(), name="gateway: read a space")
         try:
-            async for part in _listener_frames(listener, FrameEncoder(None, ""), request, 0, ping_seconds):
+            async for part in _listener_frames(listener, FrameEncoder(family, ""), request, 0, ping_seconds):
                 yield part
         finally:
             reader.cancel()
             await asyncio.wait({reader})
+
+
+def _event_of_space(event: StreamEvent, family: str | None) -> LoggedEvent:
+    """An event of a space, with the fields from which its encoder formats a family."""
+    fields = {**event.data, "type": event.kind}
+    if family == SPACES_FAMILY and event.kind in MESSAGE_EVENTS:
+        frame = FrameEncoder(None, "").format(fields, str(event.number))
+        return LoggedEvent(event.number, fields, {family: frame})
+    return LoggedEvent(event.number, (family and call_event_fields(event)) or fields)
 
 
 class FrameEncoder:
