@@ -160,8 +160,8 @@ async def _listener_frames(
             if isinstance(each, LoggedEvent) and request.is_last(each.fields):
                 yield b"".join(map(encoder.frame, fresh[: index + 1]))
                 return
-        if fresh:
-            yield b"".join(map(encoder.frame, fresh))
+        if part := b"".join(map(encoder.frame, fresh)):
+            yield part
         if listener.is_closed:
             return
 
@@ -178,7 +178,11 @@ async def space_frames(
 ) -> AsyncIterator[bytes]:
     """The events of a space after a number, then new ones; ends when the gateway shuts down."""
     stream = space_stream(space_id)
-    request = StreamRequest(lambda fields: fields.get("spaceId") == space_id, access=access)
+
+    def is_visible(fields: Mapping[str, Any]) -> bool:
+        return space_id in (fields.get("spaceId"), fields.get("space") if fields["type"] == "ToolInputDelta" else None)
+
+    request = StreamRequest(is_visible, access=access)
     start = await store.streams.last(stream) if after is None else after
     async with feed.listen(request.is_visible) as listener:
 
@@ -191,7 +195,7 @@ async def space_frames(
 
         reader = asyncio.create_task(read(), name="gateway: read a space")
         try:
-            async for part in _listener_frames(listener, FrameEncoder(family, ""), request, 0, ping_seconds):
+            async for part in _listener_frames(listener, _SpaceEncoder(family, ""), request, 0, ping_seconds):
                 yield part
         finally:
             reader.cancel()
@@ -238,6 +242,18 @@ class FrameEncoder:
         if encoded_fields is None:
             return b"" if event_id is None else format_sse_event(id=event_id)
         return format_sse_event(event=encoded_fields["type"], data_str=to_json(encoded_fields).decode(), id=event_id)
+
+
+class _SpaceEncoder(FrameEncoder):
+    """Writes the events of a space, and the arguments that models are writing of calls which it will show."""
+
+    def frame(self, event: LoggedEvent | Missed) -> bytes:
+        if isinstance(event, LoggedEvent) and event.fields["type"] == "ToolInputDelta":
+            if self._family is None and not event.fields["text"]:
+                return b""  # it begins a call, whose `tool-call.start` of the space has more fields
+            # Without an id: it is no event of the space's stream, and a client cannot read on after it.
+            return FrameEncoder(self._family or SPACES_FAMILY, "").format(event.fields, None)
+        return super().frame(event)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
