@@ -179,6 +179,7 @@ def test_every_verb_of_a_scope_is_in_its_table_with_its_parameters():
     verbs = {re.match(r"(?:await )?(\w+)", row)[1]: row for row in first_column("call", "verb")}
 
     for_calls = {
+        "active_space",
         "enter_space",
         "set_active_space",
         "find_session_tool",

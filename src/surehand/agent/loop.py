@@ -241,7 +241,13 @@ class RunLoop:
                 # Only the first text of a call is empty: it says that the call begins, before it has arguments.
                 texts.insert(0, "")
             for text in texts:
-                self._scope.emit(ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner))
+                delta = ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
+                self._scope.emit(delta._replace(space=self._space_of(chunk.name)))
+
+    def _space_of(self, tool: str) -> str | None:
+        """The space in which a call of the model is shown."""
+        listing = self._scope.find(tool)
+        return self._scope.active_space if listing is not None and listing.tool.visible else None
 
     # Ending
 

@@ -234,6 +234,8 @@ class ToolInputDelta(NamedTuple):
     user: str | None = None
     session: str | None = None
     at: float = 0.0
+    space: str | None = None
+    """The space in which the call will be shown; None for a tool that is not visible, or without an active space."""
 
 
 class ModelRetried(NamedTuple):

@@ -301,6 +301,11 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
         """The same scope in another space."""
         return self.scope(space=space)
 
+    @property
+    def active_space(self) -> str | None:
+        """The space in which visible calls of this scope are shown now."""
+        return self._parts.active_spaces.scope_in_active_space(self).principal.space
+
     def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this scope's agent and session in another space, or in none."""
         self._parts.active_spaces.set_active(self, space)

@@ -355,3 +355,34 @@ async def test_a_token_without_the_tool_answers_no_call_of_it():
 
     assert (seen.status_code, answered.status_code) == (404, 404)
     assert approved.json()["data"] == "ada paid 5"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/events", "/api/tools", "/mcp", "/healthz"])
+async def test_a_websocket_is_closed_before_it_is_accepted(path):
+    api = app(build_runtime(), auth=bearer_tokens(Token(hash_token("t"), "ada")))
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer t"), (b"origin", b"http://localhost")]
+    scope = {"type": "websocket", "path": path, "root_path": "", "query_string": b"", "headers": headers}
+    async with api.router.lifespan_context(api):
+        await api(scope, receive, send)
+
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+@pytest.mark.parametrize(("origin", "status"), [(None, 200), ("https://evil.example", 403)])
+async def test_an_upgrade_to_a_websocket_is_served_as_the_plain_request(origin, status):
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    sent = {**upgrade, **key, **({} if origin is None else {"origin": origin})}
+    async with serve(build_runtime()) as gateway:
+        response = await gateway.client.get("/api/tools", headers=sent)
+
+    assert response.status_code == status
+    assert "sec-websocket-accept" not in response.headers

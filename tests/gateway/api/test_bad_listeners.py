@@ -3,7 +3,8 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,37 @@ async def test_a_client_that_does_not_read_for_too_long_is_disconnected() -> Non
         assert gateway.api.gateway.feed.listener_count == 1
         await call_echo(gateway, 500, PADDING)
         await until(lambda: not gateway.api.gateway.feed.listener_count)
+
+
+def send_end(client: socket.socket) -> None:
+    """Send the end of what the client sends, and go on to receive."""
+    client.shutdown(socket.SHUT_WR)
+
+
+def reset(client: socket.socket) -> None:
+    """Close the connection as the kernel does for a process that was killed with unread data."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.parametrize("leave", [send_end, reset])
+async def test_a_stream_of_a_half_open_connection_ends(leave: Callable[[socket.socket], None]) -> None:
+    async with serve(build_runtime()) as gateway:
+        address = gateway.url.removeprefix("http://")
+        host, _, port = address.partition(":")
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client:
+            client.setblocking(False)
+            await loop.sock_connect(client, (host, int(port)))
+            await loop.sock_sendall(client, f"GET /api/events HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            received = b""
+            while b": ping" not in received:
+                received += await loop.sock_recv(client, 4_096)
+            was_listening = gateway.api.gateway.feed.listener_count
+            leave(client)
+            await until(lambda: not gateway.api.gateway.feed.listener_count)
+
+    assert was_listening == 1
 
 
 def test_the_kernel_gives_up_a_client_that_acknowledges_nothing() -> None:

@@ -1,19 +1,21 @@
 """Event streams: what a client sees, where it reads on, and what it is told when it missed something."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from surehand import Runtime
+from surehand import Agent, Context, Runtime, tool
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.stream_access import RECHECK_SECONDS
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS, EventListener
-from surehand.testing import ManualClock
+from surehand.testing import ManualClock, ScriptedModel
 from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
 
 ADA = Token(hash_token("ada"), "ada")
@@ -257,3 +259,108 @@ async def test_a_stream_ends_when_its_token_is_taken_away_or_may_do_less(tmp_pat
 
     assert names(seen) == ["CallStarted", "CallEnded"]
     assert [names(each) for each in rest] == [[], ["CallStarted", "CallEnded"], []]
+
+
+@tool(effects={"write"}, confirm=True, visible=True)
+async def order(amount: int) -> int:
+    """Order something."""
+    return amount
+
+
+@tool(effects={"read"}, visible=True)
+async def refund() -> str:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+_OWN = [
+    "message",
+    "tool-call.start",
+    *["message.amended"] * 2,
+    "tool-call.complete",
+    "tool-call.start",
+    "tool-call.error",
+]
+SPACE_EVENTS = {
+    None: _OWN,
+    "000": _OWN,
+    "001": ["tool_started", "tool_finished", "tool_started", "tool_finished"],
+    "002": ["TOOL_CALL_REQUESTED", "TOOL_CALL_COMPLETED", "TOOL_CALL_REQUESTED", "TOOL_CALL_FAILED"],
+    "003": ["tool_call", "tool_confirmation_required", "tool_result", "tool_call", "tool_result"],
+}
+
+
+@pytest.mark.parametrize("family", [*SPACE_EVENTS])
+async def test_the_events_of_a_space_are_named_as_other_programs_do(tmp_path: Path, family: str | None):
+    query = "" if family is None else f"?family={family}"
+    expected = SPACE_EVENTS[family]
+    async with serve(Runtime(order, refund, store=tmp_path / "calls.db")) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"})
+        await gateway.client.post("/api/spaces/team/members", json={"id": "ada"})
+        async with gateway.events(f"/api/spaces/team/events{query}") as events:
+            await gateway.client.post("/api/spaces/team/messages", json={"content": "hello", "sender": "ada"})
+            call_id = (await gateway.call("order", {"amount": 5}, space="team")).json()["call_id"]
+            await gateway.client.post(f"/api/pending/{call_id}/approve")
+            await gateway.call("refund", space="team")
+            seen = await events.until(expected[-1])
+            while len([each for each in seen if "type" in each]) < len(expected):
+                seen += await events.until(expected[-1])
+        unknown = await gateway.client.get("/api/spaces/team/events?family=nonsense")
+
+    assert [each["sse_event"] for each in seen if "type" in each] == expected
+    assert [int(each["sse_id"]) for each in seen] == sorted({int(each["sse_id"]) for each in seen})
+    assert unknown.status_code == 422
+    if family == "003":
+        assert [each["callId"] for each in seen if "callId" in each][:3] == [call_id] * 3
+        assert [each["isError"] for each in seen if each.get("type") == "tool_result"] == [False, True]
+
+
+WRITTEN = '{"shape": "circle"}'
+
+
+def read_deltas(events: list[dict[str, Any]]) -> str:
+    """The pieces of arguments that a client got."""
+    names = ("tool-input-delta", "tool_call_delta")
+    return "".join(each["delta"] for each in events if each.get("type") in names)
+
+
+@pytest.mark.parametrize("family", [None, "000", "003"])
+async def test_a_space_sees_the_arguments_of_a_visible_call_as_they_are_written(tmp_path: Path, family: str | None):
+    @tool(effects={"read"}, visible=True)
+    async def draw(shape: str) -> str:
+        """Draw a shape."""
+        return shape
+
+    @tool(effects={"read"}, visible=False)
+    async def think(thought: str, ctx: Context) -> str:
+        """Enter the space."""
+        await ctx.enter_space("team")
+        return thought
+
+    replies = (
+        [("think", {"thought": "a secret"})],
+        [("think", {"thought": "more"}), ("draw", {"shape": "circle"})],
+        "Ok.",
+    )
+    agent = Agent("artist", model=ScriptedModel(*replies), tools=[draw, think])
+    query = "" if family is None else f"?family={family}"
+    async with serve(Runtime(draw, think, store=tmp_path / "calls.db"), agents=[agent]) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"})
+        await gateway.client.post("/api/spaces", json={"id": "other"})
+        async with (
+            gateway.events(f"/api/spaces/team/events{query}") as events,
+            gateway.events(f"/api/spaces/other/events{query}") as elsewhere,
+        ):
+            await gateway.client.post("/api/agents/artist/run", json={"prompt": "Draw.", "session": "s"})
+            seen = []
+            while len(read_deltas(seen)) < len(WRITTEN):
+                seen.append(await events.next())
+            gateway.api.begin_shutdown()
+            seen += await events.rest()
+            hidden = await elsewhere.rest()
+
+    assert read_deltas(seen) == WRITTEN
+    assert all("sse_id" not in each for each in seen if "delta" in each)
+    assert "secret" not in json.dumps(seen)
+    assert "Ok." not in json.dumps(seen)
+    assert hidden == []

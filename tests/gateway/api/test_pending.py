@@ -2,6 +2,7 @@
 
 import asyncio
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from mcp_types import ElicitResult
@@ -9,6 +10,7 @@ from mcp_types import ElicitResult
 from surehand import Runtime, tool
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
+from surehand.testing import ManualClock
 from tests.gateway.api.served_gateway import bearer, build_runtime, serve
 from tests.gateway.mcp.sdk_clients import ERAS, http_client
 
@@ -213,3 +215,17 @@ async def test_an_mcp_client_is_not_asked_what_a_rule_leaves_to_others(tmp_path,
     assert asked == []
     assert "pending" in waiting.content[0].text
     assert approved.json()["data"] == "ada paid 5"
+
+
+@pytest.mark.parametrize(("answer", "body"), [("result", {"result": 1}), ("result", {"failed": "no"}), ("reject", {})])
+async def test_an_answer_to_an_expired_wait_is_410(tmp_path: Path, answer: str, body: dict[str, object]):
+    clock = ManualClock()
+    ask = tool.client("ask", "Ask.", reply="later", expires="1h")
+    async with serve(Runtime(ask, store=tmp_path / "calls.db", clock=clock), auth=bearer_tokens(ADA)) as gateway:
+        call_id = (await gateway.call("ask", token="ada")).json()["call_id"]
+        await clock.advance(3_601)
+        late = await gateway.client.post(f"/api/pending/{call_id}/{answer}", json=body, headers=bearer("ada"))
+        shown = (await gateway.client.get(f"/api/calls/{call_id}", headers=bearer("ada"))).json()
+
+    assert (late.status_code, late.json()["code"]) == (410, "expired")
+    assert shown["outcome"]["code"] == "expired"

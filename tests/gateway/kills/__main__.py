@@ -25,7 +25,10 @@ def main() -> int:
 
 def is_clean(report: KillReport) -> bool:
     """Whether nothing was lost, doubled or missed."""
-    names = ("lost_effects", "doubled_effects", "lost_ends", "differing_readers", "missed_events")
+    names = (
+        "lost_effects", "doubled_effects", "lost_ends", "doubled_ends", "differing_readers", "missed_events",
+        "lost_call_ends",
+    )  # fmt: skip
     return not any(getattr(report, name) for name in names)
 
 

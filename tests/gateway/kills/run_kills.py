@@ -10,7 +10,14 @@ from pathlib import Path
 
 import httpx2
 
-from tests.gateway.kills.clients import Acknowledged, Follower, keep_calling
+from tests.gateway.kills.clients import (
+    CATCH_UP_SECONDS,
+    RETRY_SECONDS,
+    Acknowledged,
+    Follower,
+    answer_open_waits,
+    keep_calling,
+)
 from tests.gateway.kills.gateway_process import GatewayProcess
 
 CALLER_COUNT = 4
@@ -37,6 +44,14 @@ class KillReport:
     differing_readers: int
     """Readers that got other events, or others twice, than one that reads all of them at the end."""
     missed_events: int
+    doubled_ends: int
+    """Calls whose end some reader of events got twice."""
+    answered_after_kill: int
+    """Calls that waited while the gateway was killed, and were answered later."""
+    call_streams: int
+    """Streams of one such call, read until they ended."""
+    lost_call_ends: int
+    """Of these, streams that did not end with exactly one end of the call."""
 
 
 async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
@@ -51,13 +66,24 @@ async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
         reading = [asyncio.create_task(each.follow()) for each in followers]
         numbers = count(1)
         calling = [asyncio.create_task(keep_calling(client, numbers, stop, log)) for _ in range(CALLER_COUNT)]
+        call_followers: dict[str, Follower] = {}
+        reading_calls: list[asyncio.Task[None]] = []
+        answering: list[asyncio.Task[None]] = []
         for _ in range(kills):
             await asyncio.sleep(chance.uniform(0.2, MAX_LIFE_SECONDS))
+            while not log.open_waits:  # noqa: ASYNC110 - each kill has to find a call that waits
+                await asyncio.sleep(RETRY_SECONDS)
+            for call_id in log.open_waits.values():
+                call_followers[call_id] = Follower(client, path=f"/api/calls/{call_id}/events")
+                reading_calls.append(asyncio.create_task(call_followers[call_id].follow_to_end()))
             await gateway.end(signal.SIGKILL)
             await gateway.start()
+            answering.append(asyncio.create_task(answer_open_waits(client, log)))
         await asyncio.sleep(MAX_LIFE_SECONDS)
         stop.set()
-        await asyncio.gather(*calling)
+        await asyncio.gather(*calling, *answering)
+        await answer_open_waits(client, log)
+        await _wait_for_ends(reading_calls)
         done_ids = {log.call_ids[effect] for effect in log.done}
         # A reader that comes last reads everything; the others are compared with it.
         complete = Follower(client, "0")
@@ -69,7 +95,18 @@ async def run_kills(folder: Path, kills: int, seed: int = 1) -> KillReport:
             task.cancel()
         await asyncio.wait(reading)
         assert await gateway.end(signal.SIGTERM) == 0
-    return _report(folder, kills, log, followers, complete)
+    return _report(folder, kills, log, followers, complete, call_followers)
+
+
+async def _wait_for_ends(reading: list[asyncio.Task[None]]) -> None:
+    """Let the streams of single calls end; one that does not is counted as lost."""
+    if not reading:
+        return
+    _, left = await asyncio.wait(reading, timeout=CATCH_UP_SECONDS)
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left)
 
 
 async def _wait_until_equal(followers: list[Follower], complete: Follower) -> None:
@@ -80,7 +117,14 @@ async def _wait_until_equal(followers: list[Follower], complete: Follower) -> No
         await asyncio.sleep(0.05)
 
 
-def _report(folder: Path, kills: int, log: Acknowledged, followers: list[Follower], complete: Follower) -> KillReport:
+def _report(
+    folder: Path,
+    kills: int,
+    log: Acknowledged,
+    followers: list[Follower],
+    complete: Follower,
+    call_followers: dict[str, Follower],
+) -> KillReport:
     effects = Counter((folder / "effects.txt").read_text().splitlines())
     done_ids = {log.call_ids[effect] for effect in log.done}
     ids = [event_id for event_id, _ in complete.events]
@@ -95,4 +139,8 @@ def _report(folder: Path, kills: int, log: Acknowledged, followers: list[Followe
         lost_ends=sum(len(done_ids - set(each.ended_calls)) for each in (*followers, complete)),
         differing_readers=sum([event_id for event_id, _ in each.events] != ids for each in followers),
         missed_events=sum(each.missed for each in (*followers, complete)),
+        doubled_ends=sum(count > 1 for each in (*followers, complete) for count in each.ended_calls.values()),
+        answered_after_kill=len(call_followers),
+        call_streams=sum(each.connections for each in call_followers.values()),
+        lost_call_ends=sum(each.ended_calls != {call_id: 1} for call_id, each in call_followers.items()),
     )

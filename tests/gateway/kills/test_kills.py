@@ -20,6 +20,7 @@ async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(tmp_path: P
     assert is_clean(report), report
     assert report.acknowledged_calls > 0
     assert report.events > 0
+    assert report.answered_after_kill > 0
 
 
 @pytest.mark.timeout(120)

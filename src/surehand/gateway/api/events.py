@@ -94,16 +94,21 @@ def event_routes(gateway: Gateway) -> APIRouter:
 
     @router.get("/api/spaces/{space}/events", response_model=None, responses=EVENT_RESPONSES)
     async def follow_space(
-        request: Request, identity: Caller, space: SpaceId, last_event_id: LastEventId = None
+        request: Request,
+        identity: Caller,
+        space: SpaceId,
+        last_event_id: LastEventId = None,
+        family: Family = None,
     ) -> EventStreamResponse:
         """Follow what is posted to a space: messages, and the visible calls as they proceed."""
+        family = _require_family(family)
         await require_space(gateway, identity, space)
         store = await gateway.require_store()
         if last_event_id is not None and not is_number(last_event_id):
             raise Problem("bad_request", f"{last_event_id[:80]!r} is not the id of an event of a space.")
         access = StreamAccess(request, identity, gateway.runtime.clock, partial(may_read_space, store, identity, space))
         after = None if last_event_id is None else int(last_event_id)
-        frames = space_frames(gateway.feed, store, space, after, access=access)
+        frames = space_frames(gateway.feed, store, space, after, access=access, family=family)
         return EventStreamResponse(frames, gateway.limiter.count_stream(identity))
 
     return router
@@ -118,8 +123,7 @@ def _open_stream(
     family: str | None,
     **options: Any,
 ) -> EventStreamResponse:
-    if family is not None and family not in FAMILIES:
-        raise Problem("invalid_arguments", f"There is no family {family[:20]!r}. Known are {', '.join(FAMILIES)}.")
+    family = _require_family(family)
 
     def is_visible(fields: dict[str, Any]) -> bool:
         return is_wanted(fields) and gateway.may_see_event(identity, fields)
@@ -134,9 +138,15 @@ def _open_stream(
         has_unknown_start = after is None
     start = 0 if has_unknown_start else after
     access = StreamAccess(connection, identity, gateway.runtime.clock)
-    family = FAMILY_BY_NUMBER.get(family or "", family)
     request = StreamRequest(is_visible, start, has_unknown_start, family, access=access, **options)
     return EventStreamResponse(feed_frames(gateway.feed, request), gateway.limiter.count_stream(identity))
+
+
+def _require_family(family: str | None) -> str | None:
+    """The name of a family that was given by its name or number; raises `Problem` for an unknown one."""
+    if family is not None and family not in FAMILIES:
+        raise Problem("invalid_arguments", f"There is no family {family[:20]!r}. Known are {', '.join(FAMILIES)}.")
+    return FAMILY_BY_NUMBER.get(family or "", family)
 
 
 def _is_outcome(fields: Mapping[str, Any]) -> bool:

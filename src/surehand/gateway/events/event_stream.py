@@ -12,12 +12,13 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from surehand.core.event_formats import format_event
+from surehand.core.event_formats import SPACES_FAMILY, format_event
 from surehand.core.events import Missed
 from surehand.gateway.events.event_json import event_from_json
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import EventFeed, EventListener, IsVisible, format_event_id
-from surehand.store.tables.streams import space_stream
+from surehand.gateway.events.space_events import MESSAGE_EVENTS, call_event_fields
+from surehand.store.tables.streams import StreamEvent, space_stream
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -159,8 +160,8 @@ async def _listener_frames(
             if isinstance(each, LoggedEvent) and request.is_last(each.fields):
                 yield b"".join(map(encoder.frame, fresh[: index + 1]))
                 return
-        if fresh:
-            yield b"".join(map(encoder.frame, fresh))
+        if part := b"".join(map(encoder.frame, fresh)):
+            yield part
         if listener.is_closed:
             return
 
@@ -172,11 +173,16 @@ async def space_frames(
     after: int | None,
     *,
     access: ReadAccess | None = None,
+    family: str | None = None,
     ping_seconds: float = PING_SECONDS,
 ) -> AsyncIterator[bytes]:
     """The events of a space after a number, then new ones; ends when the gateway shuts down."""
     stream = space_stream(space_id)
-    request = StreamRequest(lambda fields: fields.get("spaceId") == space_id, access=access)
+
+    def is_visible(fields: Mapping[str, Any]) -> bool:
+        return space_id in (fields.get("spaceId"), fields.get("space") if fields["type"] == "ToolInputDelta" else None)
+
+    request = StreamRequest(is_visible, access=access)
     start = await store.streams.last(stream) if after is None else after
     async with feed.listen(request.is_visible) as listener:
 
@@ -185,15 +191,24 @@ async def space_frames(
                 if isinstance(each, Missed):
                     await listener.put_when_read(each)
                 else:
-                    await listener.put_when_read(LoggedEvent(each.number, {**each.data, "type": each.kind}))
+                    await listener.put_when_read(_event_of_space(each, family))
 
         reader = asyncio.create_task(read(), name="gateway: read a space")
         try:
-            async for part in _listener_frames(listener, FrameEncoder(None, ""), request, 0, ping_seconds):
+            async for part in _listener_frames(listener, _SpaceEncoder(family, ""), request, 0, ping_seconds):
                 yield part
         finally:
             reader.cancel()
             await asyncio.wait({reader})
+
+
+def _event_of_space(event: StreamEvent, family: str | None) -> LoggedEvent:
+    """An event of a space, with the fields from which its encoder formats a family."""
+    fields = {**event.data, "type": event.kind}
+    if family == SPACES_FAMILY and event.kind in MESSAGE_EVENTS:
+        frame = FrameEncoder(None, "").format(fields, str(event.number))
+        return LoggedEvent(event.number, fields, {family: frame})
+    return LoggedEvent(event.number, (family and call_event_fields(event)) or fields)
 
 
 class FrameEncoder:
@@ -227,6 +242,18 @@ class FrameEncoder:
         if encoded_fields is None:
             return b"" if event_id is None else format_sse_event(id=event_id)
         return format_sse_event(event=encoded_fields["type"], data_str=to_json(encoded_fields).decode(), id=event_id)
+
+
+class _SpaceEncoder(FrameEncoder):
+    """Writes the events of a space, and the arguments that models are writing of calls which it will show."""
+
+    def frame(self, event: LoggedEvent | Missed) -> bytes:
+        if isinstance(event, LoggedEvent) and event.fields["type"] == "ToolInputDelta":
+            if self._family is None and not event.fields["text"]:
+                return b""  # it begins a call, whose `tool-call.start` of the space has more fields
+            # Without an id: it is no event of the space's stream, and a client cannot read on after it.
+            return FrameEncoder(self._family or SPACES_FAMILY, "").format(event.fields, None)
+        return super().frame(event)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

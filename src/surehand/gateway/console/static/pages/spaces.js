@@ -134,7 +134,7 @@ function useMessages(id, setProblem) {
       },
       onEvent(event) {
         if (event.type === "tool-result" && event.preliminary) setMessages((before) => withProgress(before, event));
-        else load();
+        else if (event.type !== "tool-input-delta") load();
       },
     });
     return () => stream.stop();
