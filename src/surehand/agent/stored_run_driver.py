@@ -77,7 +77,7 @@ class StoredRunDriver(RunDriver):
         await self._find_row(run_id)
         claim = await self._store.runs.claim(run_id, owner=self.runtime.runtime_id)
         try:
-            return None if claim is None else await self._drive_reclaimed(claim)
+            return None if claim is None else await self._drive_reclaimed(claim, has_caller=False)
         except RunLost:  # another process goes on with it, or it was cancelled
             return None
 
@@ -109,16 +109,16 @@ class StoredRunDriver(RunDriver):
         await self._find_row(run_id)
         return await self._store.runs.send(run_id, kind, text)
 
-    async def _drive_reclaimed(self, claim: RunClaim) -> Run:
+    async def _drive_reclaimed(self, claim: RunClaim, *, has_caller: bool = True) -> Run:
         state = _state_from_row(claim.run)
         if await self._lost_its_caller(state):
             await self.runtime.cancel_run(claim.run_id, "The run that started this one was cancelled.")
             raise RunLost
         state.steps = await _load_steps(self._store, claim.run_id)
-        return await self._drive_claimed(claim, state)
+        return await self._drive_claimed(claim, state, has_caller=has_caller)
 
-    async def _drive_claimed(self, claim: RunClaim, state: RunState) -> Run:
-        record = StoredRun(self._store, claim)
+    async def _drive_claimed(self, claim: RunClaim, state: RunState, *, has_caller: bool = True) -> Run:
+        record = StoredRun(self._store, claim, goes_on_elsewhere=lambda: not (has_caller and self.runtime.is_open))
         self._driven[claim.run_id] = record
         try:
             async with record.keep_claimed():

@@ -86,6 +86,7 @@ class Gateway:
 
     async def _end_calls(self) -> None:
         """Cancel the calls that still run: their clients have had the time of the server's shutdown."""
+        self.runs.hand_back()
         for task in self._calls:
             task.cancel()
         if self._calls:
