@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from surehand import Agent, Limits, Runtime, tool
+from surehand.agent.loop import WRAP_UP_SECONDS
 from surehand.agent.models.base import ModelError
 from surehand.core.events import CallEnded
 from surehand.testing import ManualClock, ScriptedModel
@@ -24,6 +25,35 @@ async def test_at_the_limit_of_steps_the_model_wraps_up(store):
         told = model.requests[2].messages[-1]["content"]
         assert "The limit of 2 steps is reached. Left: 0 of 2 steps." in told
         assert await agent.resume(run.id, runtime=runtime) == run
+
+
+@pytest.mark.parametrize("reply", [ModelError("The server is down."), lambda messages: 1 / 0])
+async def test_a_run_at_a_limit_is_stopped_also_if_the_model_cannot_wrap_up(store, reply):
+    heard = []
+    model = ScriptedModel("Part one.", reply)
+    async with Runtime(add, store=store) as runtime:
+        agent = Agent("counter", model=model, limits=Limits(steps=1), output=int)
+        agent.add_hook("on_error", lambda error, ctx: heard.append(str(error)) or "Try again.")
+        run = await agent.run("Count", runtime=runtime)
+
+        assert (run.status, run.text, len(model.requests)) == ("stopped", "Part one.", 2)
+        assert run.reason == f"The limit of 1 steps is reached. The model did not wrap up: {heard[0]}"
+        assert await agent.resume(run.id, runtime=runtime) == run
+
+
+async def test_a_model_that_takes_too_long_to_wrap_up_does_not_hide_which_limit_was_reached():
+    clock = ManualClock()
+
+    async def hang(messages):
+        await clock.advance(WRAP_UP_SECONDS)
+        await asyncio.Event().wait()
+
+    async with Runtime(add, clock=clock) as runtime:
+        agent = Agent("counter", model=ScriptedModel(ADD, hang), limits=Limits(steps=1, seconds=1000))
+        run = await agent.run("Count", runtime=runtime)
+
+    assert run.status == "stopped"
+    assert run.reason == "The limit of 1 steps is reached. The model did not wrap up within 60 seconds."
 
 
 async def test_the_calls_of_the_last_turn_do_not_run():

@@ -255,7 +255,7 @@ async def test_a_run_that_its_caller_has_left_goes_on_when_it_is_resumed_and_not
     clerk = desk.agent()
     boss = Agent("boss", model=ScriptedModel(lambda messages: messages[-1]["content"]), tools=[], agents=[clerk])
     async with work(address, boss) as here:
-        # A worker looks at interrupted runs before it starts a new one, so that it has seen those of the boss and the clerk.
+        # A worker looks at interrupted runs before it starts a new one: it has seen those of the boss and the clerk.
         await wait_for_end(here, await here.trigger("clerk", "Ping"))
         assert here.store is not None
         row = await here.store.runs.find("r1")
@@ -286,7 +286,7 @@ async def test_a_run_that_was_resumed_and_then_lost_its_process_goes_on_in_a_wor
     async with work(file, Agent("clerk", model=ScriptedModel("Good."), tools=[])) as second:
         assert second.store is not None
         while (row := await second.store.runs.find("r1")) is None or not row.has_ended:
-            await asyncio.sleep(0)
+            await second.clock.sleep(0)
 
     assert row.state == "done"
 

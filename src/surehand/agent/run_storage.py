@@ -121,8 +121,8 @@ class StoredRun:
     """A run in the store, under a claim.
 
     Args:
-        goes_on_elsewhere: whether workers go on with the run if the task that drives it is cancelled now. They do if the
-            process stops, and do not if the caller has left the run.
+        goes_on_elsewhere: whether workers go on with the run if the task that drives it is cancelled now: they do if
+            the process stops, and do not if the caller has left the run.
     """
 
     derives_call_ids = True
