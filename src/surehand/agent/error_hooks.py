@@ -1,4 +1,4 @@
-"""ErrorHooks: calls the hooks `on_error` of a run, and keeps what they tell the model until a request has brought it."""
+"""ErrorHooks: calls the hooks `on_error` of a run, and keeps what they tell the model until a request brings it."""
 
 from __future__ import annotations
 
