@@ -88,6 +88,25 @@ async def test_tokens_and_cost_are_limits(limits, reason):
     assert (run.status, run.text, run.reason) == ("stopped", "Enough.", reason)
 
 
+async def test_a_limit_on_the_cost_of_a_model_without_a_price_is_a_warning_once(store, caplog):
+    model = ScriptedModel(ADD, "Done.", "Done.")
+    agent = Agent("counter", model=model, limits=Limits(cost=0.1))
+    async with Runtime(add, store=store) as runtime:
+        run = await agent.run("Count", runtime=runtime)
+        await agent.run("Count again", runtime=runtime)
+
+    assert run.status == "done"
+    [warning] = caplog.messages
+    assert warning.startswith("The limit of $0.1 of the agent counter does not hold: scripted does not say")
+
+
+async def test_a_limit_on_the_cost_of_a_model_with_a_price_is_no_warning(caplog):
+    await Agent("counter", model=ScriptedModel("Done.", cost=0.0), limits=Limits(cost=0.1)).run("Count")
+    await Agent("counter", model=ScriptedModel("Done.")).run("Count")
+
+    assert caplog.messages == []
+
+
 async def test_time_in_calls_counts_and_the_model_wraps_up():
     clock = ManualClock()
 

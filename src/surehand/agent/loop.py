@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from surehand.agent.conversation import late_result_message, user_message
 from surehand.agent.error_hooks import ErrorHooks
 from surehand.agent.hooks import RunHooks, Tick
-from surehand.agent.limits import Limits, Spent, describe_what_is_left, find_reached_limit
+from surehand.agent.limits import CostLimitCheck, Limits, Spent, describe_what_is_left, find_reached_limit
 from surehand.agent.model_request import PartialChunk, ask_model
 from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
@@ -44,6 +44,7 @@ class LoopSettings:
     limits: Limits
     output: OutputType
     request_builder: RequestBuilder
+    cost_limit_check: CostLimitCheck
 
 
 class RunLoop:
@@ -193,6 +194,7 @@ class RunLoop:
         spent.requests += 1
         answer = await self._request_answer(request, purpose)
         self._errors.clear()
+        self._settings.cost_limit_check.check(answer.usage)
         step = self._build_step(answer, purpose)
         step.before = before
         step.delivered = tuple(late_results)
