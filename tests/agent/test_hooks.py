@@ -1,10 +1,13 @@
 """Hooks of agents and tools are called at the moments that their names say."""
 
+import asyncio
+
 import pytest
 
-from surehand import Agent, DefinitionError, Runtime, tool
+from surehand import Agent, DefinitionError, Runtime, ToolError, tool
 from surehand.agent.models.base import ModelError
 from surehand.core.facets import HOOK_NAMES
+from surehand.core.ids import new_id
 from surehand.testing import ScriptedModel
 
 
@@ -60,6 +63,119 @@ async def test_after_an_error_a_hook_may_have_the_model_asked_again():
 
     assert (run.status, run.text) == ("done", "Hi")
     assert model.requests[1].messages[-1]["content"] == "Sorry: down"
+
+
+async def test_hooks_hear_of_calls_that_fail_and_what_they_return_is_told_the_model(store):
+    heard = []
+
+    def hear(error, ctx):
+        if isinstance(error, ModelError):
+            return "Go on."
+        heard.append((error.tool, error.arguments, error.outcome.code, str(error)))
+        return f"Do not use {error.tool}."
+
+    @tool
+    async def fetch(page: str) -> str:
+        """Fetch a page."""
+        raise ToolError(f"There is no page {page}.")
+
+    model = ScriptedModel([("fetch", {"page": "x"}), ("nothing", {})], ModelError("down"), "Sorry.")
+    agent = Agent("reader", model=model, hooks={"on_error": hear})
+    async with Runtime(fetch, store=store) as runtime:
+        run = await agent.run("Go", runtime=runtime)
+
+    assert run.text == "Sorry."
+    assert heard[0] == ("fetch", '{"page": "x"}', "failed", "There is no page x.")
+    assert [(name, code) for name, _, code, _ in heard] == [("fetch", "failed"), ("nothing", "not_found")]
+    for request, advice in ((model.requests[1], []), (model.requests[2], ["Go on."])):
+        told = [each["content"] for each in request.messages if each["role"] == "user"]
+        assert told == ["Go", "Do not use fetch.", "Do not use nothing.", *advice]
+
+
+async def test_hooks_hear_of_a_call_that_was_rejected_while_the_run_waited(store):
+    heard = []
+
+    @tool(confirm=True)
+    async def send() -> str:
+        """Send a letter."""
+        return "Sent."
+
+    agent = Agent("writer", model=ScriptedModel([("send", {})], "Not sent."))
+    agent.add_hook("on_error", lambda error, ctx: heard.append(error.outcome.code))
+    async with Runtime(send, store=store) as runtime:
+        waiting = await agent.run("Go", runtime=runtime)
+        assert heard == []
+        await runtime.reject(waiting.waiting[0].call_id)
+        run = await agent.resume(waiting.id, runtime=runtime)
+
+    assert (run.status, heard) == ("done", ["rejected"])
+
+
+def remember_end(calls):
+    return {
+        "on_start": lambda messages, ctx: ctx.state.update(has_started=True),
+        "on_complete": lambda run, ctx: calls.append((run, dict(ctx.state))),
+    }
+
+
+async def test_hooks_hear_once_that_a_run_at_work_was_cancelled(store):
+    calls = []
+    asked = asyncio.Event()
+
+    async def hang(messages):
+        asked.set()
+        await asyncio.Event().wait()
+
+    agent = Agent("poet", model=ScriptedModel(hang), hooks=remember_end(calls))
+    async with Runtime(store=store) as runtime:
+        task = asyncio.create_task(agent.run("Go", runtime=runtime, run_id="r1"))
+        await asked.wait()
+        await agent.cancel("r1", reason="Enough.", runtime=runtime)
+        run = await task
+        await agent.resume("r1", runtime=runtime)
+
+    assert (run.status, run.reason) == ("stopped", "Enough.")
+    assert calls == [(run, {"has_started": True})]
+
+
+async def test_hooks_of_the_agent_and_its_tools_hear_once_that_a_waiting_run_was_cancelled(store):
+    calls = []
+
+    @tool(confirm=True, hooks={"on_complete": lambda run, ctx: calls.append((run, "tool"))})
+    async def send() -> str:
+        """Send a letter."""
+        return "Sent."
+
+    agent = Agent("writer", model=ScriptedModel([("send", {})]), tools=[send], hooks=remember_end(calls))
+    async with Runtime(store=store) as runtime:
+        waiting = await agent.run("Go", runtime=runtime)
+        assert calls == []
+        await agent.cancel(waiting.id, runtime=runtime)
+        run = await agent.resume(waiting.id, runtime=runtime)
+
+    assert run.status == "stopped"
+    assert calls == [(run, {}), (run, "tool")]
+
+
+async def test_hooks_hear_that_a_run_was_cancelled_whose_process_is_dead(tmp_path):
+    calls = []
+    address = str(tmp_path / "s.db")
+    agent = Agent("poet", model=ScriptedModel(), hooks=remember_end(calls))
+    async with Runtime(store=address) as runtime:
+        await runtime.store.runs.begin("r1", "poet", [], owner=new_id())
+        await agent.cancel("r1", runtime=runtime)
+
+    assert [run.status for run, _ in calls] == ["stopped"]
+
+
+async def test_hooks_hear_that_a_run_was_given_up(tmp_path):
+    calls = []
+    agent = Agent("poet", model=ScriptedModel(), hooks=remember_end(calls))
+    async with Runtime(store=str(tmp_path / "s.db")) as runtime:
+        await runtime.store.runs.begin("r1", "poet", [], owner=new_id())
+        await agent.give_up("r1", reason="Six attempts.", runtime=runtime)
+
+    assert [(run.status, run.reason) for run, _ in calls] == [("failed", "Six attempts.")]
 
 
 async def test_a_hook_that_raises_is_logged_and_changes_nothing(caplog):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from surehand import Agent, Limits, Runtime, tool
+from surehand.agent.loop import WRAP_UP_SECONDS
 from surehand.agent.models.base import ModelError
 from surehand.core.events import CallEnded
 from surehand.testing import ManualClock, ScriptedModel
@@ -24,6 +25,35 @@ async def test_at_the_limit_of_steps_the_model_wraps_up(store):
         told = model.requests[2].messages[-1]["content"]
         assert "The limit of 2 steps is reached. Left: 0 of 2 steps." in told
         assert await agent.resume(run.id, runtime=runtime) == run
+
+
+@pytest.mark.parametrize("reply", [ModelError("The server is down."), lambda messages: 1 / 0])
+async def test_a_run_at_a_limit_is_stopped_also_if_the_model_cannot_wrap_up(store, reply):
+    heard = []
+    model = ScriptedModel("Part one.", reply)
+    async with Runtime(add, store=store) as runtime:
+        agent = Agent("counter", model=model, limits=Limits(steps=1), output=int)
+        agent.add_hook("on_error", lambda error, ctx: heard.append(str(error)) or "Try again.")
+        run = await agent.run("Count", runtime=runtime)
+
+        assert (run.status, run.text, len(model.requests)) == ("stopped", "Part one.", 2)
+        assert run.reason == f"The limit of 1 steps is reached. The model did not wrap up: {heard[0]}"
+        assert await agent.resume(run.id, runtime=runtime) == run
+
+
+async def test_a_model_that_takes_too_long_to_wrap_up_does_not_hide_which_limit_was_reached():
+    clock = ManualClock()
+
+    async def hang(messages):
+        await clock.advance(WRAP_UP_SECONDS)
+        await asyncio.Event().wait()
+
+    async with Runtime(add, clock=clock) as runtime:
+        agent = Agent("counter", model=ScriptedModel(ADD, hang), limits=Limits(steps=1, seconds=1000))
+        run = await agent.run("Count", runtime=runtime)
+
+    assert run.status == "stopped"
+    assert run.reason == "The limit of 1 steps is reached. The model did not wrap up within 60 seconds."
 
 
 async def test_the_calls_of_the_last_turn_do_not_run():
@@ -56,6 +86,25 @@ async def test_tokens_and_cost_are_limits(limits, reason):
     run = await Agent("counter", model=model, tools=[add], limits=limits).run("Count")
 
     assert (run.status, run.text, run.reason) == ("stopped", "Enough.", reason)
+
+
+async def test_a_limit_on_the_cost_of_a_model_without_a_price_is_a_warning_once(store, caplog):
+    model = ScriptedModel(ADD, "Done.", "Done.")
+    agent = Agent("counter", model=model, limits=Limits(cost=0.1))
+    async with Runtime(add, store=store) as runtime:
+        run = await agent.run("Count", runtime=runtime)
+        await agent.run("Count again", runtime=runtime)
+
+    assert run.status == "done"
+    [warning] = caplog.messages
+    assert warning.startswith("The limit of $0.1 of the agent counter does not hold: scripted does not say")
+
+
+async def test_a_limit_on_the_cost_of_a_model_with_a_price_is_no_warning(caplog):
+    await Agent("counter", model=ScriptedModel("Done.", cost=0.0), limits=Limits(cost=0.1)).run("Count")
+    await Agent("counter", model=ScriptedModel("Done.")).run("Count")
+
+    assert caplog.messages == []
 
 
 async def test_time_in_calls_counts_and_the_model_wraps_up():

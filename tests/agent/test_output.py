@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel
 
-from surehand import Agent, Limits, Runtime
+from surehand import Agent, DefinitionError, Limits, Runtime
 from surehand.testing import ScriptedModel
 
 
@@ -37,6 +37,32 @@ async def test_the_text_becomes_a_value_of_the_type(text):
 )
 async def test_the_type_may_be_any_that_pydantic_knows(output, text, value):
     assert (await Agent("a", model=ScriptedModel(text), output=output).run("Go")).output == value
+
+
+TRIP_SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}},
+    "required": ["city", "days"],
+}
+
+
+async def test_the_type_may_be_a_json_schema(store):
+    model = ScriptedModel("Lisbon!", '{"city": "Lisbon", "days": 0}', '{"city": "Lisbon", "days": 3}')
+    async with Runtime(store=store) as runtime:
+        agent = Agent("travel", model=model, output=TRIP_SCHEMA)
+        run = await agent.run("A trip", runtime=runtime)
+        again = await agent.resume(run.id, runtime=runtime)
+
+    assert (run.status, run.output, again.output) == ("done", {"city": "Lisbon", "days": 3}, run.output)
+    assert model.requests[0].output_schema == TRIP_SCHEMA
+    told = [request.messages[-1]["content"] for request in model.requests]
+    assert "Your answer is not the JSON that is asked for" in told[1]
+    assert "days: 0 is less than the minimum of 1" in told[2]
+
+
+def test_a_json_schema_that_is_not_valid_is_refused():
+    with pytest.raises(DefinitionError, match="The JSON Schema in `output` cannot be used"):
+        Agent("travel", model=ScriptedModel(), output={"type": "trip"})
 
 
 async def test_the_model_gets_two_more_tries(store):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from surehand import Runtime
+
 AGENTS = str(Path(__file__).with_name("agents.py"))
+STORES = [pytest.param((), id="no store"), pytest.param(("--store", "s.db"), id="store")]
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def test_calls_are_shown_with_progress_and_result(chat):
 
 
 @pytest.mark.parametrize(("decision", "result"), [("y", "Paid 5 to Ada."), ("n", "rejected")])
-@pytest.mark.parametrize("store", [(), ("--store", "s.db")], ids=["no store", "store"])
+@pytest.mark.parametrize("store", STORES)
 def test_an_approval_is_asked_for_in_place(chat, decision, result, store):
     screen = chat("helper", *store)
     screen.types("pay")
@@ -85,8 +89,9 @@ def test_a_tool_that_asks_the_person_is_answered_in_place(chat):
     screen.sees("you> ")
 
 
-def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(chat):
-    screen = chat()
+@pytest.mark.parametrize("store", STORES)
+def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(chat, store):
+    screen = chat("helper", *store)
     screen.types("sleep")
     screen.sees(r"\[sleep_long\] {}")
     screen.interrupts()
@@ -100,8 +105,9 @@ def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(chat):
     assert screen.ends() == 0
 
 
-def test_ctrl_c_at_an_approval_cancels_the_turn(chat):
-    screen = chat()
+@pytest.mark.parametrize("store", STORES)
+def test_ctrl_c_at_an_approval_cancels_the_turn(chat, store):
+    screen = chat("helper", *store)
     screen.types("pay")
     screen.sees("dit: ")
     screen.interrupts()
@@ -110,6 +116,25 @@ def test_ctrl_c_at_an_approval_cancels_the_turn(chat):
     screen.types("hello")
 
     screen.sees(r"I heard: pay \| hello\.")
+
+
+@pytest.mark.parametrize(("prompt", "shown"), [("sleep", r"\[sleep_long\] {}"), ("pay", "dit: "), ("size", "Answer")])
+def test_ctrl_c_stops_the_run_for_good_and_closes_what_it_waits_for(chat, tmp_path, prompt, shown):
+    screen = chat("helper", "--store", "s.db")
+    screen.types(prompt)
+    screen.sees(shown)
+    screen.interrupts()
+    screen.sees("cancelled: the turn was ended")
+    screen.sees("you> ")
+    states, waits = asyncio.run(find_runs_and_waits(str(tmp_path / "s.db")))
+
+    assert (states, waits) == ([("stopped", "The user cancelled the turn.")], 0)
+
+
+async def find_runs_and_waits(address):
+    async with Runtime(store=address) as runtime:
+        runs = await runtime.store.runs.latest()
+        return [(each.state, each.reason) for each in runs], len(await runtime.pending())
 
 
 def test_typing_during_a_turn_steers_it(chat, tmp_path):

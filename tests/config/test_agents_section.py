@@ -117,6 +117,111 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
     assert build(config)["helper"].name == "helper"
 
 
+def test_keys_of_the_gateway_that_have_no_effect_are_warnings_with_their_line(read, caplog):
+    config = read(
+        """
+        agents:
+          helper:
+            version: "1.0"
+            model:
+              provider: openai
+              model: gpt-5
+              reasoning: {effort: low, summary: always}
+            loop: {toolChoice: required}
+            consciousness: {maxTokens: 100000, minRecentCycles: 3, compactionStrategy: layered}
+            middleware: [logging, rag, guardrails]
+        """
+    )
+
+    assert [each.name for each in config.agents[0].middleware] == ["logging"]
+    assert config.agents[0].context_window == 100_000
+    assert build(config)["helper"].name == "helper"
+    warnings = [re.match(r".*surehand.yaml:(\d+): (\w+) has no effect: .+\.$", each) for each in caplog.messages]
+    assert [(int(each[1]), each[2]) for each in warnings] == [
+        (4, "version"),
+        (8, "summary"),
+        (9, "toolChoice"),
+        (10, "minRecentCycles"),
+        (10, "compactionStrategy"),
+        (11, "rag"),
+        (11, "guardrails"),
+    ]
+
+
+async def test_with_tool_choice_none_the_model_is_offered_no_tool(read, caplog):
+    config = read(
+        """
+        agents:
+          boss: {model: {scripted: [{answers: [Hi]}]}, agents: [clerk], tools: ["*"], loop: {toolChoice: none}}
+          clerk: {model: {scripted: [{answers: [Hi]}]}}
+        """
+    )
+    boss = build(config)["boss"]
+
+    @tool
+    async def add() -> int:
+        """Add."""
+        return 1
+
+    async with Runtime(add, boss) as runtime:
+        scope = await runtime.enter_agent(boss)
+        assert list(scope.usable_listings()) == []
+    assert caplog.messages == []
+
+
+async def test_tools_of_an_agent_may_be_defined_in_its_entry(read):
+    config = read(
+        """
+        agents:
+          helper:
+            model: {scripted: [{answers: [{tool: note, arguments: {text: Hi}}, "${result}"]}]}
+            tools:
+              - "git__*"
+              - {name: note, executionType: internal, inputSchema: {properties: {text: {type: string}}}}
+        """
+    )
+    helper = build(config)["helper"]
+    assert config.agents[0].tools == ("git__*",)
+
+    async with Runtime(helper) as runtime:
+        run = await helper.run("Go", runtime=runtime)
+        outcome = await runtime.call("note", {"text": "Hi"})
+
+    assert (run.status, run.text) == ("done", '{"success":true,"args":{"text":"Hi"}}')
+    assert outcome.code == "not_found"
+
+
+async def test_an_approver_an_output_and_parameters_are_read(read, tmp_path):
+    schema = "{type: object, properties: {city: {type: string}}, required: [city]}"
+    approval = '{"decision": "approve", "reason": "It is harmless."}'
+    config = read(
+        f"""
+        agents:
+          boss:
+            model: {{scripted: [{{answers: [{{tool: agent__clerk, arguments: {{city: Rome}}}}, Done.]}}]}}
+            agents: [clerk]
+            tools: []
+          clerk:
+            model: {{scripted: [{{answers: [{{tool: send, arguments: {{}}}}, '{{"city": "Rome"}}']}}]}}
+            approver: {{scripted: [{{answers: ['{approval}']}}]}}
+            parameters: {schema}
+            output: {schema}
+        """
+    )
+
+    @tool(confirm=True)
+    async def send() -> str:
+        """Send a letter."""
+        return "Sent."
+
+    agents = build(config)
+    async with Runtime(send, *agents.values()) as runtime:
+        run = await agents["boss"].run("Go", runtime=runtime)
+
+    assert agents["clerk"].tool.parameters.schema["required"] == ["city"]
+    assert (run.status, run.messages[2]["content"]) == ("done", '{"city":"Rome"}')
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [
@@ -136,7 +241,10 @@ def test_agents_of_the_gateway_are_read_with_their_own_keys(read):
             "Agents call each other in a circle: a > b > a",
         ),
         ("{'a b': {model: 'openai:m'}}", "'a b' cannot be the name of an agent"),
-        ("{a: {model: 'openai:m', loop: {toolChoice: required}}}", "toolChoice can only be auto"),
+        ("{a: {model: 'openai:m', output: {type: trip}}}", "The JSON Schema in `output` cannot be used"),
+        ("{a: {model: 'openai:m', output: Trip}}", "output must be a mapping"),
+        ("{a: {model: 'openai:m', parameters: [city]}}", "parameters must be a mapping"),
+        ("{a: {model: 'openai:m', approver: gpt-5}}", "A model is written 'provider:name', got 'gpt-5'"),
     ],
 )
 def test_mistakes_are_named_with_their_line(read, section, message):

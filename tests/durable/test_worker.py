@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import pytest
 from pydantic import AfterValidator
 
 from surehand import Agent, DefinitionError, Runtime, Worker, tool
+from surehand.agent.run_storage import LEFT_REASON
 from surehand.runtime.worker import MAX_ATTEMPTS
 from surehand.store.tables.inbox import InboxEvent
 from surehand.testing import ManualClock, ScriptedModel, runtime
@@ -213,6 +214,88 @@ async def test_a_step_that_takes_too_long_is_interrupted_and_goes_on_in_another_
         ended = await wait_for_end(second, event)
 
     assert (ended.status, ended.attempts) == ("done", 0)
+
+
+async def leave_stream(stream: AsyncGenerator[Any], asked: asyncio.Event) -> None:
+    async for _ in stream:
+        await asked.wait()
+        break
+    await stream.aclose()
+
+
+async def cancel_task(stream: AsyncGenerator[Any], asked: asyncio.Event) -> None:
+    async def read() -> None:
+        async for _ in stream:
+            pass
+
+    task = asyncio.create_task(read())
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@ON_BOTH_DATABASES
+@pytest.mark.parametrize("leave", [leave_stream, cancel_task])
+async def test_a_run_that_its_caller_has_left_goes_on_when_it_is_resumed_and_not_before(
+    address: str, leave: Callable[..., Any]
+) -> None:
+    desk = Desk()
+    asked = asyncio.Event()
+
+    async def think(_: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    clerk = Agent("clerk", model=ScriptedModel(think), tools=[])
+    boss = Agent("boss", model=ScriptedModel([("agent__clerk", {"prompt": "Go"})]), tools=[], agents=[clerk])
+    async with Runtime(store=address) as left:
+        await leave(boss.stream("Hello", runtime=left, run_id="r1"), asked)
+    clerk = desk.agent()
+    boss = Agent("boss", model=ScriptedModel(lambda messages: messages[-1]["content"]), tools=[], agents=[clerk])
+    async with work(address, boss) as here:
+        # A worker looks at interrupted runs before it starts a new one: it has seen those of the boss and the clerk.
+        await wait_for_end(here, await here.trigger("clerk", "Ping"))
+        assert here.store is not None
+        row = await here.store.runs.find("r1")
+        assert row is not None
+        assert (row.state, row.reason) == ("running", LEFT_REASON)
+        assert desk.sent == ["Ping"]
+        run = await boss.resume("r1", runtime=here)
+
+    assert (run.status, desk.sent) == ("done", ["Ping", "Go"])
+
+
+async def test_a_run_that_was_resumed_and_then_lost_its_process_goes_on_in_a_worker(file: str) -> None:
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    async def think(_: Any) -> str:
+        asked.put_nowait("asked")
+        await asyncio.Event().wait()
+        return ""
+
+    stuck = Agent("clerk", model=ScriptedModel(think, think), tools=[])
+    async with Runtime(store=file) as first:
+        await cancel_run_task(stuck.run("Hello", runtime=first, run_id="r1"), asked)
+        resumed = asyncio.create_task(stuck.resume("r1", runtime=first))
+        await asked.get()
+        assert stuck.hand_back("r1")
+        resumed.cancel()
+        await asyncio.wait({resumed})
+    async with work(file, Agent("clerk", model=ScriptedModel("Good."), tools=[])) as second:
+        assert second.store is not None
+        while (row := await second.store.runs.find("r1")) is None or not row.has_ended:
+            await second.clock.sleep(0)
+
+    assert row.state == "done"
+
+
+async def cancel_run_task(run: Any, asked: asyncio.Queue[str]) -> None:
+    task = asyncio.create_task(run)
+    await asked.get()
+    task.cancel()
+    await asyncio.wait({task})
 
 
 async def test_an_approved_call_of_a_run_starts_no_second_run(file: str) -> None:

@@ -11,7 +11,7 @@ from surehand.agent.approver import build_approver
 from surehand.agent.compaction import DEFAULT_CONTEXT_WINDOW, Compactor
 from surehand.agent.conversation import Prompt
 from surehand.agent.hooks import Hook, HookTable
-from surehand.agent.limits import Limits
+from surehand.agent.limits import CostLimitCheck, Limits
 from surehand.agent.loop import LoopSettings
 from surehand.agent.model_argument import to_model
 from surehand.agent.models.base import Model
@@ -55,7 +55,7 @@ class Agent:
         parameters: what callers of `agent__name` give: a pydantic model, a dataclass, a TypedDict or a JSON Schema. The
             model reads them as JSON. Left out: `{prompt: string}`.
         description: what the models of other agents read about this one; its instructions are not shown to them.
-        output: the type of the final answer, such as a pydantic model; a plain text if left out.
+        output: the type of the final answer, such as a pydantic model, or a JSON Schema; a plain text if left out.
         hooks: functions of `(data, ctx)` by the moment at which they are called.
         approver: asked about calls that need an approval, before a person is. A model can only approve, or leave it to
             the person; a function decides as the runtime's own approver does.
@@ -89,7 +89,8 @@ class Agent:
         request_builder = RequestBuilder(
             instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
         )
-        settings = LoopSettings(self.model, self.limits, output_type, request_builder)
+        cost_limit_check = CostLimitCheck(name, self.model.name, self.limits.cost)
+        settings = LoopSettings(self.model, self.limits, output_type, request_builder, cost_limit_check)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)
         self._driven_runs: dict[str, StoredRun] = {}
         """Runs in a store that this process drives now."""

@@ -73,19 +73,18 @@ class HookTable:
 class RunHooks:
     """Calls the hooks of an agent and of its tools, for one run."""
 
-    def __init__(
-        self, context: RunContext, table: HookTable, tool_hooks: Callable[[], Iterable[Mapping[str, Hook]]]
-    ) -> None:
+    def __init__(self, context: RunContext, table: HookTable) -> None:
         self.context = context
         self._table = table
-        self._find_tool_hooks = tool_hooks
+        self.find_tool_hooks: Callable[[], Iterable[Mapping[str, Hook]]] = tuple
+        """Finds the hooks of the tools that the agent has now; none before its scope is open."""
         self._tool_hooks: list[Mapping[str, Hook]] | None = None
         """Those of the tools that the agent has at this tick; None before the first one."""
 
     async def call(self, name: str, data: Any) -> list[Any]:
         """Call the hooks of a moment one after another; returns what they returned, without None."""
         if self._tool_hooks is None or name in ("on_start", "on_tick_start"):
-            self._tool_hooks = list(self._find_tool_hooks())
+            self._tool_hooks = list(self.find_tool_hooks())
         if not self._tool_hooks and not self._table:
             return []
         hooks = [*self._table.find(name), *(each[name] for each in self._tool_hooks if name in each)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from surehand.agent.models.base import Usage
 
+log = logging.getLogger("surehand")
 DEFAULT_MAX_STEPS = 20
 _SPENT_NUMBERS = ("requests", "tokens_in", "tokens_out", "cost", "calls", "seconds")
 
@@ -23,7 +25,7 @@ class Limits:
     tokens: int | None = None
     """Tokens in and out together."""
     cost: float | None = None
-    """US dollars; needs a model that reports what it costs."""
+    """US dollars; needs a model with a price, or that reports what it costs. A warning says so if it does neither."""
     seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -35,6 +37,29 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 raise ValueError(f"`{name}` must be a number above zero, got {value!r}.")
+
+
+class CostLimitCheck:
+    """Warns once if the limit on the cost of an agent cannot hold, because its model does not say what answers cost."""
+
+    def __init__(self, agent: str, model: str, limit: float | None) -> None:
+        self._agent = agent
+        self._model = model
+        self._limit = limit
+        self._has_warned = False
+
+    def check(self, usage: Usage) -> None:
+        """Look at the usage of an answer."""
+        if self._limit is None or usage.cost is not None or self._has_warned:
+            return
+        self._has_warned = True
+        log.warning(
+            "The limit of $%g of the agent %s does not hold: %s does not say what an answer costs. Give the model a "
+            "price, or the agent a limit of tokens.",
+            self._limit,
+            self._agent,
+            self._model,
+        )
 
 
 @dataclass(slots=True)

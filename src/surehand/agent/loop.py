@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from surehand.agent.conversation import late_result_message, user_message
+from surehand.agent.error_hooks import ErrorHooks
 from surehand.agent.hooks import RunHooks, Tick
-from surehand.agent.limits import Limits, Spent, describe_what_is_left, find_reached_limit
+from surehand.agent.limits import CostLimitCheck, Limits, Spent, describe_what_is_left, find_reached_limit
 from surehand.agent.model_request import PartialChunk, ask_model
 from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
@@ -43,6 +44,7 @@ class LoopSettings:
     limits: Limits
     output: OutputType
     request_builder: RequestBuilder
+    cost_limit_check: CostLimitCheck
 
 
 class RunLoop:
@@ -61,8 +63,9 @@ class RunLoop:
         self._seconds_before = state.spent.seconds
         self._started_at = self._clock.now()
         self._call_time_limit = CallTimeLimit(scope, state.run_id, settings.limits.seconds)
-        self._advice: list[Any] = []
-        """What hooks tell the model after a failed request."""
+        self._limit_reason = ""
+        """The limit that is reached, while the model is asked to wrap up."""
+        self._errors = ErrorHooks(hooks)
         self._begun_calls: set[int] = set()
         """The positions of the calls of which the model has begun to write the arguments."""
 
@@ -78,9 +81,7 @@ class RunLoop:
             try:
                 run = await self._advance()
             except TimeIsUp:
-                run = await self._finish(
-                    "stopped", f"The limit of {self._settings.limits.seconds:g} seconds is reached."
-                )
+                run = await self._finish("stopped", self._describe_time_limit())
             except ModelError as error:
                 run = await self._recover(error)
         return run
@@ -113,6 +114,8 @@ class RunLoop:
         with self._call_time_limit.apply(self._seconds_left()):
             # What the run waits for people does not count: its time starts so much later.
             self._started_at += await self._calls.make(step, self._state.steps)
+        for call in step.calls:
+            await self._errors.hear_call(call, call.shown_outcome)
         await count_sub_runs(self._scope, self._state)
         pending = [call for call in step.calls if call.shown_outcome is None]
         all_wait = len(pending) == len(step.calls)
@@ -158,6 +161,7 @@ class RunLoop:
             outcome = await self._calls.find_outcome(call)
             if outcome is not None and call.call_id is not None:
                 found[call.call_id] = late_result_message(call, outcome)
+                await self._errors.hear_call(call, outcome)
         return found
 
     # Asking the model
@@ -172,10 +176,11 @@ class RunLoop:
     ) -> None:
         """Ask the model once and remember its answer as the next step."""
         late_results = late_results or {}
-        before = [*late_results.values(), *map(user_message, [*messages, *self._advice])]
+        before = [*late_results.values(), *map(user_message, [*messages, *self._errors.advice])]
         limits = self._settings.limits
         spent = self._spent()
         reason = refusal or find_reached_limit(limits, spent)
+        self._limit_reason = reason or ""
         if reason is not None:
             purpose = "wrap_up"
             left = describe_what_is_left(limits, spent)
@@ -188,7 +193,8 @@ class RunLoop:
         await self._hooks.call("on_after_compile", request)
         spent.requests += 1
         answer = await self._request_answer(request, purpose)
-        self._advice = []
+        self._errors.clear()
+        self._settings.cost_limit_check.check(answer.usage)
         step = self._build_step(answer, purpose)
         step.before = before
         step.delivered = tuple(late_results)
@@ -261,10 +267,17 @@ class RunLoop:
         limit = self._settings.limits.seconds
         return None if limit is None else limit - self._spent().seconds
 
+    def _describe_time_limit(self) -> str:
+        if self._limit_reason:
+            return f"{self._limit_reason} The model did not wrap up within {WRAP_UP_SECONDS:g} seconds."
+        return f"The limit of {self._settings.limits.seconds:g} seconds is reached."
+
     async def _recover(self, error: ModelError) -> Run | None:
-        """Fail the run, unless a hook has a message for the model and a request is left."""
-        self._advice = await self._hooks.call("on_error", error)
-        if self._advice and find_reached_limit(self._settings.limits, self._spent()) is None:
+        """Fail the run, unless it is at a limit, or a hook has a message for the model and a request is left."""
+        has_advice = await self._errors.hear_request(error)
+        if self._limit_reason:
+            return await self._finish("stopped", f"{self._limit_reason} The model did not wrap up: {error}")
+        if has_advice and find_reached_limit(self._settings.limits, self._spent()) is None:
             return None
         return await self._finish("failed", str(error))
 

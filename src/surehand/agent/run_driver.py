@@ -107,13 +107,23 @@ class RunDriver(ABC):
     async def _open_scope(self, state: RunState) -> Scope:
         return await self.runtime.enter_agent(self._source, user=state.user, session=state.session, turn=state.run_id)
 
-    async def _drive(self, state: RunState, record: RunRecord) -> Run:
+    def _build_hooks(self, state: RunState) -> RunHooks:
+        context = RunContext(state.run_id, state.agent, state.user, state.session)
+        return RunHooks(context, self._agent.hooks)
+
+    async def _complete(self, state: RunState, run: Run) -> None:
+        """Tell the hooks that a run has ended which no loop drives."""
         scope = await self._open_scope(state)
+        hooks = self._build_hooks(state)
+        hooks.find_tool_hooks = lambda: self._agent.selection.hooks(scope)
+        await hooks.call("on_complete", run)
+
+    async def _drive(self, state: RunState, record: RunRecord, hooks: RunHooks) -> Run:
+        scope = await self._open_scope(state)
+        hooks.find_tool_hooks = lambda: self._agent.selection.hooks(scope)
         if scope.has_listeners:
             at = scope.clock.time()
             scope.emit(RunStarted(state.run_id, state.agent, state.user, state.session, at, state.origin.parent_run))
-        context = RunContext(state.run_id, state.agent, state.user, state.session)
-        hooks = RunHooks(context, self._agent.hooks, lambda: self._agent.selection.hooks(scope))
         run = await RunLoop(self._agent.settings, scope, state, record, hooks).drive()
         return self._report(run, state.user, state.session)
 

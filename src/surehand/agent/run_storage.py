@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
@@ -28,6 +28,7 @@ FIRST_RETRY_SECONDS = 2.0
 """How long a run waits after its first failed attempt; after each further one four times as long."""
 MAX_RETRY_SECONDS = 600.0
 MAX_REASON_LENGTH = 500
+LEFT_REASON = "Its caller was cancelled or left its stream. It goes on when it is resumed."
 
 
 class RunLost(Exception):
@@ -117,13 +118,19 @@ class UnstoredRun:
 
 
 class StoredRun:
-    """A run in the store, under a claim."""
+    """A run in the store, under a claim.
+
+    Args:
+        goes_on_elsewhere: whether workers go on with the run if the task that drives it is cancelled now: they do if
+            the process stops, and do not if the caller has left the run.
+    """
 
     derives_call_ids = True
 
-    def __init__(self, store: Store, claim: RunClaim) -> None:
+    def __init__(self, store: Store, claim: RunClaim, *, goes_on_elsewhere: Callable[[], bool]) -> None:
         self._store = store
         self._claim = claim
+        self._goes_on_elsewhere = goes_on_elsewhere
         self._is_finished = False
         """Whether the claim was given up together with the last write."""
         self._is_lost = False
@@ -214,11 +221,13 @@ class StoredRun:
 
         renewal = asyncio.create_task(renew())
         failure: Exception | None = None
+        is_left = False
         try:
             yield
         except asyncio.CancelledError:
             if self._is_lost and driver.uncancel() <= cancelling_before:
                 raise RunLost from None
+            is_left = not self._is_handed_back and not self._goes_on_elsewhere()
             raise
         except Exception as error:
             failure = error
@@ -229,7 +238,10 @@ class StoredRun:
             await asyncio.wait({renewal})
             if not self._is_finished:
                 with suppress(Exception):  # of a store that is gone: then the lease runs out
-                    await self._release(failure)
+                    if is_left:
+                        await self._store.runs.leave(self._claim, LEFT_REASON)
+                    else:
+                        await self._release(failure)
 
     async def _release(self, failure: Exception | None) -> None:
         """Let another process go on: at once, or after a back-off if the attempt has failed."""

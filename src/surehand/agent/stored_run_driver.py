@@ -77,7 +77,7 @@ class StoredRunDriver(RunDriver):
         await self._find_row(run_id)
         claim = await self._store.runs.claim(run_id, owner=self.runtime.runtime_id)
         try:
-            return None if claim is None else await self._drive_reclaimed(claim)
+            return None if claim is None else await self._drive_reclaimed(claim, has_caller=False)
         except RunLost:  # another process goes on with it, or it was cancelled
             return None
 
@@ -90,7 +90,9 @@ class StoredRunDriver(RunDriver):
         state.steps = await _load_steps(self._store, run_id)
         report = {"text": state.last_text, "output": None}
         if await self._store.runs.save(claim, "failed", report=report, reason=reason):
-            self._report(await build_run(self.runtime, state, "failed", reason=reason), state.user, state.session)
+            run = await build_run(self.runtime, state, "failed", reason=reason)
+            self._report(run, state.user, state.session)
+            await self._complete(state, run)
             await self.runtime.end_calls_that_follow_run(run_id)
 
     async def cancel(self, run_id: str, reason: str) -> bool:
@@ -100,33 +102,40 @@ class StoredRunDriver(RunDriver):
             return False
         if record is not None:
             record.abandon()  # another process notices within a second
-        if row.owner is None:  # nothing drives it that could tell
-            await self._report_ended(await self._find_row(run_id))
+        if not await self._has_live_driver(row):  # nothing drives it that could tell
+            run = await self._report_ended(await self._find_row(run_id))
+            await self._complete(_state_from_row(row), run)
         await self.runtime.end_calls_that_follow_run(run_id)
         return True
+
+    async def _has_live_driver(self, row: RunRow) -> bool:
+        return row.owner is not None and row.owner in await self._store.database.live_owners([row.owner])
 
     async def _send_if_open(self, run_id: str, kind: MessageKind, text: Any) -> bool:
         await self._find_row(run_id)
         return await self._store.runs.send(run_id, kind, text)
 
-    async def _drive_reclaimed(self, claim: RunClaim) -> Run:
+    async def _drive_reclaimed(self, claim: RunClaim, *, has_caller: bool = True) -> Run:
         state = _state_from_row(claim.run)
         if await self._lost_its_caller(state):
             await self.runtime.cancel_run(claim.run_id, "The run that started this one was cancelled.")
+            await self._complete(state, await self._build_ended(await self._find_row(claim.run_id)))
             raise RunLost
         state.steps = await _load_steps(self._store, claim.run_id)
-        return await self._drive_claimed(claim, state)
+        return await self._drive_claimed(claim, state, has_caller=has_caller)
 
-    async def _drive_claimed(self, claim: RunClaim, state: RunState) -> Run:
-        record = StoredRun(self._store, claim)
+    async def _drive_claimed(self, claim: RunClaim, state: RunState, *, has_caller: bool = True) -> Run:
+        record = StoredRun(self._store, claim, goes_on_elsewhere=lambda: not (has_caller and self.runtime.is_open))
+        hooks = self._build_hooks(state)
         self._driven[claim.run_id] = record
         try:
             async with record.keep_claimed():
-                run = await self._drive(state, record)
+                run = await self._drive(state, record, hooks)
         except RunLost:
             row = await self._store.runs.find(claim.run_id)
             if row is not None and row.is_cancelled:  # with the calls that this process has made meanwhile
                 await self.runtime.cancel_run(row.run_id, row.reason or "")
+                await hooks.call("on_complete", await self._build_ended(row))
             raise
         finally:
             if self._driven.get(claim.run_id) is record:
@@ -147,13 +156,15 @@ class StoredRunDriver(RunDriver):
         return row
 
     async def _report_ended(self, row: RunRow) -> Run:
+        return self._report(await self._build_ended(row), row.user, row.session)
+
+    async def _build_ended(self, row: RunRow) -> Run:
         state = _state_from_row(row)
         state.steps = await _load_steps(self._store, row.run_id)
         status = cast(RunStatus, row.state)
         output = None if status == "failed" else self._agent.settings.output.parse_if_valid(state.last_text)
         scope = await self._open_scope(state)
-        run = await build_run(scope, state, status, reason=row.reason or "", output=output)
-        return self._report(run, row.user, row.session)
+        return await build_run(scope, state, status, reason=row.reason or "", output=output)
 
 
 def _state_from_row(row: RunRow) -> RunState:

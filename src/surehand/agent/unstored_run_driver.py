@@ -63,11 +63,14 @@ class UnstoredRunDriver(RunDriver):
         if record is not None:
             async with record.lock:  # another task of this program may drive it
                 if run_id in self._runs.open:
+                    hooks = self._build_hooks(record.state)
                     try:
                         with record.stop_on_cancel():
-                            run = await self._drive(record.state, record)
+                            run = await self._drive(record.state, record, hooks)
                     except RunLost:  # it was cancelled
-                        return self._report_again(run_id)
+                        run = self._report_again(run_id)
+                        await hooks.call("on_complete", run)
+                        return run
                     if run.status != "waiting":
                         self._runs.end(state, run)
                     return run
@@ -89,6 +92,7 @@ class UnstoredRunDriver(RunDriver):
         self._runs.end(state, run)
         if not record.cancel():
             self._report(run, state.user, state.session)
+            await self._complete(state, run)
         await self._cancel_calls(record.state)
         return True
 

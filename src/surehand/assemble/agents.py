@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,17 @@ from surehand.agent.models.base import Model
 from surehand.agent.models.choose import access_variables, choose_model
 from surehand.agent.models.rule_based import AnswerRule, RuleBasedModel
 from surehand.agent.models.usage import Price
+from surehand.assemble.defined_tools import build_defined_tool
 from surehand.assemble.tool_sources import load_source_object
-from surehand.config.agents_section import AgentEntry, ModelChoice, ModelEntry
+from surehand.config.agents_section import AgentEntry
 from surehand.config.config import Config
+from surehand.config.model_entry import ModelChoice, ModelEntry
 from surehand.config.node import ConfigNode
 from surehand.config.scripted_model import ScriptedModelEntry
 from surehand.core.errors import DefinitionError
+from surehand.runtime.sources import split_server_tools
+
+log = logging.getLogger("surehand")
 
 
 def build_agents(config: Config, environment: Mapping[str, str], defined: Iterable[Agent] = ()) -> list[Agent]:
@@ -28,6 +34,9 @@ def build_agents(config: Config, environment: Mapping[str, str], defined: Iterab
     Args:
         defined: agents of Python sources, which the file may name in `agents` too.
     """
+    for entry in config.agents:
+        for warning in entry.warnings:
+            log.warning("%s", warning)
     builder = _AgentBuilder(config, environment)
     builder.built |= {agent.name: agent for agent in defined if agent.name not in builder.entries}
     return [builder.build(entry, ()) for entry in config.agents]
@@ -50,7 +59,12 @@ class _AgentBuilder:
         return self.built[entry.name]
 
     def _build_tools(self, entry: AgentEntry) -> list[Any] | None:
-        tools = None if entry.tools is None else list(entry.tools)
+        tools: list[Any] | None = None
+        if entry.tools is not None:
+            own_tools, providers = split_server_tools(
+                build_defined_tool(each, self._environment) for each in entry.defined_tools
+            )
+            tools = [*entry.tools, *own_tools, *providers]
         if entry.mcp is None:
             return tools
         from surehand.assemble.mcp_servers import build_mcp_servers  # imports the MCP SDK
@@ -75,10 +89,12 @@ class _AgentBuilder:
 def _build_agent(
     entry: AgentEntry, agents: Sequence[Agent], tools: list[Any] | None, environment: Mapping[str, str]
 ) -> Agent:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"output": entry.output, "parameters": entry.parameters}
     if entry.context_window is not None:
         options["context_window"] = entry.context_window
-    model = _choose_first_model(entry, environment)
+    if entry.approver:
+        options["approver"] = _choose_first_model(entry, entry.approver, environment)
+    model = _choose_first_model(entry, entry.models, environment)
     try:
         return Agent(
             entry.name,
@@ -94,11 +110,11 @@ def _build_agent(
         raise entry.node.error(_problem(error)) from error
 
 
-def _choose_first_model(entry: AgentEntry, environment: Mapping[str, str]) -> Model:
-    """The first model of the entry that can be used; a model that is the only one is taken in any case."""
-    if len(entry.models) == 1:
-        return _build_model(entry.models[0], environment)
-    for choice in entry.models:
+def _choose_first_model(entry: AgentEntry, choices: Sequence[ModelChoice], environment: Mapping[str, str]) -> Model:
+    """The first of the models that can be used; a model that is the only one is taken in any case."""
+    if len(choices) == 1:
+        return _build_model(choices[0], environment)
+    for choice in choices:
         if _is_usable(choice, environment):
             return _build_model(choice, environment)
     problem = f"None of the models of {entry.name} can be used: their keys are not set."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 
 from surehand.agent.agent import Agent
@@ -17,6 +17,7 @@ from surehand.cli.line_reader import TerminalLineReader
 from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded, RunStarted
+from surehand.core.ids import new_id
 from surehand.core.outcome import Failed
 from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
@@ -118,12 +119,14 @@ class ChatSession:
         said: Message = {"role": "user", "content": text}
         display = TurnDisplay()
         prompt = [*self._messages, said]
-        self._turn = asyncio.create_task(self._run_turn(prompt, display))
+        run_id = new_id()
+        self._turn = asyncio.create_task(self._run_turn(prompt, run_id, display))
         await asyncio.wait({self._turn})
         display.end_line()
         self._run_id = None
         self._family.run_ids = set()
         if self._turn.cancelled():
+            await self._cancel_run(run_id)
             print_notice("cancelled: the turn was ended, and what it had done stays.", "yellow")
             self._messages = [*prompt, _interrupted_message(display)]
             return
@@ -134,15 +137,20 @@ class ChatSession:
         elif run.status == "waiting":
             print_notice(f"waiting: {run.reason}", "yellow")
 
-    async def _run_turn(self, prompt: list[Message], display: TurnDisplay) -> Run:
+    async def _cancel_run(self, run_id: str) -> None:
+        """Stop the run of a cancelled turn for good, with what it waits for."""
+        with suppress(LookupError):  # the turn was cancelled before the run had begun
+            await self._agent.cancel(run_id, reason="The user cancelled the turn.", runtime=self._runtime)
+
+    async def _run_turn(self, prompt: list[Message], run_id: str, display: TurnDisplay) -> Run:
         """Run the agent on the conversation, and ask the person for what it waits for."""
         assert self._runtime is not None
-        run = await self._follow(self._agent.stream(prompt, runtime=self._runtime, **self._principal), display)
-        while run.status == "waiting" and await self._answer_waits(run):
-            # The id of a run that exists: it goes on, and its events are shown.
-            stream = self._agent.stream(prompt, runtime=self._runtime, run_id=run.id, **self._principal)
+        while True:
+            # The first round starts the run; with the id of a run that exists, it goes on, and its events are shown.
+            stream = self._agent.stream(prompt, runtime=self._runtime, run_id=run_id, **self._principal)
             run = await self._follow(stream, display)
-        return run
+            if run.status != "waiting" or not await self._answer_waits(run):
+                return run
 
     async def _follow(self, events: AsyncGenerator[Event], display: TurnDisplay) -> Run:
         assert self._reader is not None

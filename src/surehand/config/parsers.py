@@ -156,6 +156,11 @@ def read_texts(node: ConfigNode, fix: str = "") -> list[str]:
     return [read_text(item) for item in node.items(fix)]
 
 
+def read_mapping(node: ConfigNode) -> dict[str, Any]:
+    """A mapping as it is written."""
+    return {name: entry.value for name, entry in node.entries().items()}
+
+
 def read_on_conflict(node: ConfigNode) -> OnConflict:
     """What happens to a tool whose name is taken."""
     if node.value not in get_args(OnConflict):

@@ -74,6 +74,7 @@ class AgentRuns:
         self._runtime = runtime
         self._spawn = spawn
         self.agents: Mapping[str, ServedAgent] = {agent.name: agent for agent in agents}
+        self._driven: dict[asyncio.Task[FinishedRun], tuple[ServedAgent, str]] = {}
 
     async def attach(self) -> None:
         """Add the agents to the runtime, so that answers to calls of their own tools find these."""
@@ -82,19 +83,31 @@ class AgentRuns:
 
     def start(self, agent: ServedAgent, request: RunRequest) -> asyncio.Task[FinishedRun]:
         """Start a run, or go on with the one that has its id. The task raises `ValueError` for an id of another run."""
-        return self._spawn(
-            agent.run(
-                request.messages,
-                user=request.user,
-                session=request.session,
-                runtime=self._runtime,
-                run_id=request.run_id,
-            )
+        run = agent.run(
+            request.messages,
+            user=request.user,
+            session=request.session,
+            runtime=self._runtime,
+            run_id=request.run_id,
         )
+        return self._drive(agent, request.run_id, run)
 
     def resume(self, agent: ServedAgent, run_id: str) -> asyncio.Task[FinishedRun]:
         """Go on with a run that waits or that lost its process."""
-        return self._spawn(agent.resume(run_id, runtime=self._runtime))
+        return self._drive(agent, run_id, agent.resume(run_id, runtime=self._runtime))
+
+    def _drive(
+        self, agent: ServedAgent, run_id: str, run: Coroutine[Any, Any, FinishedRun]
+    ) -> asyncio.Task[FinishedRun]:
+        task = self._spawn(run)
+        self._driven[task] = (agent, run_id)
+        task.add_done_callback(self._driven.pop)
+        return task
+
+    def hand_back(self) -> None:
+        """Leave the runs to other processes: their tasks are cancelled because the gateway stops."""
+        for agent, run_id in self._driven.values():
+            agent.hand_back(run_id)
 
     async def send(self, agent: ServedAgent, run_id: str, text: str, *, when_idle: bool) -> None:
         """Send a message to a run; raises `Problem` if the run has ended."""

@@ -155,6 +155,7 @@ class Gateway:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
                 await self._wait_until_idle()
+        self.runs.hand_back()
         tasks = self._calls | self._background_tasks
         for task in tasks:
             task.cancel()

@@ -84,3 +84,16 @@ def stream_then(first: bytes, wait: Callable[[], Awaitable[Any]]) -> Callable[[a
         await wait()
 
     return write
+
+
+def stream_then_repeat(first: bytes, heartbeat: bytes) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
+    """A reply that begins a stream and then sends heartbeats, until the client hangs up."""
+
+    async def write(writer: asyncio.StreamWriter) -> None:
+        writer.write(_STREAM_HEAD + first)
+        while True:
+            writer.write(heartbeat)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    return write

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from surehand.agent.models.sdk_model import ModelSettings
-from tests.agent.models.byte_server import serve, stream_then
-from tests.agent.models.wires import WIRES, answer_events, build_model, collect, fail, sse
+from tests.agent.models.byte_server import serve, stream_then, stream_then_repeat
+from tests.agent.models.wires import WIRES, answer_events, build_model, chat_chunk, collect, fail, sse
 
 CALL = [("call_1", "pay", '{"amount": 5}')]
 pytestmark = pytest.mark.parametrize("wire", WIRES)
@@ -18,6 +18,12 @@ _WRONG_FIELDS = {
     "openai": b'{"choices": 5}',
     "responses": b'{"type": "response.function_call_arguments.delta", "output_index": 99, "delta": "x"}',
     "anthropic": b'{"type": "content_block_delta", "index": 99, "delta": {"type": "text_delta", "text": "x"}}',
+}
+
+_PINGS = {
+    "openai": chat_chunk({"content": ""}),
+    "responses": sse({"type": "keepalive", "sequence_number": 9}, "keepalive"),
+    "anthropic": sse({"type": "ping"}, "ping"),
 }
 
 
@@ -108,7 +114,27 @@ async def test_a_server_that_falls_silent_fails_the_answer(wire):
         error = await fail(build_model(wire, server.url, idle_timeout=0.3))
 
     assert error.retryable
-    assert str(error) == f"{wire}:m1 sent nothing for 0.3 seconds."
+    assert str(error) == f"{wire}:m1 sent nothing of its answer for 0.3 seconds."
+
+
+@pytest.mark.parametrize("heartbeat", ["comments", "pings"])
+async def test_a_server_that_sends_nothing_but_heartbeats_fails_the_answer(wire, heartbeat):
+    start, _ = split_before_end(wire)
+    ping = b": keep-alive\n\n" if heartbeat == "comments" else _PINGS[wire]
+    async with serve(stream_then_repeat(start, ping)) as server:
+        error = await fail(build_model(wire, server.url, idle_timeout=0.3))
+
+    assert error.retryable
+    assert str(error) == f"{wire}:m1 sent nothing of its answer for 0.3 seconds."
+
+
+async def test_heartbeats_between_the_events_of_an_answer_are_skipped(wire):
+    events = answer_events(wire, calls=CALL)
+    body = b"".join(event + b": keep-alive\n\n" + _PINGS[wire] for event in events[:-1]) + events[-1]
+    async with serve(body) as server:
+        _, answer = await collect(build_model(wire, server.url))
+
+    assert [call.arguments for call in answer.calls] == ['{"amount": 5}']
 
 
 async def test_an_error_in_the_middle_of_the_answer_fails_it(wire):

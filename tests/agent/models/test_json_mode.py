@@ -7,6 +7,7 @@ import json
 import jsonschema_rs
 import pytest
 
+from surehand import tool
 from surehand.agent.models.base import ModelAnswer, ModelRequest, TextChunk, ToolInputChunk
 from surehand.agent.models.json_mode import JsonModeModel
 from surehand.agent.models.scripted import ScriptedModel
@@ -62,6 +63,15 @@ async def test_the_schema_allows_calls_of_the_tools_and_nothing_else():
     assert not is_valid(json.loads(written([("book", {"seat": "roof"})])))
     assert not is_valid(json.loads(written([("unknown", {})])))
     assert scripted.requests[0].tools == []
+
+
+@pytest.mark.parametrize("tools", [[], [WEATHER]])
+async def test_hosted_tools_are_passed_on(tools):
+    hosted = (tool.hosted("search", options={"openai": {"type": "web_search"}}),)
+    scripted = ScriptedModel(written(answer="News."))
+    await collect(JsonModeModel(scripted), ModelRequest([user("News?")], tools, hosted=hosted))
+
+    assert scripted.requests[0].hosted == hosted
 
 
 async def test_the_conversation_is_told_without_tool_messages():

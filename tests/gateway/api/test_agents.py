@@ -135,7 +135,7 @@ async def test_a_run_whose_gateway_has_ended_goes_on_in_the_next_one(tmp_path: P
     assert ended["text"] == "It is paid."
 
 
-async def test_an_interrupted_run_is_taken_over(tmp_path: Path) -> None:
+async def test_a_run_that_a_stopped_gateway_has_interrupted_is_taken_over(tmp_path: Path) -> None:
     store = str(tmp_path / "s.db")
     asked = asyncio.Event()
 
@@ -144,11 +144,10 @@ async def test_an_interrupted_run_is_taken_over(tmp_path: Path) -> None:
         await asyncio.Event().wait()
         return ""
 
-    async with build_runtime(store=store) as first:
-        stuck = asyncio.create_task(greeter(never).run("Go.", runtime=first, run_id="r1"))
+    async with serve(build_runtime(store=store), agents=[greeter(never)]) as served:
+        stuck = asyncio.create_task(run(served, "greeter", run_id="r1"))
         await asked.wait()
-        stuck.cancel()
-        await asyncio.wait({stuck})
+    await asyncio.wait({stuck})
 
     async with serve(build_runtime(store=store), agents=[greeter("Hello again.")]) as served:
         ended = await wait_for_status(served, "r1", "done")

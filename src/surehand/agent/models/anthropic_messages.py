@@ -69,7 +69,11 @@ class AnthropicModel(SdkModel):
     ) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedMessage(self, redact)
         body = _ResponseBody(stream.response)
-        async with aclosing(body.chunks), aclosing(type(stream).raw_events(body)) as events:
+        async with (
+            aclosing(body.chunks),
+            aclosing(type(stream).raw_events(body)) as raw_events,
+            aclosing(self._read_events(raw_events, _is_heartbeat)) as events,
+        ):
             async for event in events:
                 piece = collected.add(event.event, event.data)
                 if piece is not None:
@@ -170,6 +174,10 @@ def _build_result_block(message: Message, ids: WireIds) -> dict[str, Any]:
     parts = content_parts(message.get("content"), _text_part, media_part)
     block = {"type": "tool_result", "tool_use_id": wire_id, "content": parts}
     return block | {"is_error": True} if message.get("is_error") else block
+
+
+def _is_heartbeat(event: Any) -> bool:
+    return bool(event.event == "ping")
 
 
 class _ResponseBody:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from surehand.agent.models.base import (
@@ -62,9 +63,10 @@ class ChatCompletionsModel(SdkModel):
         self, stream: Any, request: ModelRequest, redact: Redactor
     ) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedAnswer()
-        async for chunk in stream:
-            for piece in collected.add(chunk):
-                yield piece
+        async with aclosing(self._read_events(aiter(stream), _is_heartbeat)) as chunks:
+            async for chunk in chunks:
+                for piece in collected.add(chunk):
+                    yield piece
         if collected.announces_usage and ended_with(stream.response, b"[DONE]") is False:
             # Other servers may end their streams without it. One that keeps to OpenAI's form in the rest does not.
             raise StreamBroken(f"The answer of {self.name} ended without `[DONE]`: it is incomplete.")
@@ -163,6 +165,19 @@ def _build_assistant_message(message: Message, ids: WireIds) -> dict[str, Any]:
     for item in items_of(message, WIRE):
         built |= item
     return built
+
+
+def _is_heartbeat(chunk: Any) -> bool:
+    """Whether a chunk has nothing of the answer: some servers send empty ones to keep the connection open."""
+    if chunk.usage is not None or not isinstance(chunk.choices, list):
+        return False
+    deltas = [choice.delta for choice in chunk.choices if choice.delta is not None]
+    return not any(choice.finish_reason for choice in chunk.choices) and not any(map(_has_content, deltas))
+
+
+def _has_content(delta: Any) -> bool:
+    extra = (delta.model_extra or {}).values()
+    return bool(delta.content or delta.refusal or delta.tool_calls or any(extra))
 
 
 class _CollectedCall:

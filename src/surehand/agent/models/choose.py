@@ -52,7 +52,7 @@ class ModelOptions(TypedDict, total=False):
     client: Any
     """An async client of the SDK to use, for example `AsyncAzureOpenAI(...)`; the program closes it."""
     idle_timeout: float
-    """Seconds without a byte of the server, after which a request has failed: 60."""
+    """Seconds in which the server sends nothing of an answer, after which it has failed: 60. Pings are nothing."""
     temperature: float | None
     max_tokens: int | None
     """The most tokens of one answer."""

@@ -75,8 +75,8 @@ def connection_error(model: str, error: BaseException, redact: Redact) -> ModelE
 
 
 def timeout_error(model: str, idle_timeout: float) -> ModelError:
-    """The error of a server that sent nothing for too long."""
-    return ModelError(f"{model} sent nothing for {idle_timeout:g} seconds.", retryable=True)
+    """The error of a server that sent nothing of its answer for too long."""
+    return ModelError(f"{model} sent nothing of its answer for {idle_timeout:g} seconds.", retryable=True)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -59,6 +59,7 @@ class JsonModeModel:
             return
         asked = ModelRequest(
             messages=_build_messages(request.messages, functions),
+            hosted=request.hosted,
             output_schema=_build_schema(functions, request.output_schema),
         )
         async with open_stream(self._model, asked) as chunks:

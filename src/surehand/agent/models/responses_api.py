@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from surehand.agent.models.base import (
@@ -38,6 +39,8 @@ from surehand.messages.responses import media_part
 WIRE = "responses"
 _REASONING_MODEL = re.compile(r"o\d|gpt-[5-9]|codex")
 """Models that can return encrypted reasoning; others refuse a request that asks for it."""
+_HEARTBEATS = frozenset({"ping", "keepalive", "response.queued", "response.in_progress"})
+"""Events that say no more than that the connection is open."""
 _PLAIN_ITEMS = frozenset({"message", "function_call"})
 
 
@@ -59,10 +62,11 @@ class ResponsesModel(SdkModel):
         self, stream: Any, request: ModelRequest, redact: Redactor
     ) -> AsyncGenerator[ModelChunk, None]:
         collected = _CollectedResponse(self, redact)
-        async for event in stream:
-            piece = collected.add(event)
-            if piece is not None:
-                yield piece
+        async with aclosing(self._read_events(aiter(stream), _is_heartbeat)) as events:
+            async for event in events:
+                piece = collected.add(event)
+                if piece is not None:
+                    yield piece
         yield collected.finish(request)
 
     def _build_request(self, request: ModelRequest) -> dict[str, Any]:
@@ -149,6 +153,10 @@ def _build_result_item(message: Message, ids: WireIds) -> dict[str, Any]:
     text, parts = split_content(message.get("content"), media_part)
     output: Any = [_text_part(text), *parts] if parts else text
     return {"type": "function_call_output", "call_id": wire_id, "output": output}
+
+
+def _is_heartbeat(event: Any) -> bool:
+    return event.type in _HEARTBEATS
 
 
 class _CollectedResponse:

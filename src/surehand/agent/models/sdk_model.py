@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from surehand.agent.models.base import ModelChunk, ModelError, ModelRequest, TextChunk, ToolInputChunk
 from surehand.agent.models.errors import (
@@ -29,6 +29,7 @@ from surehand.agent.models.usage import Price
 from surehand.core.extras import install_command
 from surehand.core.redaction import Redactor
 
+T = TypeVar("T")
 IDLE_TIMEOUT_SECONDS = 60.0
 MAX_ANSWER_CHARACTERS = 8 * 1024 * 1024
 """Characters of the text and the arguments of one answer."""
@@ -48,7 +49,7 @@ class ModelSettings:
     client: Any = None
     """An async client of the SDK to use instead of one for each request; the program closes it."""
     idle_timeout: float = IDLE_TIMEOUT_SECONDS
-    """Seconds without a byte of the server, after which the request has failed."""
+    """Seconds in which the server sends nothing of the answer, after which it has failed; pings are nothing."""
     temperature: float | None = None
     max_tokens: int | None = None
     """The most tokens of one answer."""
@@ -140,6 +141,23 @@ class SdkModel(ABC):
             # The SDKs build their objects without checking them, and let errors of the JSON parser through.
             detail = redact(f"{type(error).__name__}: {str(error)[:200]}")
             raise StreamBroken(f"{self.name} sent an answer that cannot be read ({detail}).") from error
+
+    async def _read_events(
+        self, events: AsyncIterator[T], is_heartbeat: Callable[[T], bool]
+    ) -> AsyncGenerator[T, None]:
+        """The events of a response; it fails if only heartbeats arrive for as long as it may be silent."""
+        try:
+            while True:
+                # The time in which the reader of this generator is at work does not count.
+                async with asyncio.timeout(self.settings.idle_timeout):
+                    event = await anext(events)
+                    while is_heartbeat(event):
+                        event = await anext(events)
+                yield event
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise timeout_error(self.name, self.settings.idle_timeout) from None
 
     async def _open_client(self, sdk: Any, stack: AsyncExitStack, redact: Redactor) -> Any:
         timeout = build_timeout(self.settings.idle_timeout)

@@ -7,6 +7,7 @@ released it. `run_messages` holds what people and programs send to a run while i
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -198,6 +199,11 @@ class RunTable:
         """Let another owner go on with the run at once; False if the claim is lost."""
         return await self._write([Statement(_SQL["release_run"], claim.params(), expect=1), _ANNOUNCE])
 
+    async def leave(self, claim: RunClaim, reason: str) -> bool:
+        """Leave the run to whoever claims it by its id; workers do not find it. False if the claim is lost."""
+        params = {**claim.params(), "never": math.inf, "reason": reason}
+        return await self._write([Statement(_SQL["leave_run"], params, expect=1), _ANNOUNCE])
+
     async def release_after_failure(self, claim: RunClaim, reason: str, *, delay: float) -> bool:
         """Count a failed attempt to go on, and let another owner try after a delay; False if the claim is lost."""
         params = {**claim.params(), "reason": reason, "delay": delay}
@@ -296,7 +302,10 @@ class RunTable:
         return sorted(found, key=lambda run: run.run_id)[:limit]
 
     async def interrupted(self, agents: Collection[str], *, owner: str, limit: int = 100) -> list[ResumableRun]:
-        """Runs of these agents that no live process but `owner` drives, except those that have to wait for a retry."""
+        """Runs of these agents that no live process but `owner` drives.
+
+        Runs that have to wait for a retry, and those that were left to their callers, are not among them.
+        """
         rows = [
             row
             for names in agent_parameters(agents)

@@ -27,7 +27,7 @@ INSERT INTO runs (run_id, agent, user_id, session, state, prompt, context, owner
 
 -- name: claim_run
 -- Go on with a run that waits or that no live owner drives, if no other owner has claimed it since it was read.
-UPDATE runs SET state = 'running', owner = :owner, fence = fence + 1, lease_until = {now} + :lease
+UPDATE runs SET state = 'running', owner = :owner, fence = fence + 1, lease_until = {now} + :lease, retry_at = NULL
     WHERE run_id = :run_id AND fence = :fence AND state IN ('running', 'waiting')
     AND (owner IS NULL OR lease_until IS NULL OR lease_until < {now} OR CAST(:dead AS INTEGER) = 1)
     RETURNING {{run_columns}}
@@ -42,6 +42,10 @@ SELECT 1 AS claimed FROM runs WHERE {{is_claimed_by_owner}}
 -- name: release_run
 -- Let another owner go on with the run.
 UPDATE runs SET owner = NULL, lease_until = NULL WHERE {{is_claimed_by_owner}}
+
+-- name: leave_run
+-- Leave the run to whoever claims it by its id: it is never listed as interrupted.
+UPDATE runs SET owner = NULL, lease_until = NULL, retry_at = :never, reason = :reason WHERE {{is_claimed_by_owner}}
 
 -- name: release_run_after_failure
 -- Let another owner try again to go on with the run, but not before the delay is over.
