@@ -205,13 +205,15 @@ async def test_a_replay_is_refused_after_a_restart_too(tmp_path):
     assert waits
 
 
-async def test_fifty_copies_of_a_message_at_once_run_the_call_once(tmp_path):
+async def test_many_copies_of_a_message_at_once_run_the_call_once(tmp_path):
     async with serve_ada(tmp_path) as ada:
         body = message(ada.call_id)
-        answers = await asyncio.gather(*(ada.send(body, message_id="msg_1") for _ in range(50)))
+        copies = range(MAX_ARRIVING_PER_ADDRESS)  # one more that arrives at the same time may be 429
+        answers = await asyncio.gather(*(ada.send(body, message_id="msg_1") for _ in copies))
         outcomes = await ada.audit("outcome")
 
-    assert {(each.status_code, each.json()["data"]) for each in answers} == {(200, "ada paid 5")}
+    assert {each.status_code for each in answers} == {200}
+    assert {each.json()["data"] for each in answers} == {"ada paid 5"}
     assert len(outcomes) == 1
 
 
