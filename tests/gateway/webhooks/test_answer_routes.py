@@ -265,8 +265,10 @@ async def test_an_answer_to_another_question_or_with_invalid_arguments_leaves_th
 
     assert (late.status_code, invalid.status_code, unknown_field.status_code) == (409, 422, 422)
     assert malformed.status_code == 400
-    assert sorted(row.detail["code"] for row in audited) == [
-        "bad_request", "conflict", "invalid_arguments", "invalid_arguments"
+    assert sorted((row.by, row.detail["code"]) for row in audited) == [
+        ("ada", "conflict"), ("ada", "invalid_arguments"),
+        ("webhook:bridge", "bad_request"), ("webhook:bridge", "conflict"),
+        ("webhook:bridge", "invalid_arguments"), ("webhook:bridge", "invalid_arguments"),
     ]  # fmt: skip
     assert waits
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_calls
-from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.calls import CallId, require_call
 from surehand.gateway.api.models import CallDetails
 from surehand.gateway.api.requests import Caller, page_response
 from surehand.gateway.events.event_history import read_memory_events, read_stored_events
@@ -53,8 +53,7 @@ def call_tree_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/calls/{call_id}/tree", responses={200: {"model": CallTree}})
     async def show_call_tree(identity: Caller, call_id: CallId) -> Response:
         """Show the outermost call around a call and all calls in it, as far as they are remembered."""
-        if await find_call(gateway, identity, call_id) is None:
-            raise unknown_call(call_id)
+        await require_call(gateway, identity, call_id, "read call")
         known = await _read_calls_around(gateway, call_id)
         visible = [
             each

@@ -50,10 +50,7 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/pending/{call_id}", responses={200: {"model": PendingInfo}})
     async def show_pending(identity: Caller, call_id: CallId) -> Response:
         """Show the open question of a call."""
-        call = await find_pending_call(gateway, identity, call_id)
-        if call is None:
-            raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
-        return json_response(_describe(gateway, identity, call))
+        return json_response(_describe(gateway, identity, await _require_pending_call(gateway, identity, call_id)))
 
     @router.post("/api/pending/{call_id}/approve", responses=CALL_RESPONSES)
     async def approve(
@@ -106,13 +103,17 @@ async def _visible_page(
     return found[:limit]
 
 
-async def find_pending_call(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall | None:
-    """The open question of a call, if the identity may see it."""
+async def _require_pending_call(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall:
+    """The open question of a call; raises `Problem` for one that the identity may not see, and audits it."""
     status = await gateway.runtime.status(call_id)
     question = None if status is None else status.question
-    if question is None or not gateway.answers.may_see(identity, question):
-        return None
-    return question
+    if question is not None and gateway.answers.may_see(identity, question):
+        return question
+    if question is not None:
+        await gateway.audit_refusal(
+            identity, "read pending call", call_id=call_id, tool=question.tool, code="not_found"
+        )
+    raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
 
 
 class AnswerPermission(NamedTuple):
@@ -138,6 +139,7 @@ async def require_may_answer(
         # The requester answers within a scope of their own, where a call of another user is not found in the store.
         scope = gateway.scope(identity) if question.user == identity.user else gateway.runtime
         if round not in (None, status.round):
+            await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool, code="conflict")
             raise Problem("conflict", f"Question {round} of call {call_id} is not open.", call_id=call_id)
         return AnswerPermission(scope, status.round)
     if status is not None and (in_progress := await _question_in_progress(gateway, status)) is not None:

@@ -24,13 +24,12 @@ from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, 
 from surehand.gateway.api.run_details import (
     RunSummary,
     find_own_run,
-    find_run,
     list_memory_runs,
     list_steps,
     list_waits,
+    require_run,
     summary_of_row,
     summary_to_result_json,
-    unknown_run,
 )
 from surehand.gateway.api.run_stream import run_result_response, stream_run
 from surehand.gateway.api.strict_route import StrictRoute
@@ -66,9 +65,7 @@ def run_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/runs/{run}", responses={200: {"model": RunDetails}})
     async def show_run(identity: Caller, run: RunId) -> Response:
         """Show a run with its steps, what it used, and the calls that it waits for."""
-        found = await find_run(gateway, identity, run)
-        if found is None:
-            raise unknown_run(run)
+        found = await require_run(gateway, identity, run, "read run")
         return json_response(await _describe_run(gateway, found))
 
     @router.post("/api/runs/{run}/resume", responses=RUN_RESPONSES)
