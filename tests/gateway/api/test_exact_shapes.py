@@ -163,3 +163,29 @@ async def test_a_result_for_an_expired_call_is_409(url: str) -> None:
         refused = await gateway.client.post(url, json={"callId": call_id, "result": 1})
 
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("url", RESULT_URLS)
+async def test_a_body_without_a_result_is_400_and_null_is_a_result(url: str) -> None:
+    async with serve(build_runtime()) as gateway:
+        call_id = (await gateway.call("pick", turn="run1")).json()["call_id"]
+        refused = await gateway.client.post(url, json={"callId": call_id})
+        waiting = await gateway.client.get(f"/api/pending/{call_id}")
+        taken = await gateway.client.post(url, json={"callId": call_id, "result": None})
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+    assert waiting.status_code == 200
+    assert (taken.status_code, taken.json()["status"], taken.json()["data"]) == (200, "done", None)
+
+
+@pytest.mark.parametrize("body", [{}, {"round": 1}, {"failed": None}])
+async def test_an_answer_without_a_result_or_a_failure_is_422_and_null_is_a_result(body: Any) -> None:
+    async with serve(build_runtime()) as gateway:
+        call_id = (await gateway.call("pick")).json()["call_id"]
+        refused = await gateway.client.post(f"/api/pending/{call_id}/result", json=body)
+        waiting = await gateway.client.get(f"/api/pending/{call_id}")
+        taken = await gateway.client.post(f"/api/pending/{call_id}/result", json={"result": None})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_arguments")
+    assert waiting.status_code == 200
+    assert (taken.status_code, taken.json()["status"], taken.json()["data"]) == (200, "done", None)

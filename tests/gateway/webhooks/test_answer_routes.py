@@ -273,6 +273,16 @@ async def test_an_answer_to_another_question_or_with_invalid_arguments_leaves_th
     assert waits
 
 
+async def test_a_result_that_is_missing_leaves_the_call_waiting_and_null_is_one(tmp_path):
+    async with serve_ada(tmp_path, tool="pick") as ada:
+        missing = await ada.send(message(ada.call_id, "settle"))
+        waits = await ada.waits()
+        taken = await ada.send(message(ada.call_id, "settle", result=None))
+
+    assert (missing.status_code, waits) == (422, True)
+    assert (taken.status_code, taken.json()["data"]) == (200, None)
+
+
 async def test_a_large_body_is_refused_before_it_is_read(tmp_path):
     async with serve_ada(tmp_path) as ada:
         answer = await ada.send(b" " * (2 << 20))

@@ -62,14 +62,17 @@ class RejectBody(Body):
 class ResultBody(Body):
     """The result of a call that a person, a browser or another service answers."""
 
-    result: Any = None
+    result: Any = Field(None, description="It may be null; without it, `failed` is needed.")
     failed: str | None = Field(None, max_length=10_000, description="The call failed: why. Instead of a result.")
     round: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _require_one(self) -> Self:
-        if self.failed is not None and "result" in self.model_fields_set:
+        has_result = "result" in self.model_fields_set
+        if self.failed is not None and has_result:
             raise ValueError("give `result` or `failed`, not both")
+        if self.failed is None and not has_result:
+            raise ValueError("give `result`, which may be null, or `failed`")
         return self
 
 
@@ -77,7 +80,7 @@ class ToolResultBody(BaseModel):
     """The result of a client tool, as client programs send it."""
 
     callId: str = Field("", description="The id of the call.")  # noqa: N815 - the name on the wire
-    result: Any = None
+    result: Any = Field(None, description="It may be null, but not missing: then the answer is 400.")
 
 
 class ClientTool(Body):
