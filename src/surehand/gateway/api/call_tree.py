@@ -14,6 +14,7 @@ from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_call
 from surehand.gateway.api.calls import CallId, require_call
 from surehand.gateway.api.models import CallDetails
 from surehand.gateway.api.requests import Caller, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.events.event_history import read_memory_events, read_stored_events
 from surehand.gateway.gateway import Gateway
 from surehand.store.store import Store
@@ -48,7 +49,7 @@ class _KnownCalls:
 
 def call_tree_routes(gateway: Gateway) -> APIRouter:
     """The route `/api/calls/{call_id}/tree`."""
-    router = APIRouter(tags=["calls"])
+    router = APIRouter(tags=["calls"], route_class=StrictRoute)
 
     @router.get("/api/calls/{call_id}/tree", responses={200: {"model": CallTree}})
     async def show_call_tree(identity: Caller, call_id: CallId) -> Response:

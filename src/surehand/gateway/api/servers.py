@@ -16,6 +16,7 @@ from surehand.core.provider_abilities import find_abilities
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.models import Body
 from surehand.gateway.api.requests import Caller, json_response, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
 from surehand.gateway.sign_ins import SignIns
@@ -74,7 +75,7 @@ class AcceptBody(Body):
 
 def server_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/servers`."""
-    router = APIRouter(tags=["servers"])
+    router = APIRouter(tags=["servers"], route_class=StrictRoute)
     sign_ins = SignIns(gateway)
 
     @router.get("/api/servers", responses={200: {"model": ServerPage}})
