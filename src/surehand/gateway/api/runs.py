@@ -20,7 +20,15 @@ from surehand.gateway.api.models import (
     RunPage,
     RunStatus,
 )
-from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
+from surehand.gateway.api.requests import (
+    Caller,
+    Cursor,
+    Limit,
+    SessionFilter,
+    json_response,
+    page_response,
+    parse_time_cursor,
+)
 from surehand.gateway.api.run_details import (
     RunSummary,
     find_own_run,
@@ -130,7 +138,7 @@ async def _list_page(
     gateway: Gateway, wanted: dict[str, str | None], limit: int, cursor: str | None
 ) -> tuple[list[RunSummary], str | None]:
     """A page of runs, and the cursor of the next page."""
-    before = _parse_cursor(cursor)
+    before = parse_time_cursor(cursor)
     if gateway.runtime.is_durable:
         status: Any = wanted.pop("status")
         rows = await (await gateway.require_store()).runs.latest(**wanted, state=status, before=before, limit=limit + 1)
@@ -147,16 +155,3 @@ async def _list_page(
         return runs, None
     last = runs[limit - 1]
     return runs[:limit], f"{last.started_at!r}:{last.run_id}"
-
-
-def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
-    if cursor is None:
-        return None
-    started_at, _, run_id = cursor.partition(":")
-    try:
-        position = float(started_at), run_id
-    except ValueError:
-        position = 0.0, ""
-    if not run_id or not 0 < position[0] < 1e12:
-        raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
-    return position
