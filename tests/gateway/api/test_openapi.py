@@ -72,6 +72,36 @@ def test_the_document_describes_every_route():
     assert document["components"]["schemas"]["ProblemDetails"]
 
 
+def test_the_document_says_how_requests_are_authenticated():
+    document = app(build_runtime()).openapi()
+    schemes = document["components"]["securitySchemes"]
+    security = {
+        path: operation.get("security", document["security"])
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+    }
+
+    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == ("http", "bearer")
+    assert security.pop("/healthz") == security.pop("/readyz") == []
+    assert security.pop("/api/webhooks/{webhook}/answers") == [{"webhook_signature": []}]
+    assert all(each == [{"bearer": []}] for each in security.values())
+    assert "`/mcp`" in document["info"]["description"]
+
+
+async def test_another_method_is_405_and_documented_where_an_id_can_lead_to_it():
+    async with serve(build_runtime()) as gateway:
+        wrong = await gateway.client.put("/api/tools")
+        slash = await gateway.client.get("/api/tools/add%2Fcall")
+        paths = gateway.api.openapi()["paths"]
+
+    for response, allowed in ((wrong, "GET"), (slash, "POST")):
+        assert (response.status_code, response.json()["code"]) == (405, "method_not_allowed")
+        assert response.headers["allow"] == allowed
+    for path, operations in paths.items():
+        for operation in operations.values():
+            assert ("405" in operation["responses"]) == ("{" in path), path
+
+
 async def test_the_page_of_the_routes_needs_no_script():
     async with serve(build_runtime()) as gateway:
         page = (await gateway.client.get("/docs")).text

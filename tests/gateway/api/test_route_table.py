@@ -72,6 +72,8 @@ async def gateway_with_things_of_ada(folder: Path) -> AsyncIterator[tuple[Served
     runtime = build_runtime(whisper, store=folder / "calls.db")
     async with serve(runtime, auth=TOKENS, agents=[clerk]) as gateway:
         call = await gateway.call("whisper", {"text": SECRET}, token="ada", turn="ada-turn", session="ada-session")
+        always = (await gateway.call("whisper", {"text": "always"}, token="ada")).json()["call_id"]
+        await gateway.client.post(f"/api/pending/{always}/approve", json={"always": True}, headers=bearer("ada"))
         run = {"prompt": SECRET, "run_id": "ada-run"}
         await gateway.client.post("/api/agents/clerk/run", json=run, headers=bearer("ada"))
         trigger = {"data": SECRET}
@@ -124,6 +126,8 @@ async def test_a_token_without_scopes_gets_nothing_from_any_route(tmp_path: Path
             assert SECRET not in text, case
             if path in SIGNED:
                 assert response.status_code == 401, case
+            elif path == "/api/describe":
+                assert json.loads(text) == {"tools": [], "left_out": {}, "instructions": None}, case
             elif is_list and path != "/api/events":
                 assert (response.status_code, json.loads(text)["items"]) == (200, []), case
             elif path.endswith("/events") and response.status_code == 200:
