@@ -79,6 +79,9 @@ class ResultBody(Body):
 class ToolResultBody(BaseModel):
     """The result of a client tool, as client programs send it."""
 
+    # They have defaults, because a body without one of them is 400, and not 422.
+    model_config = ConfigDict(json_schema_extra={"required": ["callId", "result"]})
+
     callId: str = Field("", description="The id of the call.")  # noqa: N815 - the name on the wire
     result: Any = Field(None, description="It may be null, but not missing: then the answer is 400.")
 
@@ -484,7 +487,7 @@ RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run ended",
         "model": RunResult,
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
     },
     202: {"description": "The run waits", "model": RunResult},
 }
@@ -492,5 +495,5 @@ TRIGGER_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "The event is stored", "model": InboxEventInfo},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {}}}
 }

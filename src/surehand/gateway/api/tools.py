@@ -40,7 +40,7 @@ from surehand.runtime.scope import Scope
 MAX_KEY_LENGTH = 150
 TAG = "tools"
 EVENT_STREAM = "text/event-stream"
-_EVENTS_CONTENT = {EVENT_STREAM: {"schema": {"type": "string"}}}
+_EVENTS_CONTENT: dict[str, Any] = {EVENT_STREAM: {}}
 _CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EVENTS_CONTENT}}
 ToolName = Annotated[str, Path(min_length=1, max_length=200, description="The name of a tool, or an alias.")]
 IdempotencyKey = Annotated[
