@@ -12,14 +12,15 @@ PAGE = Path(__file__).parent / "reference" / "http.md"
 HEAD = """# The HTTP API
 
 Every route of the gateway, from its OpenAPI document, which `/openapi.json` serves. `scripts/reference` writes this
-page, and the tests compare it with the code. [Serve over HTTP](../how-to/serve-over-http.md) explains it.
+page, and the tests compare it with the code. [Serve over HTTP](../how-to/serve-over-http.md) explains it; `/mcp` is
+described in [The MCP server](mcp-server.md).
 
-Lists are `{items, next}`: give `next` as `cursor` for the next page. Errors are problem details (RFC 9457) with `type`,
-`title`, `status`, `code` and `detail`, and any route may answer with them: 400 malformed, 401 no valid token, 403 not
-allowed, 404 unknown or another user's, 413 too large, 415 no JSON, 421 unknown host, 422 invalid, 429 too many, 503 not
-available.
+Lists are `{items, next}`: give `next` as `cursor` for the next page, until it is null. A page may have fewer items than
+`limit`. Errors are problem details (RFC 9457) with `type`, `title`, `status`, `code` and `detail`, and any route may
+answer with them: 400 malformed, 401 no valid token, 403 not allowed, 404 unknown or another user's, 405 another method,
+413 too large, 415 no JSON, 421 unknown host, 422 invalid, 429 too many, 503 not available.
 """
-COMMON_STATUSES = {"400", "401", "403", "404", "409", "410", "413", "415", "421", "422", "429", "503"}
+COMMON_STATUSES = {"400", "401", "403", "404", "405", "409", "410", "413", "415", "421", "422", "429", "503"}
 
 
 def page() -> str:

@@ -3,9 +3,10 @@
 import pytest
 from playwright.async_api import expect
 
-from surehand import Agent, Context, Pending, Runtime, tool
+from surehand import Agent, Context, Pending, Runtime, ToolError, tool
 from surehand.testing import ScriptedModel
 from tests.console.browser import open_console, take_screenshot
+from tests.console.script_corpus import script_corpus
 from tests.gateway.api.served_gateway import serve
 
 PAYLOADS = [
@@ -109,3 +110,64 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             await take_screenshot(page, f"hostile-{width}")
             await page.get_by_role("button", name="Approve").click()
             await expect(page.get_by_role("alert")).to_contain_text(PAYLOADS[0])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_no_text_of_a_corpus_of_scripts_runs(tmp_path):
+    """In the cells of tables, in messages, errors and names: every place where a page shows what others wrote."""
+    corpus = script_corpus()
+    pages = [corpus[start : start + 200] for start in range(0, len(corpus), 200)]
+
+    @tool(effects={"read"})
+    async def table(number: int) -> list[dict[str, str]]:
+        """Show a part of the corpus."""
+        return [{"text": each} for each in pages[number]]
+
+    @tool(effects={"read"})
+    async def broken(number: int) -> str:
+        """Fail with a part of the corpus."""
+        raise ToolError("\n".join(pages[number]))
+
+    async with serve(Runtime(table, broken, store=tmp_path / "s.db")) as served:
+        client = served.client
+        calls = {}
+        for name in ("table", "broken"):
+            for number in range(len(pages)):
+                headers = {"Idempotency-Key": f"{name}-{number}"}  # such calls are remembered with their outcome
+                body = {"arguments": {"number": number}}
+                call = await client.post(f"/api/tools/{name}/call", json=body, headers=headers)
+                calls[name, number] = call.json()["call_id"]
+        await client.post("/api/spaces", json={"id": "room"})
+        await client.post("/api/spaces/room/members", json={"id": "m", "name": corpus[0]})
+        for start in range(0, len(corpus), 50):
+            message = {"content": "\n".join(corpus[start : start + 50]), "sender": "m"}
+            await client.post("/api/spaces/room/messages", json=message)
+        for number, name in enumerate(corpus[:: len(corpus) // 100]):
+            await client.post("/api/spaces", json={"id": f"space-{number}", "name": name[:200]})
+        async with open_console(served.url) as page:
+            for number, texts in enumerate(pages):
+                await page.goto(f"{served.url}/#/calls/{calls['table', number]}")
+                cells = page.locator(".result table td")
+                await expect(cells).to_have_count(len(texts))
+                shown = await cells.all_text_contents()
+                assert [each.split() for each in shown] == [each.split() for each in texts]
+                await assert_no_markup_of_others(page)
+            errors = [f"calls/{calls['broken', number]}" for number in range(len(pages))]
+            for address in (*errors, "spaces/room", "spaces"):
+                await page.goto(f"{served.url}/#/{address}")
+                await expect(page.locator("main")).to_contain_text("alert(1)")
+                await assert_no_markup_of_others(page)
+
+    assert len(corpus) > 2_000
+
+
+async def assert_no_markup_of_others(page) -> None:
+    """The page has no element that only markup of others would bring, and no link that runs a script."""
+    elements = (
+        "iframe, object, embed, base, meta, svg script, svg a, svg image, svg animate, math, form form, main script"
+    )
+    assert await page.locator(f"main :is({elements}), script:not([src])").count() == 0
+    names = await page.evaluate("[...document.querySelectorAll('main *')].flatMap((each) => each.getAttributeNames())")
+    assert not [each for each in names if each.startswith("on")]
+    assert set(await page.evaluate("[...document.querySelectorAll('a')].map((each) => each.protocol)")) <= {"http:"}

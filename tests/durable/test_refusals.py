@@ -120,3 +120,16 @@ async def test_the_seals_cover_refusals(any_address):
         found = await runtime.store.audit.verify()
 
     assert (found.rows, found.unsealed, found.problem) == (1, 0, None)
+
+
+async def test_an_approval_with_invalid_arguments_is_an_audit_row_and_the_call_waits(any_address):
+    async with Runtime(ask, store=any_address) as runtime:
+        await runtime.scope(user="ada").call("ask", {"amount": 5}, call_id="c1")
+        outcome = await runtime.approve("c1", arguments={"amount": "much"}, by="grace")
+        rows = [row for row in await runtime.store.audit.list() if row.kind == "refused"]
+        waiting = await runtime.pending()
+
+    assert outcome.code == "invalid_arguments"
+    assert [(row.call_id, row.tool, row.by) for row in rows] == [("c1", "ask", "grace")]
+    assert rows[0].detail == {"answer": "approve", "code": "invalid_arguments"}
+    assert [each.call_id for each in waiting] == ["c1"]

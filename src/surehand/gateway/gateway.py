@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from surehand.gateway.access.answers import AnswerPolicy
+from surehand.gateway.access.answers import AnswerPolicy, WaitingCallFields
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.request_limits import RequestLimiter
 from surehand.gateway.agent_runs import AgentRuns, ServedAgent
@@ -195,7 +195,7 @@ class Gateway:
             return True
         waiting_for = fields.get("waiting_for")
         return waiting_for is not None and self.answers.may_see(
-            identity, _PendingCallFields(fields["tool"], user, fields.get("agent"), waiting_for)
+            identity, WaitingCallFields(fields["tool"], user, fields.get("agent"), waiting_for)
         )
 
     async def require_store(self) -> Store:
@@ -243,13 +243,3 @@ class Gateway:
             await store.write([row])
         except StoreError as error:
             log.warning("What was %s could not be written to the audit (%s): %s", kind, detail["action"], error)
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingCallFields:
-    """A call that waits, as the fields of one of its events describe it."""
-
-    tool: str
-    user: str | None
-    agent: str | None
-    waiting_for: str

@@ -24,10 +24,13 @@ from surehand.gateway.api.audit import audit_routes
 from surehand.gateway.api.audit_verification import audit_verification_routes
 from surehand.gateway.api.call_tree import call_tree_routes
 from surehand.gateway.api.calls import call_routes
+from surehand.gateway.api.descriptions import description_routes
 from surehand.gateway.api.documentation import add_documentation
 from surehand.gateway.api.events import event_routes
+from surehand.gateway.api.grants import grant_routes
 from surehand.gateway.api.health import health_routes
 from surehand.gateway.api.models import PROBLEM_RESPONSES, ProblemDetails
+from surehand.gateway.api.openapi_document import DESCRIPTION, complete_document
 from surehand.gateway.api.pending import pending_routes
 from surehand.gateway.api.runs import run_routes
 from surehand.gateway.api.servers import server_routes
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
     from surehand.runtime.runtime import Runtime
 
 HTTP_METHODS = ("GET", "POST", "DELETE")
-_DESCRIPTION = "Call tools, run agents, answer calls that wait, and follow what happens."
 
 
 def app(
@@ -104,7 +106,7 @@ def app(
     api = GatewayApp(
         title="surehand gateway",
         version=__version__,
-        description=_DESCRIPTION,
+        description=DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -119,6 +121,8 @@ def app(
         tool_routes(gateway),
         call_routes(gateway),
         call_tree_routes(gateway),
+        description_routes(gateway),
+        grant_routes(gateway),
         pending_routes(gateway),
         tool_result_routes(gateway),
         webhook_routes(gateway, webhooks),
@@ -169,6 +173,13 @@ class GatewayApp(FastAPI):
     """The application that `app` returns."""
 
     gateway: Gateway
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document; it is made once."""
+        if self.openapi_schema is None:
+            complete_document(super().openapi())
+        assert self.openapi_schema is not None
+        return self.openapi_schema
 
     @property
     def is_full(self) -> bool:

@@ -366,7 +366,7 @@ async def test_the_tree_of_a_call_of_an_agent_is_shown_to_whom_may_run_the_agent
                 break
             await asyncio.sleep(0.05)
         [call_id] = call_ids
-        tree = (await served.client.get(f"/api/calls/{call_id}/tree", headers=bearer(runner))).json()["items"]
+        tree = (await served.client.get(f"/api/calls/{call_id}/tree", headers=bearer(runner))).json()["calls"]
 
     assert call_id in [each["call_id"] for each in tree]
 

@@ -9,25 +9,48 @@ import pytest
 from surehand import Agent, Policy, tool
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.gateway.http_app import app
+from surehand.providers.openapi.factory import openapi
 from surehand.testing import ManualClock, ScriptedModel
 from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
+from tests.providers.openapi.api_server import document, operation
 
 
 def list_paths() -> list[str]:
-    """The paths of all lists: `GET` routes with a cursor."""
-    paths: Mapping[str, Any] = app(build_runtime()).openapi()["paths"]
-    return [
-        path
-        for path, methods in paths.items()
-        if any(each["name"] == "cursor" for each in methods.get("get", {}).get("parameters", ()))
-    ]
+    """The paths of all lists: `GET` routes whose answer has `items`."""
+    described: Mapping[str, Any] = app(build_runtime()).openapi()
+    schemas = described["components"]["schemas"]
+    found = []
+    for path, methods in described["paths"].items():
+        content = methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        model = content.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+        if "items" in schemas.get(model, {}).get("properties", ()):
+            found.append(path)
+    return found
+
+
+def shop(namespace: str) -> Any:
+    """A provider."""
+    root = document({"/orders": {"post": operation(operationId="order")}}, servers=[{"url": "http://127.0.0.1:9"}])
+    return openapi(root, namespace=namespace)
+
+
+def asking_tool(name: str) -> Any:
+    @tool(name=name, confirm=True)
+    async def ask() -> str:
+        """Ask first."""
+        return "done"
+
+    return ask
 
 
 async def test_every_list_has_items_and_the_cursor_of_the_next_page(tmp_path: Path) -> None:
     agents = [Agent(name, model=ScriptedModel(*["Done."] * 9), tools=[]) for name in ("ann", "ben", "cid")]
-    async with serve(build_runtime(store=tmp_path / "calls.db"), agents=agents) as gateway:
+    sources = [source for number in range(3) for source in (shop(f"shop{number}"), asking_tool(f"ask{number}"))]
+    async with serve(build_runtime(*sources, store=tmp_path / "calls.db"), agents=agents) as gateway:
         for number in range(3):
             await gateway.call("pick", session=f"s{number}")
+            asking = (await gateway.call(f"ask{number}", {})).json()["call_id"]
+            await gateway.client.post(f"/api/pending/{asking}/approve", json={"always": True})
             await gateway.client.post("/api/agents/ann/run", json={"prompt": "Go."})
             await gateway.client.post("/api/agents/ben/trigger", json={"data": f"Go {number}."})
             await gateway.client.post("/api/spaces", json={"id": f"space-{number}"})
@@ -35,7 +58,7 @@ async def test_every_list_has_items_and_the_cursor_of_the_next_page(tmp_path: Pa
             await gateway.client.post("/api/spaces/space-0/members", json=member)
             message = {"content": str(number), "sender": "member-0"}
             await gateway.client.post("/api/spaces/space-0/messages", json=message)
-        assert {"/api/tools", "/api/calls", "/api/pending", "/api/runs", "/api/audit"} <= set(list_paths())
+        assert {"/api/tools", "/api/servers", "/api/spaces/{space}/members", "/api/grants"} <= set(list_paths())
         for path in list_paths():
             path = path.replace("{space}", "space-0").replace("{agent}", "ben")
             items: list[Any] = []
@@ -43,7 +66,8 @@ async def test_every_list_has_items_and_the_cursor_of_the_next_page(tmp_path: Pa
             while cursor is not None or not items:
                 params = {"limit": 1, **({} if cursor is None else {"cursor": cursor})}
                 page = (await gateway.client.get(path, params=params)).json()
-                assert (set(page), len(page["items"])) == ({"items", "next"}, 1), (path, page)
+                assert set(page) == {"items", "next"}, (path, page)
+                assert len(page["items"]) == 1 or page["next"] is None, (path, page)
                 items += page["items"]
                 cursor = page["next"]
             assert len(items) >= 3, path
@@ -163,3 +187,29 @@ async def test_a_result_for_an_expired_call_is_409(url: str) -> None:
         refused = await gateway.client.post(url, json={"callId": call_id, "result": 1})
 
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("url", RESULT_URLS)
+async def test_a_body_without_a_result_is_400_and_null_is_a_result(url: str) -> None:
+    async with serve(build_runtime()) as gateway:
+        call_id = (await gateway.call("pick", turn="run1")).json()["call_id"]
+        refused = await gateway.client.post(url, json={"callId": call_id})
+        waiting = await gateway.client.get(f"/api/pending/{call_id}")
+        taken = await gateway.client.post(url, json={"callId": call_id, "result": None})
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+    assert waiting.status_code == 200
+    assert (taken.status_code, taken.json()["status"], taken.json()["data"]) == (200, "done", None)
+
+
+@pytest.mark.parametrize("body", [{}, {"round": 1}, {"failed": None}])
+async def test_an_answer_without_a_result_or_a_failure_is_422_and_null_is_a_result(body: Any) -> None:
+    async with serve(build_runtime()) as gateway:
+        call_id = (await gateway.call("pick")).json()["call_id"]
+        refused = await gateway.client.post(f"/api/pending/{call_id}/result", json=body)
+        waiting = await gateway.client.get(f"/api/pending/{call_id}")
+        taken = await gateway.client.post(f"/api/pending/{call_id}/result", json={"result": None})
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_arguments")
+    assert waiting.status_code == 200
+    assert (taken.status_code, taken.json()["status"], taken.json()["data"]) == (200, "done", None)

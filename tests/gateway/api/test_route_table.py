@@ -72,13 +72,18 @@ async def gateway_with_things_of_ada(folder: Path) -> AsyncIterator[tuple[Served
     runtime = build_runtime(whisper, store=folder / "calls.db")
     async with serve(runtime, auth=TOKENS, agents=[clerk]) as gateway:
         call = await gateway.call("whisper", {"text": SECRET}, token="ada", turn="ada-turn", session="ada-session")
+        always = (await gateway.call("whisper", {"text": "always"}, token="ada")).json()["call_id"]
+        await gateway.client.post(f"/api/pending/{always}/approve", json={"always": True}, headers=bearer("ada"))
         run = {"prompt": SECRET, "run_id": "ada-run"}
         await gateway.client.post("/api/agents/clerk/run", json=run, headers=bearer("ada"))
+        trigger = {"data": SECRET}
+        event = await gateway.client.post("/api/agents/clerk/trigger", json=trigger, headers=bearer("ada"))
         space = {"id": "ada-space", "name": SECRET}
         await gateway.client.post("/api/spaces", json=space, headers=bearer("ada"))
         yield gateway, {
             "call_id": call.json()["call_id"], "run": "ada-run", "space": "ada-space", "name": "whisper",
             "agent": "clerk", "session": "ada-session", "member": "ada", "server": "nothing",
+            "event": event.json()["event_id"],
         }  # fmt: skip
 
 
@@ -101,11 +106,19 @@ async def request(
         return response, (await response.aread()).decode()
 
 
+async def refusals(gateway: ServedGateway, user: str) -> list[Any]:
+    """What was refused to a user, as the audit has it."""
+    query = {"user": user, "limit": 200}
+    rows = (await gateway.client.get("/api/audit", params=query, headers=bearer("root"))).json()["items"]
+    return [row["detail"] for row in rows if row["kind"] == "refused"]
+
+
 async def test_a_token_without_scopes_gets_nothing_from_any_route(tmp_path: Path) -> None:
     async with gateway_with_things_of_ada(tmp_path) as (gateway, ids):
         for method, path in operations():
             if path in PUBLIC:
                 continue
+            refused_before = await refusals(gateway, "ada")
             response, text = await request(gateway, method, path, ids, "few")
 
             is_list = method == "GET" and "{" not in path and path not in ABOUT_ALL_USERS
@@ -113,6 +126,8 @@ async def test_a_token_without_scopes_gets_nothing_from_any_route(tmp_path: Path
             assert SECRET not in text, case
             if path in SIGNED:
                 assert response.status_code == 401, case
+            elif path == "/api/describe":
+                assert json.loads(text) == {"tools": [], "left_out": {}, "instructions": None}, case
             elif is_list and path != "/api/events":
                 assert (response.status_code, json.loads(text)["items"]) == (200, []), case
             elif path.endswith("/events") and response.status_code == 200:
@@ -120,13 +135,15 @@ async def test_a_token_without_scopes_gets_nothing_from_any_route(tmp_path: Path
             else:
                 assert response.status_code in (403, 404), case
                 assert response.headers["content-type"] == "application/problem+json", case
+                assert len(await refusals(gateway, "ada")) > len(refused_before), case
 
 
 async def test_the_things_of_a_user_are_404_for_another_one_on_every_route(tmp_path: Path) -> None:
     async with gateway_with_things_of_ada(tmp_path) as (gateway, ids):
         for method, path in operations():
-            is_of_ada = any(f"{{{name}}}" in path for name in ("call_id", "run", "space", "member"))
+            is_of_ada = any(f"{{{name}}}" in path for name in ("call_id", "run", "space", "member", "event"))
             has_call = "{call_id}" in json.dumps(BODIES.get(path, {}))
+            refused_before = await refusals(gateway, "bob")
             response, text = await request(gateway, method, path, ids, "bob")
 
             case = (method, path, response.status_code, text)
@@ -135,9 +152,11 @@ async def test_the_things_of_a_user_are_404_for_another_one_on_every_route(tmp_p
                 assert response.status_code == 401, case
             elif path in ABOUT_ALL_USERS:
                 assert response.status_code == 403, case
+                assert len(await refusals(gateway, "bob")) > len(refused_before), case
             elif is_of_ada or (has_call and method == "POST"):
                 assert response.status_code == 404, case
                 assert response.headers["content-type"] == "application/problem+json", case
+                assert len(await refusals(gateway, "bob")) > len(refused_before), case
             else:
                 assert response.status_code in (200, 201, 202, 404), case  # of bob's own, or unknown
 
@@ -165,6 +184,25 @@ async def test_refusals_of_a_route_about_all_users_are_audited(tmp_path: Path) -
 
     actions = [row["detail"]["action"] for row in reversed(audit)]
     assert actions == ["read metrics", "read statistics", "list servers"]
+
+
+async def test_refused_answers_are_audited_and_what_does_not_exist_is_not(tmp_path: Path) -> None:
+    async with serve(build_runtime(store=tmp_path / "calls.db"), auth=TOKENS) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}"
+        for path, body in (
+            (f"{url}/approve", {"arguments": {"amount": "much"}}),
+            (f"{url}/approve", {"round": 7}),
+            (f"{url}/result", {"result": 1}),
+        ):
+            await gateway.client.post(path, json=body, headers=bearer("ada"))
+        for path in ("/api/calls/nothing", "/api/pending/nothing", "/api/tools/nothing", "/api/runs/nothing"):
+            assert (await gateway.client.get(path, headers=bearer("ada"))).status_code == 404
+        refused = await refusals(gateway, "ada")
+        waiting = await gateway.client.get(url, headers=bearer("ada"))
+
+    assert [each["code"] for each in reversed(refused)] == ["invalid_arguments", "conflict", "conflict"]
+    assert waiting.status_code == 200
 
 
 async def test_a_flood_of_requests_without_a_token_is_a_bounded_number_of_audit_rows(tmp_path: Path) -> None:

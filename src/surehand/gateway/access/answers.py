@@ -32,6 +32,16 @@ class WaitingCall(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingCallFields:
+    """A `WaitingCall` by its fields, where there is no other object for it."""
+
+    tool: str
+    user: str | None
+    agent: str | None
+    waiting_for: str
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerRule:
     """Who may answer the waits of some tools."""
 

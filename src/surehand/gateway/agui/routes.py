@@ -41,7 +41,7 @@ def agui_routes(gateway: Gateway) -> APIRouter:
 
         The thread is the session. A call that waits is an interrupt with the id of the call; `resume` answers it.
         """
-        served_agent = require_agent(gateway, identity, agent)
+        served_agent = await require_agent(gateway, identity, agent, "run agent")
         _check_ids(body)
         await _offer_tools(gateway, identity, body)
         _set_state(gateway, identity, body)

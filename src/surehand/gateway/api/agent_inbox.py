@@ -33,7 +33,7 @@ def agent_inbox_routes(gateway: Gateway) -> APIRouter:
 
         The same `Idempotency-Key` again, by the same user, is the same event, and is run once.
         """
-        found = require_agent(gateway, identity, agent)
+        found = await require_agent(gateway, identity, agent, "trigger agent")
         await gateway.require_store()
         event = await gateway.scope(identity, session=body.session).trigger(found, body.data, idempotency_key)
         if event.data != body.data:
@@ -46,7 +46,7 @@ def agent_inbox_routes(gateway: Gateway) -> APIRouter:
         identity: Caller, agent: AgentId, limit: Limit = 100, cursor: Cursor = None
     ) -> Response:
         """List the events in the inbox of an agent, newest first, with what has become of them."""
-        found = require_agent(gateway, identity, agent)
+        found = await require_agent(gateway, identity, agent, "read inbox")
         await gateway.require_store()
         if cursor is not None and not is_number(cursor):
             raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
@@ -59,10 +59,12 @@ def agent_inbox_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/agents/{agent}/inbox/{event}", responses={200: {"model": InboxEventInfo}})
     async def show_inbox_event(identity: Caller, agent: AgentId, event: EventId) -> Response:
         """Show what has become of one event."""
-        found = require_agent(gateway, identity, agent)
+        found = await require_agent(gateway, identity, agent, "read inbox")
         await gateway.require_store()
         shown = await _scope_of_viewer(gateway, identity).find_event(found, event)
         if shown is None:
+            if await gateway.runtime.find_event(found, event) is not None:
+                await gateway.audit_refusal(identity, "read event", call_id=event, tool=agent, code="not_found")
             raise Problem("not_found", f"The agent {agent} has no event {event[:80]!r}.")
         return json_response(_event_to_json(shown))
 

@@ -39,7 +39,7 @@ def agent_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/agents/{agent}", responses={200: {"model": AgentDetails}})
     async def show_agent(identity: Caller, agent: AgentId, session: SessionFilter = None) -> Response:
         """Show one agent, with the tools that its model may call."""
-        served_agent = require_agent(gateway, identity, agent)
+        served_agent = await require_agent(gateway, identity, agent, "read agent")
         scope = await gateway.runtime.enter_agent(served_agent, user=identity.user, session=session)
         await scope.load_user_tools()
         return json_response(
@@ -54,7 +54,7 @@ def agent_routes(gateway: Gateway) -> APIRouter:
 
         With `Accept: text/event-stream`, its events follow, and the last is `RunEnded`.
         """
-        served_agent = require_agent(gateway, identity, agent)
+        served_agent = await require_agent(gateway, identity, agent, "run agent")
         run_id = _choose_run_id(identity, body, idempotency_key)
         run_request = RunRequest(run_id, body.messages(), identity.user, body.session)
         existing_run = await find_any_run(gateway, run_id)
@@ -72,10 +72,13 @@ def agent_routes(gateway: Gateway) -> APIRouter:
     return router
 
 
-def require_agent(gateway: Gateway, identity: Identity, name: str) -> ServedAgent:
-    """An agent that the identity may run; raises `Problem` for any other."""
+async def require_agent(gateway: Gateway, identity: Identity, name: str, action: str) -> ServedAgent:
+    """An agent; raises `Problem` for one that the identity may not run, and audits it."""
     agent = gateway.runs.agents.get(name)
-    if agent is None or not identity.may_use_agent(name):
+    is_allowed = identity.may_use_agent(name)
+    if agent is not None and not is_allowed:
+        await gateway.audit_refusal(identity, action, tool=name, code="not_found")
+    if agent is None or not is_allowed:
         near = nearest_names(name, filter(identity.may_use_agent, gateway.runs.agents), 1)
         suggestion = f" Did you mean {near[0]!r}?" if near else ""
         raise Problem("not_found", f"There is no agent {name[:80]!r}.{suggestion}")

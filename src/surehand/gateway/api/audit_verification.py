@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from surehand.gateway.api.requests import Caller, json_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 
 
@@ -24,7 +25,7 @@ class AuditVerificationInfo(BaseModel):
 
 def audit_verification_routes(gateway: Gateway) -> APIRouter:
     """The route `/api/audit/verify`."""
-    router = APIRouter(tags=["audit"])
+    router = APIRouter(tags=["audit"], route_class=StrictRoute)
 
     @router.post("/api/audit/verify", responses={200: {"model": AuditVerificationInfo}})
     async def verify_audit(identity: Caller) -> Response:

@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_calls
-from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.calls import CallId, require_call
 from surehand.gateway.api.models import CallDetails
-from surehand.gateway.api.requests import Caller, page_response
+from surehand.gateway.api.requests import Caller, json_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.events.event_history import read_memory_events, read_stored_events
 from surehand.gateway.gateway import Gateway
 from surehand.store.store import Store
@@ -32,10 +33,12 @@ class TreeCall(CallDetails):
 
 
 class CallTree(BaseModel):
-    """The outermost call first, then all calls in it."""
+    """A call with the calls around it and in it. A tree is bounded, and has no pages."""
 
-    items: list[TreeCall]
-    next: str | None = None
+    calls: list[TreeCall] = Field(description="The outermost call first, then all calls in it, to a depth of 20.")
+    is_complete: bool = Field(
+        description=f"False if the journal of that time has more than the {MAX_ENTRIES:,} entries that are read."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,18 @@ class _KnownCalls:
 
     calls: Mapping[str, CallHistoryEntry]
     events: Iterable[Mapping[str, Any]]
+    is_complete: bool = True
+    """Whether they are all calls of that time."""
 
 
 def call_tree_routes(gateway: Gateway) -> APIRouter:
     """The route `/api/calls/{call_id}/tree`."""
-    router = APIRouter(tags=["calls"])
+    router = APIRouter(tags=["calls"], route_class=StrictRoute)
 
     @router.get("/api/calls/{call_id}/tree", responses={200: {"model": CallTree}})
     async def show_call_tree(identity: Caller, call_id: CallId) -> Response:
         """Show the outermost call around a call and all calls in it, as far as they are remembered."""
-        if await find_call(gateway, identity, call_id) is None:
-            raise unknown_call(call_id)
+        await require_call(gateway, identity, call_id, "read call")
         known = await _read_calls_around(gateway, call_id)
         visible = [
             each
@@ -62,7 +66,8 @@ def call_tree_routes(gateway: Gateway) -> APIRouter:
             if gateway.may_see_call(identity, user=each.user, tool=each.tool, agent=each.agent)
         ]
         recorded = _recorded_fields(known.events)
-        return page_response([_describe(each, recorded.get(each.call_id, {})) for each in visible], None)
+        calls = [_describe(each, recorded.get(each.call_id, {})) for each in visible]
+        return json_response({"calls": calls, "is_complete": known.is_complete})
 
     return router
 
@@ -86,8 +91,9 @@ def _recorded_fields(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str,
 async def _read_calls_around(gateway: Gateway, call_id: str) -> _KnownCalls:
     """The calls that may belong to the tree of a call."""
     if not gateway.runtime.is_durable:
-        page, _ = list_memory_calls(gateway.feed, {}, MAX_ENTRIES, None)
-        return _KnownCalls({each.call_id: each for each in page}, await read_memory_events(gateway.feed))
+        page, next_cursor = list_memory_calls(gateway.feed, {}, MAX_ENTRIES, None)
+        calls = {each.call_id: each for each in page}
+        return _KnownCalls(calls, await read_memory_events(gateway.feed), next_cursor is None)
     store = await gateway.require_store()
     ancestors = await _read_ancestors(store, call_id)
     if not ancestors:
@@ -95,9 +101,10 @@ async def _read_calls_around(gateway: Gateway, call_id: str) -> _KnownCalls:
     outermost = ancestors[-1]
     since = min(each.at - each.latency_ms / 1000 for each in ancestors) - TIME_MARGIN_SECONDS
     until = outermost.at + TIME_MARGIN_SECONDS
-    entries = await store.journal.list(since=since, until=until, limit=MAX_ENTRIES)
+    entries = [*await store.journal.list(since=since, until=until, limit=MAX_ENTRIES)]
     calls = _newest_by_call([*ancestors, *map(CallHistoryEntry.from_entry, entries)])
-    return _KnownCalls(calls, await read_stored_events(store, since, until, MAX_ENTRIES))
+    events = await read_stored_events(store, since, until, MAX_ENTRIES)
+    return _KnownCalls(calls, events, is_complete=len(entries) < MAX_ENTRIES)
 
 
 async def _read_ancestors(store: Store, call_id: str) -> list[CallHistoryEntry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -50,10 +51,7 @@ def call_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/calls/{call_id}", responses={200: {"model": CallDetails}})
     async def show_call(identity: Caller, call_id: CallId) -> Response:
         """Show how a call stands, with its outcome if it has ended."""
-        details = await find_call(gateway, identity, call_id)
-        if details is None:
-            raise unknown_call(call_id)
-        return json_response(details)
+        return json_response(await require_call(gateway, identity, call_id, "read call"))
 
     @router.post("/api/calls/{call_id}/cancel", responses={200: {"model": CallDetails}})
     async def cancel_call(identity: Caller, call_id: CallId) -> Response:
@@ -75,14 +73,25 @@ def unknown_call(call_id: str) -> Problem:
     return Problem("not_found", f"No call {call_id[:80]} is known.")
 
 
+async def require_call(gateway: Gateway, identity: Identity, call_id: str, action: str) -> dict[str, Any]:
+    """What is remembered of a call; raises `Problem` for one that the identity may not see, and audits it."""
+    details = await _find_any_call(gateway, call_id)
+    if details is None:
+        raise unknown_call(call_id)
+    if not _may_see(gateway, identity, details):
+        await gateway.audit_refusal(identity, action, call_id=call_id, tool=details["tool"], code="not_found")
+        raise unknown_call(call_id)
+    return details
+
+
 async def find_call(gateway: Gateway, identity: Identity, call_id: str) -> dict[str, Any] | None:
     """What is remembered of a call that the identity may see; None for any other."""
     details = await _find_any_call(gateway, call_id)
-    if details is None or not gateway.may_see_call(
-        identity, user=details["user"], tool=details["tool"], agent=details["agent"]
-    ):
-        return None
-    return details
+    return details if details is not None and _may_see(gateway, identity, details) else None
+
+
+def _may_see(gateway: Gateway, identity: Identity, details: Mapping[str, Any]) -> bool:
+    return gateway.may_see_call(identity, user=details["user"], tool=details["tool"], agent=details["agent"])
 
 
 async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from surehand.core.event_formats import FAMILY_BY_NUMBER
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.stream_access import StreamAccess
-from surehand.gateway.api.calls import CallId, find_call, unknown_call
+from surehand.gateway.api.calls import CallId, require_call
 from surehand.gateway.api.models import EVENT_RESPONSES
 from surehand.gateway.api.requests import Caller, is_number
 from surehand.gateway.api.run_details import find_any_run, unknown_run
@@ -49,9 +49,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
         request: Request, identity: Caller, call_id: CallId, last_event_id: LastEventId = None, family: Family = None
     ) -> EventStreamResponse:
         """Follow the events of one call; the stream ends when the call has ended."""
-        details = await find_call(gateway, identity, call_id)
-        if details is None:
-            raise unknown_call(call_id)
+        details = await require_call(gateway, identity, call_id, "follow call")
         ended_event = _ended_event(details) if details["kind"] == "ended" else None
 
         async def final_event() -> dict[str, Any] | None:
@@ -75,6 +73,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
         """Follow the events of one run and of its calls; the stream of an agent's run ends when the run has ended."""
         known = await find_any_run(gateway, run)
         if known is not None and not gateway.may_see_run(identity, user=known.user, agent=known.agent):
+            await gateway.audit_refusal(identity, "follow run", call_id=run, code="not_found")
             raise unknown_run(run)
 
         async def final_event() -> dict[str, Any] | None:

@@ -62,22 +62,28 @@ class RejectBody(Body):
 class ResultBody(Body):
     """The result of a call that a person, a browser or another service answers."""
 
-    result: Any = None
+    result: Any = Field(None, description="It may be null; without it, `failed` is needed.")
     failed: str | None = Field(None, max_length=10_000, description="The call failed: why. Instead of a result.")
     round: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _require_one(self) -> Self:
-        if self.failed is not None and "result" in self.model_fields_set:
+        has_result = "result" in self.model_fields_set
+        if self.failed is not None and has_result:
             raise ValueError("give `result` or `failed`, not both")
+        if self.failed is None and not has_result:
+            raise ValueError("give `result`, which may be null, or `failed`")
         return self
 
 
 class ToolResultBody(BaseModel):
     """The result of a client tool, as client programs send it."""
 
+    # They have defaults, because a body without one of them is 400, and not 422.
+    model_config = ConfigDict(json_schema_extra={"required": ["callId", "result"]})
+
     callId: str = Field("", description="The id of the call.")  # noqa: N815 - the name on the wire
-    result: Any = None
+    result: Any = Field(None, description="It may be null, but not missing: then the answer is 400.")
 
 
 class ClientTool(Body):
@@ -481,7 +487,7 @@ RUN_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The run ended",
         "model": RunResult,
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
     },
     202: {"description": "The run waits", "model": RunResult},
 }
@@ -489,5 +495,5 @@ TRIGGER_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "The event is stored", "model": InboxEventInfo},
 }
 EVENT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {}}}
 }

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body
 from starlette.responses import Response
 
 from surehand.core.outcome import Failed, Outcome
+from surehand.gateway.access.answers import WaitingCallFields
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.calls import CallId, find_call
 from surehand.gateway.api.models import CALL_RESPONSES, ApproveBody, PendingInfo, PendingPage, RejectBody, ResultBody
@@ -25,7 +26,9 @@ from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 from surehand.runtime.pending.pending_call import PendingCall
+from surehand.runtime.pending.status import CallStatus
 from surehand.runtime.scope import Scope
+from surehand.store.tables.pending import PendingRound
 
 ROWS_PER_READ = 200
 REFUSALS = ("not_found", "conflict", "expired", "invalid_arguments", "unavailable")
@@ -47,10 +50,7 @@ def pending_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/pending/{call_id}", responses={200: {"model": PendingInfo}})
     async def show_pending(identity: Caller, call_id: CallId) -> Response:
         """Show the open question of a call."""
-        call = await find_pending_call(gateway, identity, call_id)
-        if call is None:
-            raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
-        return json_response(_describe(gateway, identity, call))
+        return json_response(_describe(gateway, identity, await _require_pending_call(gateway, identity, call_id)))
 
     @router.post("/api/pending/{call_id}/approve", responses=CALL_RESPONSES)
     async def approve(
@@ -103,13 +103,17 @@ async def _visible_page(
     return found[:limit]
 
 
-async def find_pending_call(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall | None:
-    """The open question of a call, if the identity may see it."""
+async def _require_pending_call(gateway: Gateway, identity: Identity, call_id: str) -> PendingCall:
+    """The open question of a call; raises `Problem` for one that the identity may not see, and audits it."""
     status = await gateway.runtime.status(call_id)
     question = None if status is None else status.question
-    if question is None or not gateway.answers.may_see(identity, question):
-        return None
-    return question
+    if question is not None and gateway.answers.may_see(identity, question):
+        return question
+    if question is not None:
+        await gateway.audit_refusal(
+            identity, "read pending call", call_id=call_id, tool=question.tool, code="not_found"
+        )
+    raise Problem("not_found", f"No call {call_id[:80]} is waiting.")
 
 
 class AnswerPermission(NamedTuple):
@@ -135,8 +139,15 @@ async def require_may_answer(
         # The requester answers within a scope of their own, where a call of another user is not found in the store.
         scope = gateway.scope(identity) if question.user == identity.user else gateway.runtime
         if round not in (None, status.round):
+            await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool, code="conflict")
             raise Problem("conflict", f"Question {round} of call {call_id} is not open.", call_id=call_id)
         return AnswerPermission(scope, status.round)
+    if status is not None and (in_progress := await _question_in_progress(gateway, status)) is not None:
+        waiting = WaitingCallFields(status.tool, status.user, status.agent, in_progress.waiting_for)
+        if round in (None, in_progress.round) and gateway.answers.may_answer(identity, waiting):
+            # The runtime lets the same answer wait for the first one, and refuses a different one.
+            scope = gateway.scope(identity) if status.user == identity.user else gateway.runtime
+            return AnswerPermission(scope, in_progress.round)
     if question is not None and gateway.answers.may_see(identity, question):
         await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool)
         raise Problem("denied", f"You may not answer call {call_id}: a rule leaves that to others.", call_id=call_id)
@@ -147,6 +158,15 @@ async def require_may_answer(
             return AnswerPermission(scope, answered if round is None else min(round, answered))
     await gateway.audit_refusal(identity, action, call_id=call_id, code="not_found")
     raise Problem("not_found", f"No call {call_id[:80]} is waiting.", call_id=call_id)
+
+
+async def _question_in_progress(gateway: Gateway, status: CallStatus) -> PendingRound | None:
+    """The question of a call whose answer is being carried out, and is not stored yet."""
+    if status.question is not None or status.outcome is not None:
+        return None
+    rounds = await gateway.runtime.questions(status.call_id)
+    is_open = bool(rounds) and rounds[-1].is_open and rounds[-1].inner_call_id is None
+    return rounds[-1] if is_open else None
 
 
 async def _last_answered_round(scope: Scope, call_id: str) -> int | None:

@@ -56,6 +56,20 @@ def raise_if_refused(outcome: Outcome, *codes: str, call_id: str | None = None) 
         raise Problem(code, outcome.message, retry_after=retry_after, **{name: v for name, v in extra.items() if v})
 
 
+def parse_time_cursor(cursor: str | None) -> tuple[float, str] | None:
+    """The position in a list by time, as `time:id`; raises `Problem` for what no page has given."""
+    if cursor is None:
+        return None
+    time, _, item_id = cursor.partition(":")
+    try:
+        position = float(time), item_id
+    except ValueError:
+        position = 0.0, ""
+    if not item_id or not 0 < position[0] < 1e12:
+        raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
+    return position
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a whole number from 0 on that a database can hold."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS

@@ -67,10 +67,15 @@ def summary_of_row(row: RunRow) -> RunSummary:
     )  # fmt: skip
 
 
-async def find_run(gateway: Gateway, identity: Identity, run_id: str) -> RunSummary | None:
-    """A run that the identity may see; None for any other."""
+async def require_run(gateway: Gateway, identity: Identity, run_id: str, action: str) -> RunSummary:
+    """A run; raises `Problem` for one that the identity may not see, and audits it."""
     run = await find_any_run(gateway, run_id)
-    return run if run is not None and gateway.may_see_run(identity, user=run.user, agent=run.agent) else None
+    if run is None:
+        raise unknown_run(run_id)
+    if not gateway.may_see_run(identity, user=run.user, agent=run.agent):
+        await gateway.audit_refusal(identity, action, call_id=run_id, code="not_found")
+        raise unknown_run(run_id)
+    return run
 
 
 async def find_any_run(gateway: Gateway, run_id: str) -> RunSummary | None:
@@ -119,8 +124,9 @@ def _summary_of_running(fields: Mapping[str, Any], started_at: float) -> RunSumm
 
 async def find_own_run(gateway: Gateway, identity: Identity, run_id: str) -> RunSummary:
     """A run that the identity may change: its own, or any for the operator; raises `Problem` else."""
-    run = await find_run(gateway, identity, run_id)
-    if run is None or (run.user != identity.user and not identity.is_operator):
+    run = await find_any_run(gateway, run_id)
+    is_visible = run is not None and gateway.may_see_run(identity, user=run.user, agent=run.agent)
+    if run is None or not is_visible or (run.user != identity.user and not identity.is_operator):
         await gateway.audit_refusal(identity, "run", call_id=run_id, code="not_found")
         raise unknown_run(run_id)
     return run

@@ -20,17 +20,24 @@ from surehand.gateway.api.models import (
     RunPage,
     RunStatus,
 )
-from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
+from surehand.gateway.api.requests import (
+    Caller,
+    Cursor,
+    Limit,
+    SessionFilter,
+    json_response,
+    page_response,
+    parse_time_cursor,
+)
 from surehand.gateway.api.run_details import (
     RunSummary,
     find_own_run,
-    find_run,
     list_memory_runs,
     list_steps,
     list_waits,
+    require_run,
     summary_of_row,
     summary_to_result_json,
-    unknown_run,
 )
 from surehand.gateway.api.run_stream import run_result_response, stream_run
 from surehand.gateway.api.strict_route import StrictRoute
@@ -66,9 +73,7 @@ def run_routes(gateway: Gateway) -> APIRouter:
     @router.get("/api/runs/{run}", responses={200: {"model": RunDetails}})
     async def show_run(identity: Caller, run: RunId) -> Response:
         """Show a run with its steps, what it used, and the calls that it waits for."""
-        found = await find_run(gateway, identity, run)
-        if found is None:
-            raise unknown_run(run)
+        found = await require_run(gateway, identity, run, "read run")
         return json_response(await _describe_run(gateway, found))
 
     @router.post("/api/runs/{run}/resume", responses=RUN_RESPONSES)
@@ -137,7 +142,7 @@ async def _list_page(
     gateway: Gateway, wanted: dict[str, str | None], limit: int, cursor: str | None
 ) -> tuple[list[RunSummary], str | None]:
     """A page of runs, and the cursor of the next page."""
-    before = _parse_cursor(cursor)
+    before = parse_time_cursor(cursor)
     if gateway.runtime.is_durable:
         status: Any = wanted.pop("status")
         rows = await (await gateway.require_store()).runs.latest(**wanted, state=status, before=before, limit=limit + 1)
@@ -154,16 +159,3 @@ async def _list_page(
         return runs, None
     last = runs[limit - 1]
     return runs[:limit], f"{last.started_at!r}:{last.run_id}"
-
-
-def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
-    if cursor is None:
-        return None
-    started_at, _, run_id = cursor.partition(":")
-    try:
-        position = float(started_at), run_id
-    except ValueError:
-        position = 0.0, ""
-    if not run_id or not 0 < position[0] < 1e12:
-        raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
-    return position

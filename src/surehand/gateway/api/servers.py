@@ -15,7 +15,8 @@ from surehand.core.provider import Provider
 from surehand.core.provider_abilities import find_abilities
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.models import Body
-from surehand.gateway.api.requests import Caller, json_response, page_response
+from surehand.gateway.api.requests import Caller, Cursor, Limit, is_number, json_response, page_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
 from surehand.gateway.sign_ins import SignIns
@@ -74,16 +75,19 @@ class AcceptBody(Body):
 
 def server_routes(gateway: Gateway) -> APIRouter:
     """The routes under `/api/servers`."""
-    router = APIRouter(tags=["servers"])
+    router = APIRouter(tags=["servers"], route_class=StrictRoute)
     sign_ins = SignIns(gateway)
 
     @router.get("/api/servers", responses={200: {"model": ServerPage}})
-    async def list_servers(identity: Caller) -> Response:
+    async def list_servers(identity: Caller, limit: Limit = 100, cursor: Cursor = None) -> Response:
         """List the servers that tools come from, for those who may see all calls."""
         await gateway.require_all_calls(identity, "list servers")
-        return page_response(
-            [await _describe(gateway, sign_ins, identity, each) for each in gateway.runtime.providers], None
-        )
+        if cursor is not None and not is_number(cursor):
+            raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
+        start = int(cursor or 0)
+        providers = gateway.runtime.providers[start:]
+        items = [await _describe(gateway, sign_ins, identity, each) for each in providers[:limit]]
+        return page_response(items, str(start + limit) if len(providers) > limit else None)
 
     @router.post("/api/servers/{server}/refresh", responses={200: {"model": ServerInfo}})
     async def refresh_server(identity: Caller, server: ServerName) -> Response:

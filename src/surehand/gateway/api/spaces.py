@@ -21,7 +21,15 @@ from surehand.gateway.api.models import (
     SpaceInfo,
     SpacePage,
 )
-from surehand.gateway.api.requests import Caller, Cursor, Limit, is_number, json_response, page_response
+from surehand.gateway.api.requests import (
+    Caller,
+    Cursor,
+    Limit,
+    is_number,
+    json_response,
+    page_response,
+    parse_time_cursor,
+)
 from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import STATUS_BY_CODE, Problem
@@ -71,11 +79,14 @@ def space_routes(gateway: Gateway) -> APIRouter:
         return json_response(_describe_space(await require_space(gateway, identity, space)))
 
     @router.get("/api/spaces/{space}/members", responses={200: {"model": MemberPage}})
-    async def list_members(identity: Caller, space: SpaceId) -> Response:
+    async def list_members(identity: Caller, space: SpaceId, limit: Limit = 100, cursor: Cursor = None) -> Response:
         """List the members of a space, in the order in which they joined."""
         await require_space(gateway, identity, space)
-        members = await (await gateway.require_store()).spaces.members(space)
-        return page_response([_describe_member(each) for each in members], None)
+        after = parse_time_cursor(cursor)
+        members = await (await gateway.require_store()).spaces.members(space, limit=limit + 1, after=after)
+        page = members[:limit]
+        next_cursor = f"{page[-1].joined_at!r}:{page[-1].member_id}" if len(members) > limit else None
+        return page_response([_describe_member(each) for each in page], next_cursor)
 
     @router.post("/api/spaces/{space}/members", responses={200: {"model": MemberInfo}})
     async def add_member(identity: Caller, space: SpaceId, body: MemberBody) -> Response:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from surehand.gateway.api.requests import Caller, json_response
+from surehand.gateway.api.strict_route import StrictRoute
 from surehand.gateway.gateway import Gateway
 
 MAX_SAMPLE = 5_000
@@ -63,7 +64,7 @@ class StatisticsInfo(BaseModel):
 
 def statistics_routes(gateway: Gateway) -> APIRouter:
     """The route `/api/statistics`."""
-    router = APIRouter(tags=["operation"])
+    router = APIRouter(tags=["operation"], route_class=StrictRoute)
 
     @router.get("/api/statistics", responses={200: {"model": StatisticsInfo}})
     async def show_statistics(identity: Caller) -> Response:

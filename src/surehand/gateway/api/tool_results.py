@@ -42,6 +42,8 @@ def tool_result_routes(gateway: Gateway) -> APIRouter:
 async def _settle(gateway: Gateway, identity: Identity, body: ToolResultBody) -> Response:
     if not body.callId:
         raise Problem("bad_request", "`callId` is missing: it names the call that the result is of.")
+    if "result" not in body.model_fields_set:
+        raise Problem("bad_request", "`result` is missing: send null if the call has none.")
     permission = await require_may_answer(gateway, identity, body.callId, "settle")
     outcome = await permission.scope.settle(body.callId, body.result, by=identity.user, round=permission.round)
     if isinstance(outcome, Failed) and outcome.code == "expired" and not outcome.executed:

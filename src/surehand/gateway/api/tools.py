@@ -40,7 +40,7 @@ from surehand.runtime.scope import Scope
 MAX_KEY_LENGTH = 150
 TAG = "tools"
 EVENT_STREAM = "text/event-stream"
-_EVENTS_CONTENT = {EVENT_STREAM: {"schema": {"type": "string"}}}
+_EVENTS_CONTENT: dict[str, Any] = {EVENT_STREAM: {}}
 _CALL_RESPONSES = {**CALL_RESPONSES, 200: {**CALL_RESPONSES[200], "content": _EVENTS_CONTENT}}
 ToolName = Annotated[str, Path(min_length=1, max_length=200, description="The name of a tool, or an alias.")]
 IdempotencyKey = Annotated[
@@ -111,8 +111,11 @@ def tool_routes(gateway: Gateway) -> APIRouter:
         scope = gateway.scope(identity, session=session)
         await scope.load_user_tools()
         listing = scope.find(name)
-        if listing is None or not identity.may_use_tool(listing.name) or not scope.may_use(listing, for_person=True):
-            raise Problem("not_found", f"There is no tool {name[:80]!r}.")
+        if listing is None:
+            raise _unknown_tool(name)
+        if not identity.may_use_tool(listing.name) or not scope.may_use(listing, for_person=True):
+            await gateway.audit_refusal(identity, "read tool", tool=listing.name, code="not_found")
+            raise _unknown_tool(name)
         return json_response(describe_listing(listing))
 
     return router
@@ -153,11 +156,15 @@ async def _require_tool(gateway: Gateway, identity: Identity, scope: Scope, name
         if identity.has_all_tools:
             return name
         await gateway.audit_refusal(identity, "call", tool=name[:200], code="not_found")
-        raise Problem("not_found", f"There is no tool {name[:80]!r}.")
+        raise _unknown_tool(name)
     if identity.may_use_tool(listing.name):
         return listing.name
     await gateway.audit_refusal(identity, "call", tool=listing.name)
     raise Problem("denied", f"{name[:80]} is not allowed with this token.")
+
+
+def _unknown_tool(name: str) -> Problem:
+    return Problem("not_found", f"There is no tool {name[:80]!r}.")
 
 
 def _call_response(scope: Scope, name: str, outcome: Outcome) -> Response:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Header, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import Field
+from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from surehand.gateway.access.identity import MAX_USER_NAME_LENGTH, Identity
@@ -47,7 +47,13 @@ class WebhookAnswer(Body):
     arguments: dict[str, Any] | None = Field(None, description="Of `approve`: edited arguments.")
     always: bool = Field(False, description="Of `approve`: do not ask the requester about this tool again.")
     reason: str = Field("", max_length=10_000, description="Of `reject`.")
-    result: Any = Field(None, description="Of `settle`.")
+    result: Any = Field(None, description="Of `settle`, which needs it; it may be null.")
+
+    @model_validator(mode="after")
+    def _require_result(self) -> Self:
+        if self.action == "settle" and "result" not in self.model_fields_set:
+            raise ValueError("give `result`, which may be null")
+        return self
 
 
 def webhook_routes(gateway: Gateway, webhooks: Iterable[Webhook]) -> APIRouter:

@@ -78,7 +78,7 @@ class Answers:
                 arguments = parse_json(arguments)
             arguments = copy_if_possible(arguments)  # the caller may change its own while the answer is stored
             if arguments is not None:
-                refusal = await self._validate_edited_arguments(viewer, call_id, arguments)
+                refusal = await self._validate_edited_arguments(viewer, call_id, arguments, by)
                 if refusal is not None:
                     return refusal
         except InvalidArguments as error:
@@ -88,8 +88,10 @@ class Answers:
         approval = Approval(True, always, arguments, by=by)
         return await self._submit(viewer, call_id, Answer("approve", approval=approval, by=by, round=round))
 
-    async def _validate_edited_arguments(self, viewer: Principal, call_id: str, arguments: Any) -> Failed | None:
-        """Validate edited arguments against the tool of the call; returns the failure, if any."""
+    async def _validate_edited_arguments(
+        self, viewer: Principal, call_id: str, arguments: Any, by: str | None
+    ) -> Outcome | None:
+        """Validate edited arguments against the tool of the call; returns the failure, if any, and audits it."""
         pending_calls = self._pending_calls
         row = await pending_calls.find(str(call_id), viewer)
         while row is not None and row.open_round is not None and row.open_round.inner_call_id is not None:
@@ -103,10 +105,12 @@ class Answers:
             listing.tool.validate_arguments(arguments)
             serialize_arguments(arguments)
         except InvalidArguments as error:
-            return failed_from_error(error).evolve(executed=False)
+            refusal = failed_from_error(error).evolve(executed=False)
         except UnstorableValue as error:
-            return Failed("invalid_arguments", f"{error} The call still waits.")
-        return None
+            refusal = Failed("invalid_arguments", f"{error} The call still waits.")
+        else:
+            return None
+        return await self._audit_refusal(viewer, row, Answer("approve", by=to_storable_name(by)), refusal)
 
     async def reject(
         self,
@@ -281,7 +285,7 @@ class Answers:
         if outcome is not None and outcome.origin is None and isinstance(call, PendingRow):
             attach_origin(outcome, stored_call(call.call))
         store = self._store.current
-        refused_codes = ("conflict", "expired", "not_found")
+        refused_codes = ("conflict", "expired", "invalid_arguments", "not_found")
         if not isinstance(outcome, Failed) or outcome.code not in refused_codes:
             assert outcome is not None
             return outcome

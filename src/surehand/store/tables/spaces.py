@@ -36,6 +36,7 @@ class Member:
     member_id: str
     kind: MemberKind
     name: str
+    joined_at: float = 0.0
 
 
 class SpaceTable:
@@ -96,9 +97,18 @@ class SpaceTable:
         [deleted] = await self._database.write([Statement(_SQL["leave_space"], params)])
         return bool(deleted)
 
-    async def members(self, space_id: str) -> list[Member]:
-        """List the members of a space in the order in which they joined."""
-        rows = await self._database.read(_SQL["list_members"], {"space_id": space_id})
+    async def members(
+        self, space_id: str, *, limit: int | None = None, after: tuple[float, str] | None = None
+    ) -> list[Member]:
+        """List the members of a space in the order in which they joined, after `joined_at` and id of a member."""
+        joined_at, member_id = after or (0.0, "")
+        params: dict[str, SqlValue] = {
+            "space_id": space_id,
+            "joined_at": joined_at,
+            "member_id": member_id,
+            "limit": 1 << 62 if limit is None else max(limit, 0),
+        }
+        rows = await self._database.read(_SQL["list_members"], params)
         if not rows:
             await self.find(space_id)
         return [Member(**row) for row in rows]

@@ -37,10 +37,12 @@ INSERT INTO members (space_id, member_id, kind, name, joined_at)
 DELETE FROM members WHERE space_id = :space_id AND member_id = :member_id RETURNING member_id
 
 -- name: list_members
-SELECT member_id, kind, name FROM members WHERE space_id = :space_id ORDER BY joined_at, member_id
+SELECT member_id, kind, name, joined_at FROM members
+    WHERE space_id = :space_id AND (joined_at, member_id) > (CAST(:joined_at AS DOUBLE PRECISION), :member_id)
+    ORDER BY joined_at, member_id LIMIT :limit
 
 -- name: find_member
-SELECT member_id, kind, name FROM members WHERE space_id = :space_id AND member_id = :member_id
+SELECT member_id, kind, name, joined_at FROM members WHERE space_id = :space_id AND member_id = :member_id
 
 -- name: find_message
 SELECT {{message_columns}} FROM messages WHERE message_id = :message_id

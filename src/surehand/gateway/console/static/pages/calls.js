@@ -120,21 +120,21 @@ function applyEvent(items, event) {
 
 function CallDetail({ id }) {
   const [call, setCall] = useState(null);
-  const [tree, setTree] = useState([]);
+  const [tree, setTree] = useState({ calls: [], isComplete: true });
   const [problem, setProblem] = useState("");
   const load = async () => {
     try {
       const found = await get(`/api/calls/${encode(id)}`);
-      const { items } = await get(`/api/calls/${encode(id)}/tree`);
+      const { calls, is_complete } = await get(`/api/calls/${encode(id)}/tree`);
       // The tree knows from the events what the call itself does not remember any more.
-      const recorded = items.find((each) => each.call_id === id);
+      const recorded = calls.find((each) => each.call_id === id);
       setCall({
         ...found,
         arguments: found.arguments ?? recorded?.arguments ?? null,
         outcome: found.outcome ?? recorded?.outcome ?? null,
         latency_ms: found.latency_ms || recorded?.latency_ms,
       });
-      setTree(items);
+      setTree({ calls, isComplete: is_complete });
     } catch (error) {
       setProblem(error.message);
     }
@@ -162,7 +162,8 @@ function CallDetail({ id }) {
     ]} />
     <${CallActions} call=${call} />
     ${isRunning && html`<${ProgressOf} callId=${id} label="Running …" />`}
-    ${tree.length > 1 && html`<h3>Nested calls</h3><${Waterfall} calls=${tree} current=${id} />`}
+    ${tree.calls.length > 1 && html`<h3>Nested calls</h3><${Waterfall} calls=${tree.calls} current=${id} />`}
+    ${!tree.isComplete && html`<p class="hint">Very many calls were made at that time: nested calls may be missing here.</p>`}
     <h3>Arguments</h3>
     ${call.arguments === null ? html`<p class="hint">They are not remembered.</p>` : html`<${JsonView} value=${call.arguments} label="Arguments" />`}
     ${call.outcome && !isRunning && html`<h3>Result</h3><${ResultView} outcome=${call.outcome} />`}

@@ -1,7 +1,7 @@
 // Servers: where tools come from, how those servers are, and definitions that wait to be accepted.
 import { html } from "../html.js";
 import { useEffect, useState } from "../vendor/preact-hooks.js";
-import { encode, get, post } from "../api.js";
+import { encode, getAll, post } from "../api.js";
 import { countOf, formatNumber, sentenceCase, visible } from "../format.js";
 import { go, link } from "../router.js";
 import { catalogueVersion, onEvent } from "../store.js";
@@ -17,8 +17,8 @@ const SIGN_IN_REFRESH_MS = 1000;
 export function Servers({ id }) {
   const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
   const load = () =>
-    get("/api/servers").then(
-      (page) => setState({ items: page.items, isLoaded: true, problem: "" }),
+    getAll("/api/servers").then(
+      (items) => setState({ items, isLoaded: true, problem: "" }),
       (error) => setState((before) => ({ ...before, isLoaded: true, problem: error.message })),
     );
   useEffect(() => {

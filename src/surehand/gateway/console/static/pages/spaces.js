@@ -67,7 +67,7 @@ function SpaceDetail({ id, onChange }) {
   const [problem, setProblem] = useState("");
   const messages = useMessages(id, setProblem);
   const end = useRef(null);
-  const loadMembers = () => get(`/api/spaces/${encode(id)}/members`).then((page) => setMembers(page.items), () => {});
+  const loadMembers = () => getAll(`/api/spaces/${encode(id)}/members`).then(setMembers, () => {});
   useEffect(() => {
     get(`/api/spaces/${encode(id)}`).then(setSpace, (error) => setProblem(error.message));
     loadMembers();
