@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from surehand.agent.conversation import user_message
 from surehand.agent.exchanges import Conversation, Exchange, Input, message_text
 from surehand.agent.models.base import Message
-from surehand.agent.steps import Compaction
+from surehand.agent.steps import NO_COMPACTION, Compaction
 
 DEFAULT_CONTEXT_WINDOW = 131_072
 CHARS_PER_TOKEN = 4
@@ -47,17 +47,21 @@ class Compactor:
     """The most tokens of one answer of the model; None if it does not say."""
 
     def compact(
-        self, conversation: Conversation, current: Compaction, other_chars: int
+        self, whole: list[Message], split: Callable[[], Conversation], current: Compaction, other_chars: int
     ) -> tuple[Compaction, list[Message]]:
         """The messages of a request, shortened as far as necessary, and how much that is.
 
         Args:
+            whole: the conversation, nothing shortened; most conversations need not be split.
             other_chars: characters of the request beside the conversation: instructions and tools.
         """
         limit = self._available_tokens() * CHARS_PER_TOKEN
         if current.max_chars is not None:
             limit = min(limit, current.max_chars)
         limit -= other_chars
+        if current == NO_COMPACTION and count_characters(whole) <= limit:
+            return current, whole
+        conversation = split()
         messages = build_messages(conversation, current)
         if count_characters(messages) <= limit:
             return current, messages

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from surehand.agent.compaction import Compactor, count_characters
+from surehand.agent.conversation import whole_conversation
 from surehand.agent.exchanges import Conversation, split_conversation
 from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.models.base import Message, ModelRequest
@@ -27,7 +30,10 @@ class BuiltRequest:
     request: ModelRequest
     compaction: Compaction
     """How much of the conversation is shortened in it."""
-    conversation: Conversation
+    whole: list[Message]
+    """The conversation, nothing shortened."""
+    split: Callable[[], Conversation]
+    """Splits the conversation into exchanges."""
     start: list[Message]
     """The messages before the conversation."""
     other_chars: int
@@ -61,20 +67,20 @@ class RequestBuilder:
         system = await self._write_instructions(scope, tick, hooks)
         start: list[Message] = [{"role": "system", "content": system}] if system else []
         other_chars = len(system) + _count_tool_characters(tools, state)
-        conversation = split_conversation(state.prompt, state.steps, before, late_results)
-        compaction = state.steps[-1].compaction if state.steps else NO_COMPACTION
-        request = ModelRequest([], tools, _hosted_tools(scope), self.output.schema)
-        return self._fit(BuiltRequest(request, compaction, conversation, start, other_chars))
+        whole = [*whole_conversation(state.prompt, state.steps), *before]
+        split = partial(split_conversation, state.prompt, state.steps, before, late_results)
+        current = state.steps[-1].compaction if state.steps else NO_COMPACTION
+        compaction, messages = self.compactor.compact(whole, split, current, other_chars)
+        request = ModelRequest([*start, *messages], tools, _hosted_tools(scope), self.output.schema)
+        return BuiltRequest(request, compaction, whole, split, start, other_chars)
 
     def shorten(self, built: BuiltRequest) -> BuiltRequest | None:
         """The request with at most half of its characters, as far as possible; None if it gets no shorter."""
-        allowed = replace(built, compaction=replace(built.compaction, max_chars=built.characters // 2))
-        shorter = self._fit(allowed)
+        allowed = replace(built.compaction, max_chars=built.characters // 2)
+        compaction, messages = self.compactor.compact(built.whole, built.split, allowed, built.other_chars)
+        request = replace(built.request, messages=[*built.start, *messages])
+        shorter = replace(built, request=request, compaction=compaction)
         return shorter if shorter.characters < built.characters else None
-
-    def _fit(self, built: BuiltRequest) -> BuiltRequest:
-        compaction, messages = self.compactor.compact(built.conversation, built.compaction, built.other_chars)
-        return replace(built, request=replace(built.request, messages=[*built.start, *messages]), compaction=compaction)
 
     async def _write_instructions(self, scope: Scope, tick: Tick, hooks: RunHooks) -> str:
         """The text of the system message, with what hooks add to it for this request."""
