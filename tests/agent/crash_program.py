@@ -103,6 +103,8 @@ async def main() -> None:
                 else:  # a person looks at the bank's books
                     done = f"effect {wait.arguments.get('amount', wait.arguments.get('text'))}"
                     happened = done in (FOLDER / "notes.txt").read_text().splitlines()
+                    if not happened:
+                        note(f"told: no {done}")
                     await runtime.settle(wait.call_id, "It has happened." if happened else "It has not happened.")
             moment()
             run = await agent.resume(run.id, runtime=runtime)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.crash.harness import Tally
 from tests.crash.run_batch import SERVER_KILLED, RunBatch, ScenarioMeasurements
-from tests.crash.scenarios import CRASH_SCENARIOS
+from tests.crash.scenarios import AGENT_SCENARIOS, CRASH_SCENARIOS
 
 PROGRESS_SECONDS = 20.0
 """Pause between two lines that say how far the runs are."""
@@ -25,7 +25,11 @@ that are under way, and then the table is printed. The column `pause` is the lon
 changed in the store of a run, in rounds: 0.25 seconds each on a machine with nothing else to do, and longer
 on a busy one. After 80 rounds a run is stuck, which is a problem. Exit code: 1 with problems, 130 or 143 if
 it was interrupted, else 0."""
-SCENARIO_NAMES = [*(scenario.name for scenario in CRASH_SCENARIOS), SERVER_KILLED]
+PROCESS_SCENARIOS = [scenario.name for scenario in CRASH_SCENARIOS]
+SCENARIO_NAMES = [*PROCESS_SCENARIOS, SERVER_KILLED]
+SCENARIO_GROUPS = {"agents": AGENT_SCENARIOS}
+SERVER_KILL_SHARE = 10
+"""Of so many runs on PostgreSQL, one more kills the server, if processes are killed as well."""
 
 
 def format_table(results: dict[str, Tally]) -> Iterator[str]:
@@ -58,10 +62,9 @@ def add_results(batches: Sequence[RunBatch]) -> dict[str, Tally]:
 
 def count_planned_runs(options: Namespace, shares: Sequence[Sequence[int]]) -> int:
     """The process kills and the server kills of all shares."""
-    kills = sum(map(len, shares))
-    if not options.postgres or options.scenario is not None:
-        return kills
-    return kills + sum(len(share[::10]) for share in shares)
+    kills = sum(map(len, shares)) if options.process_scenarios else 0
+    outages = sum(len(share[:: options.outage_every]) for share in shares) if options.outage_every else 0
+    return kills + outages
 
 
 def parse_options() -> Namespace:
@@ -74,7 +77,14 @@ def parse_options() -> Namespace:
     parser.add_argument("--seconds", type=float, metavar="N", help="start no further run after so many seconds")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="decides with its number what a run does")
     parser.add_argument("--only", type=int, metavar="RUN", help="run only this number, to reproduce a problem")
-    parser.add_argument("--scenario", choices=SCENARIO_NAMES, help="run only this one")
+    parser.add_argument(
+        "--scenario",
+        nargs="+",
+        action="extend",
+        choices=[*SCENARIO_NAMES, *SCENARIO_GROUPS],
+        metavar="NAME",
+        help=f"run only these: {', '.join(map(repr, SCENARIO_NAMES))}; 'agents' are all in which an agent runs",
+    )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="copy the files of runs with problems to this folder"
     )
@@ -83,9 +93,20 @@ def parse_options() -> Namespace:
         "--jobs", type=int, default=2 * (os.cpu_count() or 1), metavar="N", help="runs at the same time: two per core"
     )
     options = parser.parse_args()
-    if options.scenario == SERVER_KILLED and not options.postgres:
+    chosen = expand_groups(options.scenario or SCENARIO_NAMES)
+    kills_server = SERVER_KILLED in chosen
+    if options.scenario and kills_server and not options.postgres:
         parser.error(f"--scenario {SERVER_KILLED!r} needs --postgres")
+    options.process_scenarios = [name for name in PROCESS_SCENARIOS if name in chosen]
+    options.outage_every = 0
+    if options.postgres and kills_server:
+        options.outage_every = SERVER_KILL_SHARE if options.process_scenarios else 1
     return options
+
+
+def expand_groups(names: Sequence[str]) -> set[str]:
+    """The names of scenarios, with those of a group in place of its name."""
+    return {name for each in names for name in SCENARIO_GROUPS.get(each, (each,))}
 
 
 def stop_on_signals(stop: Event) -> list[int]:

@@ -15,7 +15,6 @@ from threading import Event, Lock
 from tests.crash.fork_server import ForkServer
 from tests.crash.harness import CrashRun, Harness, ProcessKill, SqliteStores, Tally
 from tests.crash.killable_postgres import KillablePostgres
-from tests.crash.scenarios import CRASH_SCENARIOS
 from tests.crash.server_outage import ServerKill, run_outage
 
 RUNS_TOGETHER = 10
@@ -66,15 +65,14 @@ class RunBatch:
         with ExitStack() as stack:
             fork_server = stack.enter_context(ForkServer())
             server = stack.enter_context(KillablePostgres()) if self._options.postgres else None
-            if server is not None:
+            if server is not None and self._options.outage_every:
                 self._run_outages(server, fork_server)
-            if self._options.scenario != SERVER_KILLED:
+            if self._options.process_scenarios:
                 self._run_kills(Harness(fork_server, server or SqliteStores(), keep=self._options.keep), server)
 
     def _run_outages(self, server: KillablePostgres, fork_server: ForkServer) -> None:
         """Kill the server under load."""
-        every = {None: 10, SERVER_KILLED: 1}.get(self._options.scenario)
-        for number in self._numbers[::every] if every else ():
+        for number in self._numbers[:: self._options.outage_every]:
             if self._stop.is_set():
                 return
             kill = _random_server_kill(random.Random(f"{self._options.seed} server {number}"))
@@ -95,7 +93,7 @@ class RunBatch:
     def _choose_run(self, number: int, harness: Harness) -> CrashRun:
         """Kill a process; sometimes kill others that recover or answer too, or let one work at the same time."""
         generator = random.Random(f"{self._options.seed} {number}")
-        name = self._options.scenario or generator.choice(CRASH_SCENARIOS).name
+        name = generator.choice(self._options.process_scenarios)
         points, seconds = self._measurements.measure(name, harness)
         kills = [_random_kill(points, seconds, generator) for _ in range(2 if generator.random() < 0.25 else 1)]
         survivor = generator.random() < 0.25

@@ -88,6 +88,8 @@ CRASH_SCENARIOS = (
     Scenario("large output", (RequestedCall("report", {}, "reported"),)),
     Scenario("new file", (RequestedCall("pay", {"to": "ann"}, "paid"),), creates_store=True),
 )
+AGENT_SCENARIOS = ("agent", "two runs", "sub-agents", "follows a run")
+"""The scenarios in which an agent runs."""
 LOAD = Scenario("load", (), answer="yes", session="s1")
 """`run_load` makes its calls; open ones are finished as in the other scenarios."""
 SCENARIOS = {scenario.name: scenario for scenario in (*CRASH_SCENARIOS, LOAD)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.harness import Harness, ProcessKill, Tally, choose_points
+from tests.crash.run_batch import SERVER_SETTLING_SECONDS
+from tests.crash.scenarios import AGENT_SCENARIOS
 
 pytestmark = pytest.mark.timeout(60)
 KILLS_PER_SCENARIO = 20
@@ -107,6 +109,22 @@ def test_the_run_of_an_agent_goes_on_without_a_second_effect_or_a_second_request
     assert tally.problems == []
     assert tally.killed >= len(points) - 3
     assert min(tally.effects, tally.done) >= 5 * len(points)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", AGENT_SCENARIOS)
+def test_the_same_holds_for_agents_on_a_database_server(server, fork_server, name):
+    server.wait_until_settled(SERVER_SETTLING_SECONDS)
+    harness = Harness(fork_server, server)
+    points = choose_points(harness.points(name), KILLS_PER_SCENARIO // len(AGENT_SCENARIOS), SEED)
+
+    tally = harness.run_each([(name, ProcessKill(point)) for point in points])
+
+    assert tally.problems == []
+    assert tally.killed >= len(points) - 2
+    assert tally.recovered == len(points)
+    assert min(tally.effects, tally.done) >= len(points)
 
 
 @pytest.mark.long

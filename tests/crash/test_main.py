@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.crash.__main__ import expand_groups
+from tests.crash.scenarios import AGENT_SCENARIOS, CRASH_SCENARIOS
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 ROOT = Path(__file__).parents[2]
 
@@ -54,3 +57,18 @@ def test_all_runs_are_made() -> None:
 
     name, runs, *_, problems = output.splitlines()[-1].split()
     assert (process.returncode, name, runs, problems) == (0, "all", "12", "0")
+
+
+def test_several_scenarios_and_groups_of_them_can_be_chosen() -> None:
+    with crash_runs("--scenario", "two runs", "follows a run", "--runs", "12") as process:
+        output, errors = process.communicate()
+
+    names = [line[:22].strip() for line in output.splitlines()[1:]]
+    assert process.returncode == 0, errors
+    assert set(names) <= {"plain", "two runs", "follows a run", "all"}
+    assert len(names) > 2
+
+
+def test_the_group_of_agents_is_all_scenarios_in_which_an_agent_runs() -> None:
+    assert expand_groups(["plain", "agents"]) == {"plain", *AGENT_SCENARIOS}
+    assert {scenario.name for scenario in CRASH_SCENARIOS if scenario.runs} <= set(AGENT_SCENARIOS)

@@ -45,6 +45,28 @@ def test_calls_of_a_message_that_was_cut_at_its_token_limit_are_refused():
         messages.anthropic.calls(ANSWER | {"stop_reason": "max_tokens"})
 
 
+@pytest.mark.parametrize(
+    ("stop_reason", "message"),
+    [
+        (None, "has not ended"),
+        ("refusal", "the model refused to go on"),
+        ("model_context_window_exceeded", "the context of the model is full"),
+    ],
+)
+@pytest.mark.parametrize("read", [dict, Message.model_construct])
+def test_calls_of_a_message_that_did_not_end_well_are_refused(stop_reason, message, read):
+    with pytest.raises(ValueError, match=message):
+        messages.anthropic.calls(read(**ANSWER | {"stop_reason": stop_reason}))
+
+
+@pytest.mark.parametrize("read", [dict, Message.model_construct])
+def test_a_message_without_a_stop_reason_is_read(read):
+    bare = {name: value for name, value in ANSWER.items() if name != "stop_reason"}
+
+    assert len(messages.anthropic.calls(read(**bare))) == 2
+    assert messages.anthropic.calls(ANSWER | {"stop_reason": None, "content": "Hello."}) == []
+
+
 def test_what_is_no_message_is_an_error_that_says_what_is_expected():
     with pytest.raises(TypeError, match="takes a message or a list of content blocks, got NoneType"):
         messages.anthropic.calls(None)

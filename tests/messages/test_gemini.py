@@ -63,6 +63,26 @@ def test_calls_of_an_answer_that_was_cut_at_its_token_limit_are_refused():
         messages.gemini.calls(types.GenerateContentResponse.model_validate({"candidates": [cut]}))
 
 
+@pytest.mark.parametrize(
+    ("finish_reason", "message"),
+    [
+        (None, "has not ended"),
+        ("SAFETY", "stopped by the provider's filter"),
+        ("MALFORMED_FUNCTION_CALL", "was broken off"),
+        ("OTHER", "was broken off"),
+    ],
+)
+@pytest.mark.parametrize("read", [dict, types.Candidate.model_validate])
+def test_calls_of_a_candidate_that_did_not_end_well_are_refused(finish_reason, message, read):
+    with pytest.raises(ValueError, match=message):
+        messages.gemini.calls(read(ANSWER["candidates"][0] | {"finishReason": finish_reason}))
+
+
+@pytest.mark.parametrize("read", [dict, types.Candidate.model_validate])
+def test_a_candidate_without_a_finish_reason_is_read(read):
+    assert len(messages.gemini.calls(read({"content": ANSWER["candidates"][0]["content"]}))) == 2
+
+
 def test_what_is_no_response_is_an_error_that_says_what_is_expected():
     with pytest.raises(TypeError, match="takes a response, a candidate or a content, got dict"):
         messages.gemini.calls({})

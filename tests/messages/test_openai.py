@@ -16,7 +16,7 @@ def tool_call(id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def completion(*tool_calls: dict[str, Any], finish_reason: str = "tool_calls") -> dict[str, Any]:
+def completion(*tool_calls: dict[str, Any], finish_reason: str | None = "tool_calls") -> dict[str, Any]:
     message = {"role": "assistant", "content": None, "tool_calls": list(tool_calls) or None}
     choice = {"index": 0, "finish_reason": finish_reason, "message": message}
     return {"id": "r", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
@@ -80,6 +80,32 @@ def test_calls_of_an_answer_that_was_cut_at_its_token_limit_are_refused():
     with pytest.raises(ValueError, match="cut at its token limit"):
         messages.openai.calls(cut)
     assert messages.openai.calls(completion(finish_reason="length")) == []
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "message"), [(None, "has not ended"), ("content_filter", "stopped by the provider's filter")]
+)
+@pytest.mark.parametrize("read", [dict, ChatCompletion.model_construct])
+def test_calls_of_an_answer_that_did_not_end_well_are_refused(finish_reason, message, read):
+    broken = completion(tool_call("call_1", "pay", "{}"), finish_reason=finish_reason)
+
+    with pytest.raises(ValueError, match=message):
+        messages.openai.calls(read(**broken))
+    with pytest.raises(ValueError, match=message):
+        messages.openai.calls(read(**broken)["choices"][0] if read is dict else read(**broken).choices[0])
+
+
+@pytest.mark.parametrize("finish_reason", ["tool_calls", "stop", "function_call"])
+def test_calls_of_an_answer_that_ended_are_read_whatever_the_server_calls_it(finish_reason):
+    assert len(messages.openai.calls(completion(tool_call("call_1", "pay", "{}"), finish_reason=finish_reason))) == 1
+
+
+@pytest.mark.parametrize("read", [dict, ChatCompletion.model_construct])
+def test_a_choice_without_a_finish_reason_is_read_as_its_message(read):
+    bare = completion(tool_call("call_1", "pay", "{}"))
+    del bare["choices"][0]["finish_reason"]
+
+    assert len(messages.openai.calls(read(**bare))) == 1
 
 
 def test_each_outcome_is_a_tool_message_under_the_model_s_id_in_order():

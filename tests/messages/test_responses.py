@@ -48,6 +48,30 @@ def test_calls_of_an_incomplete_response_are_refused():
         messages.responses.calls(ANSWER | {"incomplete_details": {"reason": "max_output_tokens"}})
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"status": None}, "has not ended"),
+        ({"status": "in_progress"}, "has not ended"),
+        ({"status": "incomplete"}, "was broken off"),
+        ({"status": "failed"}, "was broken off"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "the provider's filter"),
+        ({"incomplete_details": {"reason": "another"}}, "was broken off"),
+    ],
+)
+@pytest.mark.parametrize("read", [dict, Response.model_construct])
+def test_calls_of_a_response_that_did_not_end_well_are_refused(fields, message, read):
+    with pytest.raises(ValueError, match=message):
+        messages.responses.calls(read(**ANSWER | fields))
+
+
+@pytest.mark.parametrize("read", [dict, Response.model_construct])
+def test_a_response_without_a_status_is_read(read):
+    bare = {name: value for name, value in ANSWER.items() if name != "status"}
+
+    assert len(messages.responses.calls(read(**bare))) == 2
+
+
 def test_what_is_no_response_is_an_error_that_says_what_is_expected():
     with pytest.raises(TypeError, match="takes a response or a list of output items, got str"):
         messages.responses.calls("hello")

@@ -14,7 +14,7 @@ from surehand.agent.hooks import Hook, HookTable
 from surehand.agent.limits import CostLimitCheck, Limits
 from surehand.agent.loop import LoopSettings
 from surehand.agent.model_argument import to_model
-from surehand.agent.models.base import Model
+from surehand.agent.models.base import Model, find_max_tokens
 from surehand.agent.output import OutputType
 from surehand.agent.request_builder import RequestBuilder
 from surehand.agent.run import Run
@@ -86,9 +86,8 @@ class Agent:
         self._hooks = HookTable(hooks)
         self._selection = ToolSelection(name, tools, build_approver(approver), _require_agents(agents))
         output_type = OutputType(output)
-        request_builder = RequestBuilder(
-            instructions, output_type, Compactor(context_window), self._selection.has_runtime_tools
-        )
+        compactor = Compactor(context_window, find_max_tokens(self.model))
+        request_builder = RequestBuilder(instructions, output_type, compactor, self._selection.has_runtime_tools)
         cost_limit_check = CostLimitCheck(name, self.model.name, self.limits.cost)
         settings = LoopSettings(self.model, self.limits, output_type, request_builder, cost_limit_check)
         self._definition = AgentDefinition(name, settings, self._selection, self._hooks)

@@ -1,27 +1,32 @@
 """Compaction: shortens old parts of a conversation before the context of the model is full.
 
-First the results of old steps keep only their head and tail, then old steps become one line for each call, and only if
-the results of the last answers alone are too large, these are cut as well. Recent steps, messages of people and calls
-that wait stay as they are. Every shortened text is made from the original, once: how much is shortened only grows.
+First the results of old exchanges keep only their head and tail, and then old exchanges become one line for each call.
+If that is too long, results of recent ones are cut as well, and the oldest exchanges are left out. Messages of people
+and calls that wait stay as they are. Every shortened text is made from the original, once: how much is shortened only
+grows in a run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
-from surehand.agent.conversation import answer_message, result_message, user_message
+from surehand.agent.conversation import user_message
+from surehand.agent.exchanges import Conversation, Exchange, Input, message_text
 from surehand.agent.models.base import Message
-from surehand.agent.steps import Compaction, Step, StepCall, waiting_calls
-from surehand.core.outcome import Pending
+from surehand.agent.steps import NO_COMPACTION, Compaction
 
 DEFAULT_CONTEXT_WINDOW = 131_072
 CHARS_PER_TOKEN = 4
 """An estimate: the tokens of a model cannot be counted without its tokenizer."""
-RESERVED_TOKENS = 256 + 4096
-"""Tokens of the window that are left for the answer, and as a margin of the estimate."""
+MARGIN_TOKENS = 256
+"""Tokens of the window that stay free, because their number is an estimate."""
+DEFAULT_ANSWER_TOKENS = 4_096
+"""Tokens that are left for the answer of a model that does not say how long its answers may be."""
 RECENT_STEPS = 4
 """How many of the last steps are shortened only if nothing else helps."""
 SHORTENED_RESULT_CHARS = 2_000
@@ -30,6 +35,7 @@ SUMMARY_TEXT_CHARS = 400
 SUMMARY_ARGUMENT_CHARS = 200
 MEDIA_CHARS = 6_000
 """What an image, a recording or a file counts for: models do not read its base64 as text."""
+IsTooLong: TypeAlias = Callable[[Compaction], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,69 +43,146 @@ class Compactor:
     """Decides how much of a conversation to shorten for a model with this context window."""
 
     context_window: int = DEFAULT_CONTEXT_WINDOW
+    max_tokens: int | None = None
+    """The most tokens of one answer of the model; None if it does not say."""
 
     def compact(
-        self, prompt: Sequence[Message], steps: Sequence[Step], current: Compaction, other_chars: int
+        self, whole: list[Message], split: Callable[[], Conversation], current: Compaction, other_chars: int
     ) -> tuple[Compaction, list[Message]]:
         """The messages of a request, shortened as far as necessary, and how much that is.
 
         Args:
-            other_chars: characters of the request beside the conversation: instructions, tools and new messages.
+            whole: the conversation, nothing shortened; most conversations need not be split.
+            other_chars: characters of the request beside the conversation: instructions and tools.
         """
-        available_tokens = max(self.context_window - RESERVED_TOKENS, self.context_window // 2)
-        limit = available_tokens * CHARS_PER_TOKEN - other_chars
-        messages = build_messages(prompt, steps, current)
+        limit = self._available_tokens() * CHARS_PER_TOKEN
+        if current.max_chars is not None:
+            limit = min(limit, current.max_chars)
+        limit -= other_chars
+        if current == NO_COMPACTION and count_characters(whole) <= limit:
+            return current, whole
+        conversation = split()
+        messages = build_messages(conversation, current)
         if count_characters(messages) <= limit:
             return current, messages
-        old_steps = max(len(steps) - RECENT_STEPS, 0)
-        shorter = replace(current, shortened_steps=max(old_steps, current.shortened_steps))
-        messages = build_messages(prompt, steps, shorter)
-        # Leave room: a conversation that just fits would be shortened again at the next step.
-        while count_characters(messages) > limit * 3 // 4 and shorter.summarized_steps < old_steps:
-            shorter = replace(shorter, summarized_steps=shorter.summarized_steps + 1)
-            messages = build_messages(prompt, steps, shorter)
-        result_chars = shorter.result_chars or limit
-        while count_characters(messages) > limit and result_chars > MIN_RESULT_CHARS:
-            result_chars = max(result_chars // 2, MIN_RESULT_CHARS)
-            shorter = replace(shorter, result_chars=result_chars)
-            messages = build_messages(prompt, steps, shorter)
-        return shorter, messages
+        shorter = _shorten(conversation, current, limit)
+        return shorter, build_messages(conversation, shorter)
+
+    def _available_tokens(self) -> int:
+        """What the conversation may take of the window, beside the answer."""
+        answer_tokens = self.max_tokens or min(DEFAULT_ANSWER_TOKENS, self.context_window // 4)
+        return max(self.context_window - MARGIN_TOKENS - answer_tokens, self.context_window // 4)
 
 
-def build_messages(prompt: Sequence[Message], steps: Sequence[Step], compaction: Compaction) -> list[Message]:
-    """The conversation of a run with its old parts shortened."""
-    messages = list(prompt)
-    open_calls = {id(call) for call in waiting_calls(steps)} if compaction.summarized_steps else set()
+def _shorten(conversation: Conversation, current: Compaction, limit: int) -> Compaction:
+    """What is shortened so that the conversation has at most this many characters, if that is possible."""
+    exchanges = len(conversation.exchanges)
+    old = max(exchanges - RECENT_STEPS, 0)
+    last = max(exchanges - 1, 0)
+
+    def is_too_long(compaction: Compaction) -> bool:
+        return count_characters(build_messages(conversation, compaction)) > limit
+
+    def has_no_room(compaction: Compaction) -> bool:
+        # A conversation that just fits would be shortened again at the next step.
+        return count_characters(build_messages(conversation, compaction)) > limit * 3 // 4
+
+    def cut_results(compaction: Compaction, min_chars: int) -> Compaction:
+        if is_too_long(compaction) and compaction.result_chars is not None:
+            compaction = replace(compaction, cut_steps=exchanges)
+        chars = compaction.result_chars or max(limit, min_chars)
+        while is_too_long(compaction) and chars > min_chars:
+            chars = max(chars // 2, min_chars)
+            compaction = replace(compaction, result_chars=chars, cut_steps=exchanges)
+        return compaction
+
+    shorter = replace(current, shortened_steps=max(old, current.shortened_steps))
+    shorter = _summarize_more(shorter, old, has_no_room)
+    shorter = cut_results(shorter, SHORTENED_RESULT_CHARS)
+    if is_too_long(shorter):
+        shorter = _omit_more(shorter, old, has_no_room)
+    shorter = cut_results(shorter, MIN_RESULT_CHARS)
+    shorter = _summarize_more(shorter, last, is_too_long)
+    return _omit_more(shorter, last, is_too_long)
+
+
+def _summarize_more(compaction: Compaction, most: int, is_too_long: IsTooLong) -> Compaction:
+    candidates = [replace(compaction, summarized_steps=count) for count in range(compaction.summarized_steps, most + 1)]
+    return _first_that_fits(candidates, is_too_long) or compaction
+
+
+def _omit_more(compaction: Compaction, most: int, is_too_long: IsTooLong) -> Compaction:
+    candidates = [replace(compaction, omitted_steps=count) for count in range(compaction.omitted_steps, most + 1)]
+    return _first_that_fits(candidates, is_too_long) or compaction
+
+
+def _first_that_fits(candidates: Sequence[Compaction], is_too_long: IsTooLong) -> Compaction | None:
+    """The first of candidates that shorten more and more; the last one if all are too long."""
+    if not candidates:
+        return None
+    position = bisect_left(candidates, True, key=lambda candidate: not is_too_long(candidate))
+    return candidates[min(position, len(candidates) - 1)]
+
+
+def build_messages(conversation: Conversation, compaction: Compaction) -> list[Message]:
+    """A conversation with its old parts shortened."""
+    messages: list[Message] = []
     summary: list[str] = []
-    for step in steps:
-        is_summarized = step.index < compaction.summarized_steps and not any(
-            id(call) in open_calls for call in step.calls
-        )
-        if summary and (step.before or not is_summarized):
-            messages.append(_summary_message(summary))
-            summary = []
-        messages += step.before
-        if is_summarized:
-            summary += _summarize(step)
-            continue
-        messages.append(answer_message(step))
-        max_chars = _max_result_chars(step, compaction)
-        messages += [_shortened_result(call, max_chars) for call in step.calls]
-    return [*messages, _summary_message(summary)] if summary else messages
+    for index, exchange in enumerate(conversation.exchanges):
+        if index == compaction.omitted_steps > 0:
+            summary.append("- What was before is left out.")
+        parts = list(_show_exchange(index, exchange, compaction))
+        for part in parts:
+            if isinstance(part, str):
+                summary.append(part)
+                continue
+            if summary:
+                messages.append(_summary_message(summary))
+                summary = []
+            messages.append(part)
+    if summary:
+        messages.append(_summary_message(summary))
+    max_chars = _max_result_chars(len(conversation.exchanges) - 1, compaction)
+    return [*messages, *(_shorten_input(each, max_chars) for each in conversation.last_inputs)]
 
 
-def _max_result_chars(step: Step, compaction: Compaction) -> int | None:
-    if step.index >= compaction.shortened_steps:
-        return compaction.result_chars
-    return min(SHORTENED_RESULT_CHARS, compaction.result_chars or SHORTENED_RESULT_CHARS)
+def _show_exchange(index: int, exchange: Exchange, compaction: Compaction) -> Iterator[Message | str]:
+    """The messages of an exchange; or lines of a summary in their place, if it has become old."""
+    is_omitted = index < compaction.omitted_steps
+    if exchange.has_open_call or not (is_omitted or index < compaction.summarized_steps):
+        # What comes before an answer came together with the results of the exchange before it.
+        max_chars = _max_result_chars(index - 1, compaction)
+        yield from (_shorten_input(each, max_chars) for each in exchange.before)
+        if exchange.answer is not None:
+            yield exchange.answer
+        max_chars = _max_result_chars(index, compaction)
+        yield from (_shorten_input(each, max_chars) for each in exchange.results)
+        return
+    for each in exchange.before:
+        if not each.can_be_shortened:
+            yield each.message
+        elif not is_omitted:
+            yield f"- {head_and_tail(message_text(each.message), SUMMARY_TEXT_CHARS)}"
+    if not is_omitted:
+        yield from _summarize(exchange)
 
 
-def _shortened_result(call: StepCall, max_chars: int | None) -> Message:
-    message = result_message(call)
-    if max_chars is None or isinstance(call.shown_outcome, Pending) or count_characters([message]) <= max_chars:
+def _max_result_chars(index: int, compaction: Compaction) -> int | None:
+    """How much is shown of each result of an exchange; None for all of it."""
+    index = max(index, 0)
+    limits = []
+    if index < compaction.shortened_steps:
+        limits.append(SHORTENED_RESULT_CHARS)
+    if index < compaction.cut_steps and compaction.result_chars is not None:
+        limits.append(compaction.result_chars)
+    return min(limits, default=None)
+
+
+def _shorten_input(given: Input, max_chars: int | None) -> Message:
+    message = given.message
+    if max_chars is None or not given.can_be_shortened or count_characters([message]) <= max_chars:
         return message
-    text = "" if call.shown_outcome is None else call.shown_outcome.text
-    return result_message(call, head_and_tail(text, max_chars))
+    return {**message, "content": head_and_tail(message_text(message), max_chars)}
 
 
 def head_and_tail(text: str, max_chars: int) -> str:
@@ -110,15 +193,20 @@ def head_and_tail(text: str, max_chars: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
-def _summarize(step: Step) -> list[str]:
-    lines = []
-    if step.answer.text:
-        lines.append(f"- You wrote: {head_and_tail(step.answer.text, SUMMARY_TEXT_CHARS)}")
-    for call in step.calls:
-        arguments = head_and_tail(call.arguments, SUMMARY_ARGUMENT_CHARS)
-        result = "" if call.shown_outcome is None else head_and_tail(call.shown_outcome.text, SUMMARY_TEXT_CHARS)
-        lines.append(f"- You called {call.name}({arguments}): {result}")
-    return lines
+def _summarize(exchange: Exchange) -> Iterator[str]:
+    answer = exchange.answer or {}
+    if text := message_text(answer):
+        yield f"- You wrote: {head_and_tail(text, SUMMARY_TEXT_CHARS)}"
+    results = [head_and_tail(message_text(result.message), SUMMARY_TEXT_CHARS) for result in exchange.results]
+    for call, result in zip_longest(answer.get("tool_calls") or (), results, fillvalue=None):
+        yield f"- {_describe_call(call)}: {result or ''}"
+
+
+def _describe_call(call: dict[str, Any] | None) -> str:
+    if call is None:
+        return "You were given"
+    function = call["function"]
+    return f"You called {function['name']}({head_and_tail(function['arguments'], SUMMARY_ARGUMENT_CHARS)})"
 
 
 def _summary_message(lines: Sequence[str]) -> Message:
@@ -133,7 +221,7 @@ def count_characters(messages: Sequence[Message]) -> int:
 def _count_message(message: Message) -> int:
     content = message.get("content")
     count = len(content) if isinstance(content, str) else sum(map(_count_block, content or ()))
-    for call in message.get("tool_calls", ()):
+    for call in message.get("tool_calls") or ():
         count += len(call["function"]["name"]) + len(call["function"]["arguments"])
     if items := message.get("provider_items"):
         count += len(json.dumps(items))

@@ -16,8 +16,9 @@ from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.limits import CostLimitCheck, Limits, Spent, describe_what_is_left, find_reached_limit
 from surehand.agent.model_request import PartialChunk, ask_model
 from surehand.agent.models.base import AnswerRestarted, Message, Model, ModelAnswer, ModelError, ModelRequest, TextChunk
+from surehand.agent.models.errors import ContextTooLong
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
-from surehand.agent.request_builder import RequestBuilder
+from surehand.agent.request_builder import BuiltRequest, RequestBuilder
 from surehand.agent.run import Run, RunStatus, build_run
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 WRAP_UP_SECONDS = 60.0
 """How long the last answer may take that a model gives at a limit."""
+
+MAX_SHORTER_REQUESTS = 2
+"""How often a request that is too long for the model is made again, each time with half of the characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +191,38 @@ class RunLoop:
             before.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
         tick = Tick(spent.requests + 1)
         await self._hooks.call("on_tick_start", tick)
-        compaction, request = await self._settings.request_builder.build(
-            self._scope, self._state, before, tick, self._hooks
+        built = await self._settings.request_builder.build(
+            self._scope, self._state, before, len(late_results), tick, self._hooks
         )
-        await self._hooks.call("on_after_compile", request)
-        spent.requests += 1
-        answer = await self._request_answer(request, purpose)
+        built, answer = await self._request_fitting_answer(built, purpose)
         self._errors.clear()
         self._settings.cost_limit_check.check(answer.usage)
         step = self._build_step(answer, purpose)
         step.before = before
         step.delivered = tuple(late_results)
         step.reason = reason or ""
-        step.compaction = compaction
+        step.compaction = built.compaction
         spent.add_answer(answer.usage, len(step.calls) if step.runs_calls else 0)
         await self._record.add_step(step, self._spent())
         self._state.steps.append(step)
         await self._hooks.call("on_tick_end", Tick(tick.tick, answer.text, answer.calls, answer.usage))
 
+    async def _request_fitting_answer(self, built: BuiltRequest, purpose: Purpose) -> tuple[BuiltRequest, ModelAnswer]:
+        """Ask the model; if the conversation is too long for it after all, ask again with a shorter one."""
+        for attempt in range(1, MAX_SHORTER_REQUESTS + 1):
+            try:
+                return built, await self._request_answer(built.request, purpose)
+            except ContextTooLong as error:
+                shorter = self._settings.request_builder.shorten(built)
+                if shorter is None:
+                    raise
+                self._emit_chunk(AnswerRestarted(str(error), attempt, 0.0))
+                built = shorter
+        return built, await self._request_answer(built.request, purpose)
+
     async def _request_answer(self, request: ModelRequest, purpose: Purpose) -> ModelAnswer:
+        await self._hooks.call("on_after_compile", request)
+        self._state.spent.requests += 1
         seconds_left = self._seconds_left()
         if seconds_left is not None and purpose == "wrap_up":
             seconds_left = WRAP_UP_SECONDS

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from surehand.agent.compaction import Compactor, count_characters
+from surehand.agent.conversation import whole_conversation
+from surehand.agent.exchanges import Conversation, split_conversation
 from surehand.agent.hooks import RunHooks, Tick
 from surehand.agent.models.base import Message, ModelRequest
 from surehand.agent.output import OutputType
@@ -20,6 +24,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltRequest:
+    """A request, and what it was built from."""
+
+    request: ModelRequest
+    compaction: Compaction
+    """How much of the conversation is shortened in it."""
+    whole: list[Message]
+    """The conversation, nothing shortened."""
+    split: Callable[[], Conversation]
+    """Splits the conversation into exchanges."""
+    start: list[Message]
+    """The messages before the conversation."""
+    other_chars: int
+    """The characters of the request beside its conversation."""
+
+    @property
+    def characters(self) -> int:
+        """The characters that a model reads."""
+        return self.other_chars + count_characters(self.request.messages[len(self.start) :])
+
+
+@dataclass(frozen=True, slots=True)
 class RequestBuilder:
     """Builds the requests that the runs of an agent send to its model."""
 
@@ -30,21 +56,31 @@ class RequestBuilder:
     """Whether the model is shown the instructions of the runtime's providers: it has tools of theirs."""
 
     async def build(
-        self, scope: Scope, state: RunState, before: list[Message], tick: Tick, hooks: RunHooks
-    ) -> tuple[Compaction, ModelRequest]:
-        """The next request of a run, and how much of its conversation is shortened.
+        self, scope: Scope, state: RunState, before: list[Message], late_results: int, tick: Tick, hooks: RunHooks
+    ) -> BuiltRequest:
+        """The next request of a run.
 
         Args:
-            before: the messages that the conversation gains with this request.
+            before: the messages that the conversation gains with this request, of which the first are `late_results`.
         """
         tools = _describe_tools(scope, state)
         system = await self._write_instructions(scope, tick, hooks)
-        compaction = state.steps[-1].compaction if state.steps else NO_COMPACTION
-        other_chars = len(system) + count_characters(before) + _count_tool_characters(tools, state)
-        compaction, conversation = self.compactor.compact(state.prompt, state.steps, compaction, other_chars)
         start: list[Message] = [{"role": "system", "content": system}] if system else []
-        messages = [*start, *conversation, *before]
-        return compaction, ModelRequest(messages, tools, _hosted_tools(scope), self.output.schema)
+        other_chars = len(system) + _count_tool_characters(tools, state)
+        whole = [*whole_conversation(state.prompt, state.steps), *before]
+        split = partial(split_conversation, state.prompt, state.steps, before, late_results)
+        current = state.steps[-1].compaction if state.steps else NO_COMPACTION
+        compaction, messages = self.compactor.compact(whole, split, current, other_chars)
+        request = ModelRequest([*start, *messages], tools, _hosted_tools(scope), self.output.schema)
+        return BuiltRequest(request, compaction, whole, split, start, other_chars)
+
+    def shorten(self, built: BuiltRequest) -> BuiltRequest | None:
+        """The request with at most half of its characters, as far as possible; None if it gets no shorter."""
+        allowed = replace(built.compaction, max_chars=built.characters // 2)
+        compaction, messages = self.compactor.compact(built.whole, built.split, allowed, built.other_chars)
+        request = replace(built.request, messages=[*built.start, *messages])
+        shorter = replace(built, request=request, compaction=compaction)
+        return shorter if shorter.characters < built.characters else None
 
     async def _write_instructions(self, scope: Scope, tick: Tick, hooks: RunHooks) -> str:
         """The text of the system message, with what hooks add to it for this request."""

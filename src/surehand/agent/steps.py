@@ -16,14 +16,22 @@ Purpose: TypeAlias = Literal["continue", "correct_output", "wrap_up"]
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How much of the conversation is shortened. It only grows, so that no text is shortened twice."""
+    """How much of the conversation is shortened. It only grows, so that no text is shortened twice.
+
+    The answers of an earlier conversation in the prompt count as steps, too.
+    """
 
     shortened_steps: int = 0
     """The results of the first steps are shown with their head and tail alone."""
     summarized_steps: int = 0
     """The first steps are shown as one line for each call."""
+    omitted_steps: int = 0
+    """The first steps are not shown, except for the messages of people before them."""
     result_chars: int | None = None
-    """The results of all steps are cut to this length, if one answer alone had too many of them."""
+    """The results of the first `cut_steps` steps are cut to this length, if recent ones alone were too long."""
+    cut_steps: int = 0
+    max_chars: int | None = None
+    """The most characters of a request, if the server has refused a longer one that should have fitted."""
 
 
 NO_COMPACTION = Compaction()

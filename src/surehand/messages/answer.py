@@ -6,6 +6,7 @@ Used by the modules of the model APIs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from surehand.core.call import Arguments, Call
@@ -21,6 +22,22 @@ class RequestedCall(NamedTuple):
     model_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """Why an answer is incomplete."""
+
+    description: str
+    remedy: str
+
+
+NOT_ENDED = Defect("has not ended", "Read the whole answer; if its stream broke, ask the model again.")
+AT_TOKEN_LIMIT = Defect("was cut at its token limit", "Raise the limit and ask the model again.")
+CONTEXT_FULL = Defect("was cut because the context of the model is full", "Shorten the conversation and ask again.")
+FILTERED = Defect("was stopped by the provider's filter", "Change the prompt and ask the model again.")
+REFUSED = Defect("was broken off, because the model refused to go on", "Change the prompt and ask the model again.")
+BROKEN_OFF = Defect("was broken off", "Ask the model again.")
+
+
 def read_field(value: Any, *names: str) -> Any:
     """The first of these fields that a dictionary or an object has; None if it has none."""
     for name in names:
@@ -33,6 +50,17 @@ def read_field(value: Any, *names: str) -> Any:
 def has_field(value: Any, name: str) -> bool:
     """Whether a dictionary or an object has this field, even without a value."""
     return name in value if isinstance(value, Mapping) else hasattr(value, name)
+
+
+def is_given(value: Any, name: str) -> bool:
+    """Whether a dictionary or an object was given this field, even without a value; SDKs add fields that were not."""
+    given = getattr(value, "model_fields_set", None)
+    return has_field(value, name) if given is None else name in given
+
+
+def to_word(value: Any) -> str:
+    """A text, or the value of an enumeration."""
+    return str(getattr(value, "value", value))
 
 
 def is_list(value: Any) -> bool:
@@ -54,12 +82,30 @@ def build_calls(requested: Iterable[RequestedCall], run: str | None, step: int) 
     ]
 
 
-def refuse_cut_answer(requested: Sequence[RequestedCall], stop_reason: Any, cut_reason: str) -> None:
-    """Raise if the answer ended at its token limit: the arguments of its calls may be incomplete."""
-    if requested and str(getattr(stop_reason, "value", stop_reason)) == cut_reason:
+def refuse_incomplete_answer(
+    requested: Sequence[RequestedCall], answer: Any, names: Sequence[str], defects: Mapping[str, Defect]
+) -> None:
+    """Raise if the answer says that it is incomplete: the arguments of its calls may be so, too.
+
+    An answer without a stop reason passes, such as a message alone; one whose stop reason is None has not ended.
+
+    Args:
+        names: the names of the field with the stop reason.
+        defects: what the stop reasons of incomplete answers mean.
+    """
+    for name in names:
+        if is_given(answer, name):
+            reason = read_field(answer, name)
+            defect = NOT_ENDED if reason is None else defects.get(to_word(reason))
+            refuse_defect(requested, defect, f"`{name}` is {None if reason is None else to_word(reason)!r}")
+
+
+def refuse_defect(requested: Sequence[RequestedCall], defect: Defect | None, detail: str) -> None:
+    """Raise if an answer with calls has a defect."""
+    if requested and defect is not None:
         raise ValueError(
-            f"The model's answer was cut at its token limit ({cut_reason}), so the arguments of its {len(requested)} "
-            "tool calls may be incomplete. Raise the limit and ask the model again."
+            f"The model's answer {defect.description} ({detail}), so the arguments of its {len(requested)} tool calls "
+            f"may be incomplete. {defect.remedy}"
         )
 
 

@@ -9,16 +9,20 @@ from surehand.core.call import Call
 from surehand.core.content import File, Image
 from surehand.core.outcome import Failed, Outcome
 from surehand.messages.answer import (
+    AT_TOKEN_LIMIT,
+    CONTEXT_FULL,
+    REFUSED,
     RequestedCall,
     build_calls,
     is_list,
     pair_results,
     read_field,
-    refuse_cut_answer,
+    refuse_incomplete_answer,
     require_model_id,
 )
 from surehand.messages.media import Media, split_media
 
+_DEFECTS = {"max_tokens": AT_TOKEN_LIMIT, "model_context_window_exceeded": CONTEXT_FULL, "refusal": REFUSED}
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
@@ -38,7 +42,7 @@ def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
         for block in blocks
         if read_field(block, "type") == "tool_use"
     ]
-    refuse_cut_answer(requested, read_field(response, "stop_reason"), "max_tokens")
+    refuse_incomplete_answer(requested, response, ("stop_reason",), _DEFECTS)
     return build_calls(requested, run, step)
 
 

@@ -7,8 +7,22 @@ from typing import Any
 
 from surehand.core.call import Call
 from surehand.core.outcome import Failed, Outcome
-from surehand.messages.answer import RequestedCall, build_calls, is_list, pair_results, read_field, refuse_cut_answer
+from surehand.messages.answer import (
+    AT_TOKEN_LIMIT,
+    BROKEN_OFF,
+    FILTERED,
+    RequestedCall,
+    build_calls,
+    is_list,
+    pair_results,
+    read_field,
+    refuse_incomplete_answer,
+)
 from surehand.messages.media import Media, split_media
+
+_FILTERS = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
+_BREAKS = ("OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+_DEFECTS = {"MAX_TOKENS": AT_TOKEN_LIMIT} | dict.fromkeys(_FILTERS, FILTERED) | dict.fromkeys(_BREAKS, BROKEN_OFF)
 
 
 def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
@@ -30,7 +44,7 @@ def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
         for part in parts
         if (function := read_field(part, "function_call", "functionCall")) is not None
     ]
-    refuse_cut_answer(requested, read_field(candidate, "finish_reason", "finishReason"), "MAX_TOKENS")
+    refuse_incomplete_answer(requested, candidate, ("finish_reason", "finishReason"), _DEFECTS)
     return build_calls(requested, run, step)
 
 

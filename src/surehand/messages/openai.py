@@ -9,17 +9,20 @@ from surehand.core.call import Call
 from surehand.core.content import Audio, File, Image
 from surehand.core.outcome import Outcome
 from surehand.messages.answer import (
+    AT_TOKEN_LIMIT,
+    FILTERED,
     RequestedCall,
     build_calls,
     has_field,
     is_list,
     pair_results,
     read_field,
-    refuse_cut_answer,
+    refuse_incomplete_answer,
     require_model_id,
 )
 from surehand.messages.media import Media, data_url, split_media
 
+_DEFECTS = {"length": AT_TOKEN_LIMIT, "content_filter": FILTERED}
 _AUDIO_FORMATS = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
@@ -45,7 +48,7 @@ def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
         for each in read_field(message, "tool_calls") or ()
         if (function := read_field(each, "function")) is not None
     ]
-    refuse_cut_answer(requested, read_field(choice, "finish_reason"), "length")
+    refuse_incomplete_answer(requested, choice, ("finish_reason",), _DEFECTS)
     return build_calls(requested, run, step)
 
 

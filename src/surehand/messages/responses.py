@@ -9,15 +9,24 @@ from surehand.core.call import Call
 from surehand.core.content import File, Image
 from surehand.core.outcome import Outcome
 from surehand.messages.answer import (
+    AT_TOKEN_LIMIT,
+    BROKEN_OFF,
+    FILTERED,
+    NOT_ENDED,
     RequestedCall,
     build_calls,
     is_list,
     pair_results,
     read_field,
-    refuse_cut_answer,
+    refuse_defect,
+    refuse_incomplete_answer,
     require_model_id,
 )
 from surehand.messages.media import Media, data_url, split_media
+
+_INCOMPLETE = {"max_output_tokens": AT_TOKEN_LIMIT, "content_filter": FILTERED}
+_DEFECTS = dict.fromkeys(("incomplete", "failed", "cancelled"), BROKEN_OFF)
+_DEFECTS |= dict.fromkeys(("queued", "in_progress"), NOT_ENDED)
 
 
 def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
@@ -34,8 +43,10 @@ def calls(response: Any, run: str | None = None, step: int = 0) -> list[Call]:
         for item in items
         if read_field(item, "type") == "function_call"
     ]
-    incomplete_reason = read_field(read_field(response, "incomplete_details"), "reason")
-    refuse_cut_answer(requested, incomplete_reason, "max_output_tokens")
+    if details := read_field(response, "incomplete_details"):
+        reason = read_field(details, "reason")
+        refuse_defect(requested, _INCOMPLETE.get(reason, BROKEN_OFF), f"incomplete: {reason}")
+    refuse_incomplete_answer(requested, response, ("status",), _DEFECTS)
     return build_calls(requested, run, step)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from surehand import Runtime, tool
 from surehand.agent.agent import Agent
+from surehand.agent.limits import Limits
 from surehand.agent.models.choose import choose_model
 from tests.agent.models.byte_server import serve
 from tests.agent.models.wires import WIRES, answer_events
@@ -32,8 +33,9 @@ class Weather:
         return get_weather
 
 
-def build_agent(wire, model_name="m1", **options):
-    return Agent("forecaster", model=choose_model(f"{wire}:{model_name}", **options), instructions="Help.")
+def build_agent(wire, model_name="m1", *, limits=None, **options):
+    model = choose_model(f"{wire}:{model_name}", **options)
+    return Agent("forecaster", model=model, instructions="Help.", limits=limits)
 
 
 async def run(agent, weather, store=None):
@@ -73,6 +75,33 @@ async def test_a_failure_that_cannot_pass_fails_the_run_with_its_reason(wire, ll
     assert "answered 401" in result.reason
     assert "No such key." in result.reason
     assert len(llmock.requests) == 1
+    llmock.assert_resilient(strict=True)
+
+
+async def test_an_endless_loop_of_calls_is_a_bounded_number_of_requests(wire, llmock):
+    llmock.call_tool("get_weather", {"city": "Paris"}, times=None)
+    weather = Weather()
+
+    result = await run(build_agent(wire, limits=Limits(steps=4)), weather)
+
+    assert (result.status, weather.cities) == ("stopped", ["Paris"] * 4)
+    assert len(llmock.requests) == 5
+    llmock.assert_resilient(strict=True)
+
+
+async def test_a_conversation_that_the_server_finds_too_long_is_sent_again_shorter(wire, llmock):
+    llmock.context_overflow()
+    weather = Weather()
+    earlier = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Good day. " * 500}]
+    question = {"role": "user", "content": "What is the weather in Paris?"}
+
+    async with Runtime(weather.tool()) as runtime:
+        result = await build_agent(wire).run([*earlier * 6, question], runtime=runtime)
+
+    assert (result.status, weather.cities) == ("done", ["mock-city"])
+    too_long, shorter = [len(json.dumps(record.body)) for record in llmock.requests][:2]
+    assert shorter < too_long * 0.6
+    llmock.assert_resilient(strict=True)
 
 
 @pytest.mark.parametrize("kind", ["malformed_arguments", "unknown_tool"])

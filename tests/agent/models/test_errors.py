@@ -6,8 +6,11 @@ import socket
 
 import pytest
 
+from surehand.agent.models.base import AnswerRestarted
+from surehand.agent.models.errors import ContextTooLong
+from surehand.agent.models.retries import RetryingModel
 from tests.agent.models.byte_server import error_response, serve
-from tests.agent.models.wires import KEY, WIRES, build_model, fail
+from tests.agent.models.wires import KEY, WIRES, HastyClock, answer_events, build_model, collect, fail
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -47,6 +50,34 @@ async def test_the_time_to_wait_is_read_from_the_headers(headers, seconds):
 
     assert error.retry_after == seconds
     assert error.retryable
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_rate_limit_that_does_not_say_how_long_is_waited_for_with_growing_delays(wire):
+    busy = error_response(429, {"error": {"message": "Slow down."}})
+    async with serve(busy, busy, b"".join(answer_events(wire, "Hello."))) as server:
+        chunks, answer = await collect(RetryingModel(build_model(wire, server.url), clock=HastyClock()))
+
+    first, second = [chunk.delay for chunk in chunks if isinstance(chunk, AnswerRestarted)]
+    assert 0 < first < second
+    assert answer.text == "Hello."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+        "the request exceeds the available context size",
+    ],
+)
+async def test_a_conversation_that_is_too_long_is_recognized(wire, message):
+    body = {"error": {"type": "invalid_request_error", "message": message}}
+    async with serve(error_response(400, body)) as server:
+        error = await fail(build_model(wire, server.url))
+
+    assert isinstance(error, ContextTooLong)
 
 
 async def test_a_date_to_wait_for_in_the_past_means_now():

@@ -9,17 +9,12 @@ from surehand.agent.models.base import AnswerRestarted, TextChunk
 from surehand.agent.models.errors import ContextTooLong
 from surehand.agent.models.retries import MAX_ATTEMPTS, RetryingModel
 from surehand.core.clock import Clock
-from tests.agent.models.wires import WIRES, build_model, collect, fail, request
+from tests.agent.models.wires import WIRES, HastyClock, build_model, collect, fail, request, user
 
 pytestmark = [pytest.mark.parametrize("wire", WIRES), pytest.mark.timeout(60)]
 SHORT_IDLE_TIMEOUT = 0.5
-
-
-class HastyClock(Clock):
-    """Waits a fifth of the time."""
-
-    async def sleep(self, delay: float) -> None:
-        await super().sleep(delay / 5)
+QUOTA = 6_000
+"""Tokens a minute."""
 
 
 def retrying(wire, llmock, *, clock=None, **settings):
@@ -72,13 +67,27 @@ async def test_retry_after_is_respected(wire, llmock, status):
     llmock.assert_resilient(strict=True)
 
 
-async def test_a_quota_is_respected(wire, llmock):
-    llmock.limits(rpm=120)
-    model = retrying(wire, llmock, clock=Clock())
+async def test_a_quota_of_tokens_is_respected(wire, llmock):
+    llmock.limits(tpm=QUOTA)
+    await collect(retrying(wire, llmock, max_tokens=QUOTA - 200))  # takes nearly all of it
 
-    for _ in range(3):
-        await collect(model)
+    chunks, _ = await collect(retrying(wire, llmock, clock=Clock(), max_tokens=300))
 
+    assert any(isinstance(chunk, AnswerRestarted) and chunk.delay > 0 for chunk in chunks)
+    assert {record.status for record in llmock.requests} == {200, 429}
+    llmock.assert_resilient(strict=True)
+
+
+async def test_a_slow_stream_that_takes_longer_than_the_idle_timeout_is_read_to_its_end(wire, llmock):
+    text = " ".join(f"word{number}" for number in range(60))
+    llmock.reply(text)
+    llmock.pace(40)
+
+    chunks, answer = await collect(retrying(wire, llmock, idle_timeout=1.0), request(tools=()))
+
+    assert answer.text == text
+    assert not any(isinstance(chunk, AnswerRestarted) for chunk in chunks)
+    assert llmock.requests[0].chunks_sent > 25
     llmock.assert_resilient(strict=True)
 
 
@@ -97,8 +106,10 @@ async def test_a_prompt_that_is_too_long_is_not_retried_and_says_so(wire, llmock
     assert isinstance(await fail(retrying(wire, llmock)), ContextTooLong)
 
     llmock.limits(context_window=1)
-    assert isinstance(await fail(retrying(wire, llmock)), ContextTooLong)
+    another = request(user("And in Rome?"))
+    assert isinstance(await fail(retrying(wire, llmock), another), ContextTooLong)
     assert len(llmock.requests) == 2
+    llmock.assert_resilient(strict=True)
 
 
 @pytest.mark.parametrize("kind", ["truncate", "disconnect", "malformed"])

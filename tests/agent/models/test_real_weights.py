@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import subprocess
 import sys
@@ -25,6 +26,12 @@ WEATHER = {
     "type": "function",
     "function": {"name": "get_weather", "description": "The weather in a city.", "parameters": PARAMETERS},
 }
+
+
+@pytest.fixture(autouse=True)
+def disable_faulthandler_timeout() -> None:
+    """On a busy machine the weights take longer than the faulthandler's limit; the tests' own timeout applies."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,24 @@ async def test_calls_have_arguments_that_fit_the_schema(base_url):
     assert answer.usage.tokens_in > 0
 
 
-async def test_an_agent_runs_on_it_until_a_limit_at_the_latest(base_url, tmp_path):
+def example(city, number):
+    """A turn of an earlier conversation, from which so small a model learns when to call the tool, and when to end."""
+    function = {"name": "get_weather", "arguments": json.dumps({"city": city})}
+    call = {"id": f"example{number}", "type": "function", "function": function}
+    return [
+        user(f"What is the weather in {city}?"),
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {
+            "role": "tool",
+            "tool_call_id": f"example{number}",
+            "name": "get_weather",
+            "content": f"It is sunny in {city}.",
+        },
+        {"role": "assistant", "content": f"It is sunny in {city}."},
+    ]
+
+
+async def test_an_agent_calls_its_tool_and_ends_its_run(base_url, tmp_path):
     cities = []
 
     @tool(effects={"read"})
@@ -70,13 +94,13 @@ async def test_an_agent_runs_on_it_until_a_limit_at_the_latest(base_url, tmp_pat
         cities.append(city)
         return f"It is sunny in {city}."
 
-    agent = Agent("forecaster", model=small_model(base_url), limits=Limits(steps=2))
+    prompt = [*example("Rome", 1), *example("Paris", 2), user("What is the weather in Rome?")]
+    agent = Agent("forecaster", model=small_model(base_url), limits=Limits(steps=4))
     async with Runtime(get_weather, store=str(tmp_path / "s.db")) as runtime:
-        run = await agent.run("Use the tool get_weather for Paris.", runtime=runtime)
+        run = await agent.run(prompt, runtime=runtime)
 
-    assert run.status in ("done", "stopped")
-    assert cities
-    assert set(cities) <= {"Paris", "Rome"}
+    assert (run.status, set(cities)) == ("done", {"Rome"})
+    assert "sunny" in run.text
     assert run.usage.tokens_out > 0
 
 

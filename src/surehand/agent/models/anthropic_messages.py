@@ -53,6 +53,11 @@ class AnthropicModel(SdkModel):
     key_variable = "ANTHROPIC_API_KEY"
     url_variable = "ANTHROPIC_BASE_URL"
 
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of one answer."""
+        return self.settings.max_tokens or DEFAULT_MAX_TOKENS
+
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         client = sdk.AsyncAnthropic(**options)
         if client.api_key or client.auth_token or client.credentials:
@@ -86,7 +91,7 @@ class AnthropicModel(SdkModel):
         fields: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
-            "max_tokens": settings.max_tokens or DEFAULT_MAX_TOKENS,
+            "max_tokens": self.max_tokens,
             "stream": True,
         }
         if system:

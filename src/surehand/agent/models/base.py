@@ -117,6 +117,21 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitedAnswers(Protocol):
+    """A model that says how long its answers may be: so many tokens of its context stay free for them."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of one answer; None if its server decides."""
+        ...
+
+
+def find_max_tokens(model: Model) -> int | None:
+    """The most tokens of one answer of a model, if it says so."""
+    return model.max_tokens if isinstance(model, LimitedAnswers) else None
+
+
 @asynccontextmanager
 async def open_stream(model: Model, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelChunk]]:
     """The stream of a request, which is closed on leaving, so that its HTTP request ends at once."""

@@ -24,6 +24,7 @@ _CONTEXT_PHRASES = (
     "maximum context length",
     "context window",
     "context size",
+    "context limit",
     "prompt is too long",
     "too many tokens",
 )

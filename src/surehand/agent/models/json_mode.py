@@ -20,6 +20,7 @@ from surehand.agent.models.base import (
     ModelRequest,
     TextChunk,
     ToolInputChunk,
+    find_max_tokens,
     open_stream,
 )
 from surehand.agent.models.conversation import content_text, function_tools
@@ -48,6 +49,11 @@ class JsonModeModel:
 
     def __repr__(self) -> str:
         return f"JsonModeModel({self._model!r})"
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of one answer of the model; None if it does not say."""
+        return find_max_tokens(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Answer a request. Its text and calls come at the end, because until then they are JSON."""

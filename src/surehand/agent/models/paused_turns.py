@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from surehand.agent.models.base import Message, Model, ModelAnswer, ModelChunk, ModelRequest, Usage, open_stream
+from surehand.agent.models.base import (
+    Message,
+    Model,
+    ModelAnswer,
+    ModelChunk,
+    ModelRequest,
+    Usage,
+    find_max_tokens,
+    open_stream,
+)
 
 PAUSED = "pause_turn"
 MAX_CONTINUATIONS = 10
@@ -24,6 +33,11 @@ class UnpausedModel:
 
     def __repr__(self) -> str:
         return repr(self._model)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of one answer of the model; None if it does not say."""
+        return find_max_tokens(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Answer a request, with as many requests of its own as the provider pauses."""

@@ -13,6 +13,7 @@ from surehand.agent.models.base import (
     ModelChunk,
     ModelError,
     ModelRequest,
+    find_max_tokens,
     open_stream,
 )
 from surehand.core.clock import Clock
@@ -38,6 +39,11 @@ class RetryingModel:
 
     def __repr__(self) -> str:
         return repr(self._model)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of one answer of the model; None if it does not say."""
+        return find_max_tokens(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
         """Answer a request; `AnswerRestarted` says that the chunks before it are void."""

@@ -76,6 +76,11 @@ class SdkModel(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
 
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of one answer; None if the server decides."""
+        return self.settings.max_tokens
+
     @abstractmethod
     def _build_client(self, sdk: Any, **options: Any) -> Any:
         """A client of the SDK with these options."""
