@@ -225,7 +225,5 @@ async def test_an_answer_to_an_expired_wait_is_410(tmp_path: Path, answer: str, 
         call_id = (await gateway.call("ask", token="ada")).json()["call_id"]
         await clock.advance(3_601)
         late = await gateway.client.post(f"/api/pending/{call_id}/{answer}", json=body, headers=bearer("ada"))
-        shown = (await gateway.client.get(f"/api/calls/{call_id}", headers=bearer("ada"))).json()
 
     assert (late.status_code, late.json()["code"]) == (410, "expired")
-    assert shown["outcome"]["code"] == "expired"
