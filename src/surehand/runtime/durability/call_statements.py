@@ -186,7 +186,7 @@ class CallStatements:
         answer = invocation.resumption.round_answer
         if answer is None:
             return [outcome_row, *ended]
-        detail = {"answer": answer.answer, "answer_digest": answer.answer_digest}
+        detail = {"answer": answer.answer, "answer_digest": answer.answer_digest, "round": answer.round}
         answer_row = store.audit.row_statement(
             "answer", call_id, name, identity=whose, by=answer.answered_by, detail=detail
         )
