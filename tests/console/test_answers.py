@@ -1,4 +1,4 @@
-"""Answers in the inbox beside the simple ones: unknown effects, answers that come too late, and questions of servers."""
+"""Further answers in the inbox: to unknown effects, answers that come too late, and to questions of servers."""
 
 from contextlib import asynccontextmanager
 
@@ -87,7 +87,12 @@ async def test_approve_after_somebody_else_has_rejected_says_who_it_was(tmp_path
 
 
 async def test_an_answer_that_is_refused_while_its_question_is_open_says_why():
-    @tool(name="count", description="Count.", parameters={"properties": {"n": {"type": "integer", "maximum": 9}}}, confirm=True)
+    @tool(
+        name="count",
+        description="Count.",
+        parameters={"properties": {"n": {"type": "integer", "maximum": 9}}},
+        confirm=True,
+    )
     async def count(**arguments):
         return arguments["n"]
 
@@ -147,7 +152,12 @@ def asking(**request):
     return ship
 
 
-ADDRESS = {"mode": "url", "url": "https://post.example/sign-in?for=parcel", "host": "post.example", "message": "Sign in."}
+ADDRESS = {
+    "mode": "url",
+    "url": "https://post.example/sign-in?for=parcel",
+    "host": "post.example",
+    "message": "Sign in.",
+}
 WEIGHT = {
     "type": "object",
     "properties": {
@@ -178,7 +188,11 @@ async def test_an_address_of_a_server_is_opened_and_confirmed():
 
 async def test_several_questions_of_a_server_are_answered_together():
     form = {"mode": "form", "message": "How heavy is it?", "schema": WEIGHT}
-    form_of_place = {"mode": "form", "message": "", "schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    form_of_place = {
+        "mode": "form",
+        "message": "",
+        "schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+    }
     requests = {"weight": form, "place": form_of_place, "account": ADDRESS}
     async with serve(build_runtime(asking(mode="several", requests=requests))) as served:
         call_id = (await served.call("ship")).json()["call_id"]

@@ -27,7 +27,7 @@ export function Approval({ wait, answer, isDisabled }) {
     <div class="decision">
     ${(hasEdits || edited.problem) && html`<${Notice} tone="waiting">
       You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}
-      ${edited.problem ? html`<span class="problem">${edited.problem}</span>` : ""}
+      ${edited.problem ? "The field above says what is wrong with it." : ""}
       <button type="button" class="quiet" onClick=${undo}>Undo</button>
     <//>`}
     <div class="actions">
