@@ -108,17 +108,36 @@ async def test_an_answer_that_is_refused_while_its_question_is_open_says_why():
             await expect(page.get_by_text("Approved.", exact=True)).to_be_visible()
 
 
+async def ask_twice(served):
+    """The id of a call by ada that asks for an approval and then for a choice, and the path of its answers."""
+    call_id = (await served.call("choose", {"question": "Which door?"}, token="ada-token")).json()["call_id"]
+    return call_id, f"/api/pending/{call_id}"
+
+
 async def test_a_late_answer_names_who_answered_that_question_and_not_the_next_one(tmp_path):
-    choose = pick.evolve(confirm=True)
-    async with serve(build_runtime(choose.evolve(name="choose"), store=tmp_path / "s.db"), auth=TWO_PEOPLE) as served:
-        call_id = (await served.call("choose", {"question": "Which door?"}, token="ada-token")).json()["call_id"]
+    choose = pick.evolve(name="choose", confirm=True)
+    async with serve(build_runtime(choose, store=tmp_path / "s.db"), auth=TWO_PEOPLE) as served:
+        call_id, path = await ask_twice(served)
         async with open_without_events(served, f"#/inbox/{call_id}", "operator-token") as page:
             await expect(page.get_by_role("button", name="Approve")).to_be_enabled()
-            await served.client.post(f"/api/pending/{call_id}/approve", json={}, headers=bearer("ada-token"))
+            await served.client.post(f"{path}/approve", json={}, headers=bearer("ada-token"))
+            await served.client.post(f"{path}/result", json={"result": "left"}, headers=bearer("operator-token"))
             await page.get_by_role("button", name="Reject").click()
             await expect(page.get_by_role("alert")).to_contain_text("Too late: ada approved it")
-            await page.reload()
+
+
+async def test_a_refused_answer_to_an_open_question_says_why_and_can_be_given_again(tmp_path):
+    choose = pick.evolve(name="choose", confirm=True)
+    refusal = {"code": "conflict", "title": "Conflict", "detail": "Others were faster ten times. Try again."}
+    async with serve(build_runtime(choose, store=tmp_path / "s.db"), auth=TWO_PEOPLE) as served:
+        call_id, path = await ask_twice(served)
+        await served.client.post(f"{path}/approve", json={}, headers=bearer("ada-token"))
+        async with open_without_events(served, f"#/inbox/{call_id}", "operator-token") as page:
+            await page.route(f"**{path}/result", lambda route: route.fulfill(status=409, json=refusal), times=1)
             await page.get_by_label("Answer", exact=True).fill("The left one")
+            await page.get_by_role("button", name="Send answer").click()
+            await expect(page.get_by_role("alert")).to_have_text("Others were faster ten times. Try again.")
+            await expect(page.get_by_label("Answer", exact=True)).to_have_value("The left one")
             await page.get_by_role("button", name="Send answer").click()
             await expect(page.get_by_text("Answered.", exact=True)).to_be_visible()
 
