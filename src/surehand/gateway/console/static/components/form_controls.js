@@ -166,7 +166,7 @@ export function ChoiceList({ labelId, schema, value, onChange, isDisabled }) {
 }
 
 export function JsonControl(props) {
-  return html`<${JsonField} ...${props} rows=${3} isBare=${true} placeholder=${placeholderOf(props.schema, props.value)} />`;
+  return html`<${JsonField} ...${props} rows=${2} isBare=${true} placeholder=${placeholderOf(props.schema, props.value)} />`;
 }
 
 /** A value as JSON text; what is no JSON is a problem until it is mended. */
