@@ -71,7 +71,9 @@ async def test_results_are_tables_pictures_and_errors():
         await expect(page.get_by_label("Result as JSON")).to_contain_text('"city": "New York"')
         await page.goto(f"{served.url}/#/tools/draw")
         await page.get_by_role("button", name="Run", exact=True).click()
-        await expect(page.get_by_alt_text("Result 1")).to_be_visible()
+        picture = page.get_by_alt_text("Result 1")
+        await expect(picture).to_be_visible()
+        await expect(picture).to_have_js_property("naturalWidth", 1)  # a broken picture is visible, too
         await page.goto(f"{served.url}/#/tools/fail")
         await page.get_by_role("button", name="Run", exact=True).click()
         await expect(page.get_by_role("alert")).to_contain_text("no luck")

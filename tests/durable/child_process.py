@@ -95,6 +95,12 @@ async def approve(address: str, call_id: str) -> None:
         send(**describe_outcome(await runtime.approve(call_id)))
 
 
+async def approve_transfer(address: str, call_id: str) -> None:
+    """Approve a call of `transfer` in a runtime with its tool."""
+    async with Runtime(transfer, store=address) as runtime:
+        send(**describe_outcome(await runtime.approve(call_id)))
+
+
 @tool(effects={"read"})
 async def look(ctx: Context) -> str:
     """Look around."""
@@ -196,6 +202,7 @@ if __name__ == "__main__":
         "call": call,
         "pause": pause,
         "approve": approve,
+        "approve_transfer": approve_transfer,
         "approve_edited": approve_edited,
         "full": call_on_full_disk,
     }

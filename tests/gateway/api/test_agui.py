@@ -9,6 +9,8 @@ import pytest
 
 from surehand import Agent, Context, Limits, gateway, tool
 from surehand.testing import ScriptedModel
+from tests.durable.bank_tools import wait_until_owners_are_dead
+from tests.durable.conftest import start_child
 from tests.gateway.api.served_gateway import ServedGateway, bearer, build_runtime, pay, serve
 
 ADA = gateway.new_token()
@@ -90,6 +92,33 @@ async def test_a_cancelled_interrupt_rejects_the_call(tmp_path: Path) -> None:
 
     assert call["status"] == "rejected"
     assert answered[-1]["result"] == "Then not."
+
+
+async def test_a_call_that_was_killed_waits_for_what_came_of_it(tmp_path: Path) -> None:
+    @tool(effects={"write"}, confirm=True)
+    async def transfer(amount: int, to: str = "ann") -> str:
+        """Transfer money."""
+        return f"sent {amount} to {to}"
+
+    def agent(*replies: Any) -> Agent:
+        return Agent("payer", model=ScriptedModel(*replies), tools=["transfer"])
+
+    store = str(tmp_path / "s.db")
+    transfers = agent([("transfer", {"amount": 5})])
+    async with serve(build_runtime(transfer, store=store), agents=[transfers]) as served:
+        asked = await run(served, run_input())
+    call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+    async with start_child("tests.durable.child_process", "approve_transfer", store, call_id) as process:
+        await process.read_message()  # its handler has started
+    await wait_until_owners_are_dead(store)
+    async with serve(build_runtime(transfer, store=store), agents=[agent("It is paid.")]) as served:
+        cancelled = await served.client.post("/api/agents/payer/agui", json=resume(call_id, "cancelled"))
+        answered = await run(served, resume(call_id, payload="The bank has sent it.", run_id="r3"))
+
+    assert (cancelled.status_code, cancelled.json()["code"]) == (409, "conflict")
+    assert "cannot be rejected" in cancelled.json()["detail"]
+    assert [each["content"] for each in answered if each["type"] == "TOOL_CALL_RESULT"] == ["The bank has sent it."]
+    assert answered[-1]["result"] == "It is paid."
 
 
 async def test_a_malformed_answer_leaves_the_wait_open(tmp_path: Path) -> None:

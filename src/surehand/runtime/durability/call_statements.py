@@ -186,9 +186,9 @@ class CallStatements:
         answer = invocation.resumption.round_answer
         if answer is None:
             return [outcome_row, *ended]
-        detail = {"answer": answer.answer, "answer_digest": answer.answer_digest}
+        answered = {"answer": answer.answer, "answer_digest": answer.answer_digest, "round": answer.round}
         answer_row = store.audit.row_statement(
-            "answer", call_id, name, identity=whose, by=answer.answered_by, detail=detail
+            "answer", call_id, name, identity=whose, by=answer.answered_by, detail=answered
         )
         settled = self._journal.statements(invocation, "settled", answer.answer)
         return [answer_row, outcome_row, *settled, *ended]

@@ -203,7 +203,11 @@ class Resumptions:
             ledger_table.resume_statement(call.call_id, self._store.owner_id if resumes_here else None, call.arguments),
         ]
         if self._store.is_durable:
-            detail = {"answer": answer.kind, "answer_digest": round_answer.answer_digest}
+            detail = {
+                "answer": answer.kind,
+                "answer_digest": round_answer.answer_digest,
+                "round": round_answer.round,
+            }
             whose = identity_of_stored_call(call, self._pending_calls.find_listing(row))
             statements += [
                 store.audit.row_statement(

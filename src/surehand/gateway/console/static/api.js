@@ -1,5 +1,6 @@
 // Requests to the HTTP API, with the token of this browser tab.
 import { signal } from "./vendor/signals.js";
+import { parseExactJson } from "./exact_json.js";
 
 const TOKEN_KEY = "surehand.token";
 // The gateway may be mounted below a path: its API is beside the folder of this file.
@@ -66,7 +67,7 @@ async function readProblem(response) {
 }
 
 async function readJson(response) {
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : parseExactJson(await response.text());
 }
 
 export async function get(path, query = {}, options = {}) {

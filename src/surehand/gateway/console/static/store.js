@@ -87,12 +87,18 @@ function loadWaitsSoon() {
 
 function settleWait(event) {
   const { call_id: callId, verdict, by, reason, at } = event;
-  verdicts.value = { ...verdicts.value, [callId]: { verdict, by, reason, at } };
+  const wait = waits.value.find((each) => each.call_id === callId);
+  // The event does not say which question was answered. One that is newer than the answer is open still.
+  if (wait && wait.created_at > at) {
+    loadWaitsSoon();
+    return;
+  }
+  verdicts.value = { ...verdicts.value, [callId]: { verdict, by, reason, at, round: wait?.round } };
   removeWait(callId);
 }
 
-export function removeWait(callId) {
-  if (waits.value.some((each) => each.call_id === callId)) {
-    waits.value = waits.value.filter((each) => each.call_id !== callId);
-  }
+/** Remove a wait that is over; with `round` only that question of the call, because the next one may be open already. */
+export function removeWait(callId, round) {
+  const isOver = (each) => each.call_id === callId && (round === undefined || each.round === round);
+  if (waits.value.some(isOver)) waits.value = waits.value.filter((each) => !isOver(each));
 }

@@ -8,20 +8,27 @@ import { Preview } from "./preview.js";
 import { Reject } from "./reject.js";
 
 export function Approval({ wait, answer, isDisabled }) {
-  const [edited, setEdited] = useState({ value: wait.arguments ?? {}, problem: "" });
+  const original = wait.arguments ?? {};
+  const [edited, setEdited] = useState({ value: original, problem: "" });
+  const [undoCount, setUndoCount] = useState(0);
   const [isAlways, setIsAlways] = useState(false);
-  const hasEdits = !isEqual(edited.value, wait.arguments ?? {});
+  const hasEdits = !isEqual(edited.value, original);
+  const undo = () => {
+    setEdited({ value: original, problem: "" });
+    setUndoCount(undoCount + 1);
+  };
   const preview = wait.request?.preview;
   const approve = () => answer("approve", { always: isAlways, ...(hasEdits ? { arguments: edited.value } : {}) });
   return html`
     ${preview !== null && preview !== undefined && html`<h3>What will happen</h3><${Preview} preview=${preview} />`}
     <h3>Arguments</h3>
     <${ArgumentsEditor} schema=${wait.request?.schema ?? {}} value=${edited.value} isDisabled=${isDisabled}
-      onChange=${(value, problem) => setEdited({ value, problem })} />
+      version=${undoCount} onChange=${(value, problem) => setEdited({ value, problem })} />
     <div class="decision">
-    ${hasEdits && html`<${Notice} tone="waiting">
+    ${(hasEdits || edited.problem) && html`<${Notice} tone="waiting">
       You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}
-      <button type="button" class="quiet" onClick=${() => setEdited({ value: wait.arguments ?? {}, problem: "" })}>Undo</button>
+      ${edited.problem ? "The field above says what is wrong with it." : ""}
+      <button type="button" class="quiet" onClick=${undo}>Undo</button>
     <//>`}
     <div class="actions">
       <button type="button" class="primary" disabled=${isDisabled || edited.problem !== ""} onClick=${approve}>Approve</button>

@@ -2,8 +2,11 @@
 import { html } from "../html.js";
 import { useState } from "../vendor/preact-hooks.js";
 import { sendAnswer } from "../answers.js";
+import { visible } from "../format.js";
+import { removeWait } from "../store.js";
 import { Notice } from "./layout.js";
 import { ProgressBar } from "./progress.js";
+import { isUnknownEffect } from "./unknown_effect.js";
 
 const MAX_AT_ONCE = 8;
 
@@ -11,7 +14,7 @@ export function BulkAnswer({ all, selected, setChosen }) {
   const [report, setReport] = useState(null);
   const [isBusy, setIsBusy] = useState(false);
   const [reason, setReason] = useState("");
-  const answerable = all.filter((each) => each.may_answer);
+  const answerable = all.filter(isSelectable);
   const approvals = selected.filter((each) => each.waiting_for === "approval");
   const run = async (action, given, body, word) => {
     setIsBusy(true);
@@ -42,6 +45,11 @@ export function BulkAnswer({ all, selected, setChosen }) {
   </div>`;
 }
 
+/** Whether a wait can be answered together with others. An unknown effect needs an answer of its own. */
+export function isSelectable(wait) {
+  return wait.may_answer && !isUnknownEffect(wait);
+}
+
 /** Answer each; returns a sentence for every one that could not be answered. */
 async function answerAll(waits, action, body) {
   const problems = [];
@@ -50,8 +58,10 @@ async function answerAll(waits, action, body) {
     for (let wait = queue.shift(); wait; wait = queue.shift()) {
       try {
         await sendAnswer(wait, action, body);
+        removeWait(wait.call_id, wait.round);
       } catch (error) {
-        problems.push(`${wait.tool}: ${error.message}`);
+        problems.push(`${visible(wait.tool)}: ${error.message}`);
+        if (error.isTooLate) removeWait(wait.call_id, wait.round);
       }
     }
   };

@@ -3,10 +3,12 @@ import { html } from "../html.js";
 import { useEffect, useId, useState } from "../vendor/preact-hooks.js";
 import { encode, get } from "../api.js";
 import { visible } from "../format.js";
-import { ArgumentsEditor, parseJson } from "./schema_form.js";
-import { JsonView } from "./json_view.js";
+import { AsJson } from "./as_json.js";
+import { parseJson } from "./form_controls.js";
+import { Given } from "./given.js";
 import { Reject } from "./reject.js";
-import { resolveSchema } from "./schema.js";
+import { defaultsOf } from "./schema.js";
+import { ArgumentsEditor } from "./schema_form.js";
 
 const OPTION_NAMES = ["options", "choices"];
 
@@ -19,37 +21,12 @@ export function ClientAnswer({ wait, answer, isDisabled }) {
   const answerSchema = wait.request?.schema;
   return html`
     ${tool?.description && html`<p class="hint prose">${visible(tool.description)}</p>`}
-    <${Given} schema=${schema} values=${wait.arguments ?? {}} />
+    <${Given} schema=${schema} values=${wait.arguments ?? {}} title="What is asked" />
     <h3>Your answer</h3>
     ${answerSchema
       ? html`<${FormAnswer} schema=${answerSchema} answer=${answer} isDisabled=${isDisabled} />`
       : html`<${FreeAnswer} options=${findOptions(wait.arguments)} answer=${answer} isDisabled=${isDisabled} />`}
     <${Reject} answer=${answer} isDisabled=${isDisabled} />`;
-}
-
-function Given({ schema, values }) {
-  const names = [...new Set([...Object.keys(schema.properties ?? {}), ...Object.keys(values)])];
-  const known = names.filter((name) => values[name] !== undefined && values[name] !== null);
-  if (!known.length) return null;
-  return html`<h3>What is asked</h3><dl class="given">
-    ${known.map((name) => html`<div>
-      <dt>${name}</dt>
-      <dd><${GivenValue} value=${values[name]} />
-        ${fieldHint(schema, name) && html`<p class="hint">${fieldHint(schema, name)}</p>`}</dd>
-    </div>`)}
-  </dl>`;
-}
-
-function fieldHint(schema, name) {
-  return resolveSchema(schema.properties?.[name], schema).description ?? "";
-}
-
-function GivenValue({ value }) {
-  if (Array.isArray(value) && value.every((each) => typeof each === "string")) {
-    return html`<ul class="plain">${value.map((each) => html`<li>${visible(each)}</li>`)}</ul>`;
-  }
-  if (typeof value === "object") return html`<${JsonView} value=${value} />`;
-  return html`<span class="prose">${visible(value)}</span>`;
 }
 
 function findOptions(values) {
@@ -58,7 +35,7 @@ function findOptions(values) {
 }
 
 function FormAnswer({ schema, answer, isDisabled }) {
-  const [state, setState] = useState({ value: {}, problem: "" });
+  const [state, setState] = useState({ value: defaultsOf(schema), problem: "" });
   return html`<${ArgumentsEditor} schema=${schema} value=${state.value} isDisabled=${isDisabled}
       onChange=${(value, problem) => setState({ value, problem })} />
     <div class="actions"><button type="button" class="primary" disabled=${isDisabled || state.problem !== ""}
@@ -78,8 +55,7 @@ export function FreeAnswer({ options = [], answer, isDisabled, label = "Answer" 
     </div>`}
     <div class="field">
       <div class="field-head"><label for=${id}>${options.length ? "Another answer" : label}</label>
-        <label class="choice"><input type="checkbox" checked=${isJson} disabled=${isDisabled}
-          onChange=${(event) => setIsJson(event.target.checked)} /> as JSON</label></div>
+        <${AsJson} isJson=${isJson} setIsJson=${setIsJson} isDisabled=${isDisabled} /></div>
       <textarea id=${id} rows="3" class=${isJson ? "code" : ""} value=${text} disabled=${isDisabled}
         onInput=${(event) => setText(event.target.value)}></textarea>
       ${parsed.problem && html`<p class="problem">${parsed.problem}</p>`}

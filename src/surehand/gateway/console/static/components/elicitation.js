@@ -1,6 +1,7 @@
 // A question of a server: a form, an address to open, or several of them.
 import { html } from "../html.js";
 import { useState } from "../vendor/preact-hooks.js";
+import { visible } from "../format.js";
 import { ArgumentsEditor } from "./schema_form.js";
 import { defaultsOf } from "./schema.js";
 import { FreeAnswer } from "./client_answer.js";
@@ -21,7 +22,7 @@ function Question({ request, answer, isDisabled }) {
   }
   if (request.mode === "url" && typeof request.url === "string") {
     return html`<p>The server asks you to open this address, and to come back when you are done:</p>
-      <p><${SafeLink} url=${request.url} /></p>
+      <${Address} request=${request} />
       <div class="actions"><button type="button" class="primary" disabled=${isDisabled}
         onClick=${() => answer("result", { result: true })}>I am done there</button></div>`;
   }
@@ -40,21 +41,32 @@ function FormQuestion({ schema, answer, isDisabled }) {
       onClick=${() => answer("result", { result: { action: "accept", content: state.value } })}>Send answer</button></div>`;
 }
 
+/** An address and whose it is, because the text of an address may look like another one's. */
+function Address({ request }) {
+  return html`<p class="wrap"><${SafeLink} url=${request.url} /></p>
+    ${request.host && html`<p class="hint">It belongs to the host <strong>${visible(request.host)}</strong>.</p>`}
+    ${request.looks_like && html`<p class="problem">The host only looks like ${visible(request.looks_like)}.</p>`}`;
+}
+
 function SeveralQuestions({ requests, answer, isDisabled }) {
-  const [values, setValues] = useState({});
   const entries = Object.entries(requests);
-  const result = () => Object.fromEntries(entries.map(([key, request]) => [key, partAnswer(request, values[key])]));
-  return html`${entries.map(([key, request]) => html`<fieldset class="part"><legend>${request.message ?? key}</legend>
+  const [parts, setParts] = useState(() =>
+    Object.fromEntries(entries.map(([key, { schema }]) => [key, { value: defaultsOf(schema), problem: "" }])),
+  );
+  // Two parts may report in one step: each must see what the other has set.
+  const change = (key, value, problem) => setParts((before) => ({ ...before, [key]: { value, problem } }));
+  const hasProblem = Object.values(parts).some((each) => each.problem);
+  const result = () => Object.fromEntries(entries.map(([key, { mode }]) => [key, partAnswer(mode, parts[key].value)]));
+  return html`${entries.map(([key, request]) => html`<fieldset class="part" key=${key}><legend>${visible(request.message || key)}</legend>
       ${request.mode === "url"
-        ? html`<p><${SafeLink} url=${request.url} /></p>`
-        : html`<${ArgumentsEditor} schema=${request.schema ?? {}} value=${values[key] ?? defaultsOf(request.schema)}
-            isDisabled=${isDisabled} onChange=${(value) => setValues({ ...values, [key]: value })} />`}
+        ? html`<p>Open this address, and come back when you are done:</p><${Address} request=${request} />`
+        : html`<${ArgumentsEditor} schema=${request.schema ?? {}} value=${parts[key].value} isDisabled=${isDisabled}
+            onChange=${(value, problem) => change(key, value, problem)} />`}
     </fieldset>`)}
-    <div class="actions"><button type="button" class="primary" disabled=${isDisabled}
+    <div class="actions"><button type="button" class="primary" disabled=${isDisabled || hasProblem}
       onClick=${() => answer("result", { result: result() })}>Send answers</button></div>`;
 }
 
-function partAnswer(request, value) {
-  const content = request.mode === "url" ? {} : (value ?? defaultsOf(request.schema));
-  return { action: "accept", content };
+function partAnswer(mode, value) {
+  return mode === "url" ? { action: "accept" } : { action: "accept", content: value };
 }

@@ -1,4 +1,5 @@
 // What a form needs to know of a JSON Schema: references, nullable types and choices made plain.
+import { parseExactJson } from "../exact_json.js";
 
 const MAX_REFERENCES = 8;
 
@@ -56,8 +57,32 @@ export function describeType(schema) {
   return schema.format ? `${schema.type ?? "any"}, ${schema.format}` : (schema.type ?? "any JSON");
 }
 
-/** The values that a form begins with: the defaults of the schema. */
+/** The values that a form begins with: the defaults of the schema, and no for a yes or no that is required. */
 export function defaultsOf(schema) {
-  const entries = Object.entries(schema?.properties ?? {}).map(([name, given]) => [name, resolveSchema(given, schema).default]);
-  return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));
+  const entries = Object.entries(schema?.properties ?? {}).map(([name, given]) => {
+    const { default: value, type } = resolveSchema(given, schema);
+    const isNo = type === "boolean" && isRequired(schema, name);
+    return [name, value ?? (isNo ? false : undefined)];
+  });
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+}
+
+const TYPE_TESTS = {
+  object: (value) => value !== null && typeof value === "object" && !Array.isArray(value),
+  array: Array.isArray,
+  boolean: (value) => typeof value === "boolean",
+  integer: (value) => typeof value === "number" || typeof value === "bigint",
+  number: (value) => typeof value === "number" || typeof value === "bigint",
+};
+
+/** A value that a model has written as JSON text, as what the text says, if that is what the schema asks for. */
+export function unpackJson(schema, value) {
+  const isOfType = TYPE_TESTS[schema.type];
+  if (typeof value !== "string" || !isOfType || schema.enum || schema.choices) return value;
+  try {
+    const unpacked = parseExactJson(value);
+    return isOfType(unpacked) ? unpacked : value;
+  } catch {
+    return value;
+  }
 }

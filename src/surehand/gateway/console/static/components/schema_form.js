@@ -1,29 +1,49 @@
 // A form from a JSON Schema, with the same value as JSON beside it.
 import { html } from "../html.js";
-import { useEffect, useId, useState } from "../vendor/preact-hooks.js";
-import { isEqual, toJson, visible } from "../format.js";
-import { describeType, hasNothingToFillIn, isRequired, resolveSchema } from "./schema.js";
+import { useId, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
+import { isEqual, visible } from "../format.js";
+import {
+  Checkbox, Choice, ChoiceList, JsonControl, JsonField, NumberField, ReportProblem, TextField, choicesOf, parseJson, shownValue,
+} from "./form_controls.js";
+import { describeType, hasNothingToFillIn, isRequired, resolveSchema, unpackJson } from "./schema.js";
 
 const MAX_DEPTH = 4;
-const LONG_TEXT = 60;
 
-/** Edits an object: `onChange(value, problem)`, where `problem` is "" or why the value cannot be used. */
-export function ArgumentsEditor({ schema, value, onChange, isDisabled = false }) {
+/**
+ * Edits an object: `onChange(value, problem)`, where `problem` is "" or what a field says about a text that is no value.
+ * Such a text is in the field alone: the value stays the last one that could be used. Another `version` makes new fields.
+ */
+export function ArgumentsEditor({ schema, value, onChange, isDisabled = false, version = 0 }) {
   const hasFields = Object.keys(schema?.properties ?? {}).length > 0;
   const [side, setSide] = useState(hasFields ? "form" : "json");
+  const problems = useRef(new Map());
+  const latest = useRef(null);
+  latest.current = { value, onChange };
+  const problem = () => problems.current.values().next().value ?? "";
+  const change = (next) => onChange(next, problem());
+  const report = useMemo(
+    () => (id, text) => {
+      const before = problem();
+      if (text) problems.current.set(id, text);
+      else problems.current.delete(id);
+      if (problem() !== before) latest.current.onChange(latest.current.value, problem());
+    },
+    [],
+  );
   if (hasNothingToFillIn(schema) && isEqual(value, {})) return html`<p class="hint">There is nothing to fill in.</p>`;
-  return html`
+  return html`<${ReportProblem.Provider} value=${report}>
     <div class="editor">
       <div class="tabs small" role="group" aria-label="How to edit the arguments">
         ${hasFields && html`<${SideButton} name="form" side=${side} setSide=${setSide} label="Form" />`}
         <${SideButton} name="json" side=${side} setSide=${setSide} label="JSON" />
       </div>
       ${side === "form"
-        ? html`<${ObjectFields} root=${schema} schema=${schema} value=${value} onChange=${onChange}
+        ? html`<${ObjectFields} key=${version} root=${schema} schema=${schema} value=${value} onChange=${change}
             isDisabled=${isDisabled} depth=${0} />`
-        : html`<${JsonField} label="Arguments as JSON" value=${value} onChange=${onChange} isDisabled=${isDisabled}
+        : html`<${JsonField} key=${version} label="Arguments as JSON" value=${value} onChange=${change} isDisabled=${isDisabled}
             rows=${8} mustBeObject=${true} />`}
-    </div>`;
+    </div>
+  <//>`;
 }
 
 function SideButton({ name, side, setSide, label }) {
@@ -33,21 +53,29 @@ function SideButton({ name, side, setSide, label }) {
 }
 
 function ObjectFields({ root, schema, value, onChange, isDisabled, depth }) {
-  const [problems, setProblems] = useState({});
   const properties = Object.entries(schema.properties ?? {});
-  const change = (name, fieldValue, problem = "") => {
+  const others = useOtherNames(properties, value).map((name) => [name, {}]);
+  const change = (name, fieldValue) => {
     // By entries: an assignment to a name such as `__proto__` would not be a property.
-    const others = Object.entries(value ?? {}).filter(([each]) => each !== name);
-    const entries = fieldValue === undefined ? others : [...others, [name, fieldValue]];
-    const found = { ...problems, [name]: problem };
-    setProblems(found);
-    onChange(Object.fromEntries(inSchemaOrder(entries, properties)), Object.values(found).find(Boolean) ?? "");
+    const rest = Object.entries(value ?? {}).filter(([each]) => each !== name);
+    const entries = fieldValue === undefined ? rest : [...rest, [name, fieldValue]];
+    onChange(Object.fromEntries(inSchemaOrder(entries, [...properties, ...others])));
   };
+  const field = ([name, given], isOther) => html`<${Field} key=${name} name=${name} root=${root} isOther=${isOther}
+    schema=${resolveSchema(given, root)} isNeeded=${isRequired(schema, name)} value=${ownValue(value, name)}
+    onChange=${(next) => change(name, next)} isDisabled=${isDisabled} depth=${depth} />`;
   return html`<div class="fields">
-    ${properties.map(([name, given]) => html`<${Field} key=${name} name=${name} root=${root}
-      schema=${resolveSchema(given, root)} isNeeded=${isRequired(schema, name)} value=${ownValue(value, name)}
-      onChange=${(next, problem) => change(name, next, problem)} isDisabled=${isDisabled} depth=${depth} />`)}
+    ${properties.map((each) => field(each, false))}${others.map((each) => field(each, true))}
   </div>`;
+}
+
+/** Names in the value that the schema does not describe. One that is emptied stays, so that it can be filled again. */
+function useOtherNames(properties, value) {
+  const seen = useRef([]);
+  const described = new Set(properties.map(([name]) => name));
+  const others = Object.keys(value ?? {}).filter((name) => !described.has(name));
+  seen.current = [...new Set([...seen.current, ...others])];
+  return seen.current;
 }
 
 /** Sorts entries as the schema does: its first argument stays first wherever the arguments are shown. */
@@ -61,152 +89,76 @@ function ownValue(value, name) {
   return value !== null && typeof value === "object" && Object.hasOwn(value, name) ? value[name] : undefined;
 }
 
-function Field(props) {
-  const { name, schema, isNeeded } = props;
+function Field({ onChange, ...props }) {
+  const { name, schema, isNeeded, isOther } = props;
   const id = useId();
   const hintId = `${id}-hint`;
-  const meta = [describeType(schema), isNeeded ? "required" : ""].filter(Boolean).join(" · ");
-  const Control = controlFor(schema, props.value, props.depth);
+  const [Control, value, change] = useControl(schema, props.value, props.depth, onChange);
+  const meta = [isOther ? "not in the schema" : describeType(schema), isNeeded ? "required" : "", absence(schema, value, Control)];
   const isGroup = Control === NestedObject || Control === ChoiceList;
   const label = isGroup
-    ? html`<span class="label" id=${`${id}-label`}>${name}</span>`
-    : html`<label for=${id}>${name}</label>`;
+    ? html`<span class="label" id=${`${id}-label`}>${visible(name)}</span>`
+    : html`<label for=${id}>${visible(name)}</label>`;
   return html`<div class=${`field ${Control === Checkbox ? "check" : ""}`}>
-    <div class="field-head">${label}<span class="meta">${meta}</span></div>
-    <${Control} ...${props} id=${id} hintId=${schema.description ? hintId : undefined} labelId=${`${id}-label`} />
-    ${schema.description && html`<p class="hint" id=${hintId}>${schema.description}</p>`}
+    <div class="field-head">${label}<span class="meta">${meta.filter(Boolean).join(" · ")}</span></div>
+    <${Control} ...${props} value=${value} onChange=${change} id=${id}
+      hintId=${schema.description ? hintId : undefined} labelId=${`${id}-label`} />
+    ${schema.description && html`<p class="hint" id=${hintId}>${visible(schema.description)}</p>`}
   </div>`;
 }
 
+/** The control of a field, and the value in it. Both are worked out for a value from outside only, never while a person types. */
+function useControl(schema, given, depth, onChange) {
+  const own = useRef(null);
+  if (own.current === null || !Object.is(own.current.given, given)) {
+    const value = unpackJson(schema, given);
+    own.current = { given, value, Control: controlFor(schema, value, depth) };
+  }
+  const change = (next) => {
+    own.current = { ...own.current, given: next, value: next };
+    onChange(next);
+  };
+  return [own.current.Control, own.current.value, change];
+}
+
+/** The control that a schema asks for, if it can show the value as it is; else the value is shown as JSON. */
 function controlFor(schema, value, depth) {
-  if (schema.enum || schema.choices) return Choice;
-  if (schema.type === "array" && (schema.items?.enum ?? schema.items?.choices)) return ChoiceList;
-  if (schema.type === "boolean") return Checkbox;
-  if (schema.type === "integer" || schema.type === "number") return NumberField;
-  if (schema.type === "string") return TextField;
+  const isAbsent = value === undefined || value === null;
+  if (choicesOf(schema)) return Choice;
+  if (schema.type === "array" && choicesOf(schema.items ?? {})) {
+    return isAbsent || isChosenFrom(choicesOf(schema.items), value) ? ChoiceList : JsonControl;
+  }
+  if (schema.type === "boolean") return isAbsent || typeof value === "boolean" ? Checkbox : JsonControl;
+  if (schema.type === "integer" || schema.type === "number") {
+    return isAbsent || ["number", "bigint"].includes(typeof value) ? NumberField : JsonControl;
+  }
+  if (schema.type === "string") return isAbsent || typeof value === "string" ? TextField : JsonControl;
   const isObject = schema.type === "object" && Object.keys(schema.properties ?? {}).length > 0;
-  if (isObject && depth < MAX_DEPTH) return NestedObject;
-  return JsonControl;
+  const fits = isAbsent || (typeof value === "object" && !Array.isArray(value));
+  if (isObject && fits && depth < MAX_DEPTH) return NestedObject;
+  // A text without a schema needs no quotes, as long as nobody can take it for another value.
+  return schema.type === undefined && isPlainText(value) ? TextField : JsonControl;
 }
 
-function TextField({ id, hintId, schema, value, onChange, isNeeded, isDisabled }) {
-  const text = String(value ?? "");
-  const change = (event) => {
-    const next = event.target.value;
-    onChange(next === "" && !isNeeded ? undefined : next);
-  };
-  const isLong = text.length > LONG_TEXT || text.includes("\n") || (schema.maxLength ?? 0) > 500;
-  const shared = { id, disabled: isDisabled, "aria-describedby": hintId, onInput: change, value: text };
-  const placeholder = schema.default === undefined ? "" : String(schema.default);
-  const kind = schema.format === "password" ? "password" : "text";
-  const rows = Math.min(12, text.split("\n").length + 2);
-  return html`${isLong
-      ? html`<textarea ...${shared} rows=${rows} spellcheck="false"></textarea>`
-      : html`<input type=${kind} ...${shared} placeholder=${placeholder} autocomplete="off" spellcheck="false" />`}
-    <${HiddenCharacters} text=${text} />`;
+function isPlainText(value) {
+  return typeof value === "string" && parseJson(value).problem !== "";
 }
 
-/** A browser draws a text in a field as it is: characters that hide or reverse others are told below it. */
-function HiddenCharacters({ text }) {
-  const shown = visible(text);
-  return shown === text ? null : html`<p class="problem prose">Some characters cannot be seen: ${shown}</p>`;
+function isChosenFrom(choices, value) {
+  return Array.isArray(value) && value.every((each) => choices.some((choice) => isEqual(choice.value, each)));
 }
 
-function NumberField({ id, hintId, schema, value, onChange, isDisabled }) {
-  // The text is kept as typed: "1." or "-" on the way to a number must not be changed under the person's hands.
-  const [text, setText] = useState(value === undefined || value === null ? "" : String(value));
-  useEffect(() => {
-    if (parseNumber(text, schema).value !== value) setText(value === undefined || value === null ? "" : String(value));
-  }, [value]);
-  const change = (event) => {
-    setText(event.target.value);
-    const { value: number, problem } = parseNumber(event.target.value, schema);
-    onChange(number, problem);
-  };
-  const { problem } = parseNumber(text, schema);
-  return html`<input type="text" inputmode="decimal" id=${id} value=${text} disabled=${isDisabled}
-      aria-describedby=${hintId} aria-invalid=${problem !== ""} onInput=${change} autocomplete="off"
-      placeholder=${schema.default === undefined ? "" : String(schema.default)} />
-    ${problem && html`<p class="problem">${problem}</p>`}`;
-}
-
-function parseNumber(text, schema) {
-  if (text.trim() === "") return { value: undefined, problem: "" };
-  const number = Number(text);
-  if (Number.isNaN(number)) return { value: text, problem: `${text} is not a number.` };
-  if (schema.type === "integer" && !Number.isInteger(number)) return { value: number, problem: "It must be a whole number." };
-  return { value: number, problem: "" };
-}
-
-function Checkbox({ id, hintId, value, onChange, isDisabled }) {
-  return html`<input type="checkbox" id=${id} checked=${value === true} disabled=${isDisabled} aria-describedby=${hintId}
-    onChange=${(event) => onChange(event.target.checked)} />`;
-}
-
-function Choice({ id, hintId, schema, value, onChange, isNeeded, isDisabled }) {
-  const choices = schema.choices ?? schema.enum.map((each) => ({ value: each, label: String(each) }));
-  const index = choices.findIndex((each) => isEqual(each.value, value));
-  return html`<select id=${id} disabled=${isDisabled} aria-describedby=${hintId} value=${String(index)}
-      onChange=${(event) => onChange(choices[event.target.value]?.value)}>
-    <option value="-1">${isNeeded ? "Choose …" : "–"}</option>
-    ${choices.map((each, number) => html`<option value=${String(number)} selected=${number === index}>${each.label}</option>`)}
-  </select>`;
-}
-
-function ChoiceList({ labelId, schema, value, onChange, isDisabled }) {
-  const items = schema.items;
-  const choices = items.choices ?? items.enum.map((each) => ({ value: each, label: String(each) }));
-  const chosen = Array.isArray(value) ? value : [];
-  const toggle = (each) => {
-    const isChosen = chosen.some((one) => isEqual(one, each));
-    onChange(isChosen ? chosen.filter((one) => !isEqual(one, each)) : [...chosen, each]);
-  };
-  return html`<div class="choices" role="group" aria-labelledby=${labelId}>
-    ${choices.map((each) => html`<label class="choice"><input type="checkbox" disabled=${isDisabled}
-      checked=${chosen.some((one) => isEqual(one, each.value))} onChange=${() => toggle(each.value)} /> ${each.label}</label>`)}
-  </div>`;
+/** What a control that has no empty state shows instead of a missing value. */
+function absence(schema, value, Control) {
+  if (value === null) return "null";
+  if (value !== undefined || ![Checkbox, ChoiceList, NestedObject].includes(Control)) return "";
+  if (schema.default !== undefined && schema.default !== null) return "the default";
+  return Control === Checkbox ? "not given" : "";
 }
 
 function NestedObject({ root, schema, value, onChange, isDisabled, depth, labelId }) {
   return html`<div class="nested" role="group" aria-labelledby=${labelId}>
-    <${ObjectFields} root=${root} schema=${schema} value=${value ?? {}} onChange=${onChange} isDisabled=${isDisabled}
-      depth=${depth + 1} />
+    <${ObjectFields} root=${root} schema=${schema} value=${shownValue(schema, value) ?? {}} onChange=${onChange}
+      isDisabled=${isDisabled} depth=${depth + 1} />
   </div>`;
-}
-
-function JsonControl(props) {
-  return html`<${JsonField} ...${props} rows=${3} isBare=${true} />`;
-}
-
-/** A value as JSON text; what is no JSON is a problem until it is mended. */
-export function JsonField({ id, label, hintId, value, onChange, isDisabled, rows, isBare = false, mustBeObject = false }) {
-  const ownId = useId();
-  const [text, setText] = useState(value === undefined ? "" : toJson(value));
-  const parsed = parseJson(text, mustBeObject);
-  useEffect(() => {
-    if (parsed.problem === "" && !isEqual(parsed.value, value)) setText(value === undefined ? "" : toJson(value));
-  }, [value]);
-  const change = (event) => {
-    setText(event.target.value);
-    const next = parseJson(event.target.value, mustBeObject);
-    onChange(next.problem ? value : next.value, next.problem);
-  };
-  return html`
-    ${!isBare && html`<label for=${id ?? ownId}>${label}</label>`}
-    <textarea id=${id ?? ownId} class="code" rows=${rows} value=${text} disabled=${isDisabled} spellcheck="false"
-      aria-describedby=${hintId} aria-invalid=${parsed.problem !== ""} onInput=${change}></textarea>
-    <${HiddenCharacters} text=${text} />
-    ${parsed.problem && html`<p class="problem">${parsed.problem}</p>`}`;
-}
-
-export function parseJson(text, mustBeObject = false) {
-  if (text.trim() === "") return { value: mustBeObject ? {} : undefined, problem: "" };
-  try {
-    const value = JSON.parse(text);
-    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
-    if (mustBeObject && !isObject) return { value: undefined, problem: "Arguments are a JSON object: { … }." };
-    return { value, problem: "" };
-  } catch (error) {
-    return { value: undefined, problem: `This is not JSON yet: ${error.message}` };
-  }
 }

@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { link } from "../router.js";
 import { waits } from "../store.js";
 import { JsonView } from "./json_view.js";
+import { useKeptWait } from "./kept_wait.js";
 import { ProgressBar } from "./progress.js";
 import { ResultView } from "./result_view.js";
 import { Status } from "./status.js";
@@ -10,13 +11,14 @@ import { WaitDetail } from "./wait_detail.js";
 
 export function ToolCard({ call }) {
   const wait = waits.value.find((each) => each.call_id === call.call_id);
+  const [shown, keep] = useKeptWait(wait);
   const isEnded = call.isEnded && !wait;
   return html`<section class="card" aria-label=${`Call of ${call.tool}`}>
     <div class="card-head"><a href=${link("calls", call.call_id)}><strong>${call.tool}</strong></a>
       <${CardStatus} call=${call} wait=${wait} isEnded=${isEnded} /></div>
     ${!wait && html`<details><summary>Arguments</summary><${JsonView} value=${parsed(call.arguments)} label="Arguments" /></details>`}
     ${call.isRunning && !wait && !isEnded && html`<${ProgressBar} progress=${call.progress} label="Running …" />`}
-    ${wait && html`<${WaitDetail} key=${wait.round} wait=${wait} isOpen=${true} isInline=${true} />`}
+    ${shown && html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${Boolean(wait)} isInline=${true} keep=${keep} />`}
     ${isEnded && html`<details open=${call.outcome.status === "failed"}><summary>Result</summary><${ResultView} outcome=${call.outcome} /></details>`}
   </section>`;
 }

@@ -5,12 +5,12 @@ import { encode, get } from "../api.js";
 import { describeVerdict, findVerdict } from "../answers.js";
 import { firstLine, formatAge, formatRest, sentenceCase, shorten, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { loadWaits, now, waits, waitsState } from "../store.js";
-import { BulkAnswer } from "../components/bulk_answer.js";
+import { loadWaits, now, onEvent, verdicts, waits, waitsState } from "../store.js";
+import { BulkAnswer, isSelectable } from "../components/bulk_answer.js";
 import { DetailHeading, Empty, Notice, Panes } from "../components/layout.js";
-import { Status } from "../components/status.js";
+import { useKeptWait } from "../components/kept_wait.js";
 import { useListKeys } from "../components/list_keys.js";
-import { WaitDetail } from "../components/wait_detail.js";
+import { WaitDetail, WaitStatus } from "../components/wait_detail.js";
 
 export function Inbox({ id }) {
   const [chosen, setChosen] = useState(new Set());
@@ -41,10 +41,10 @@ export function Inbox({ id }) {
 function WaitRow({ wait, isCurrent, isChosen, toggle }) {
   const rest = wait.expires_at ? ` · ${formatRest(wait.expires_at, now.value)}` : "";
   return html`<li class="row-item" aria-current=${isCurrent}>
-    <input type="checkbox" checked=${isChosen} onChange=${toggle} disabled=${!wait.may_answer}
-      aria-label=${`Select ${wait.tool}`} />
+    <input type="checkbox" checked=${isChosen} onChange=${toggle} disabled=${!isSelectable(wait)}
+      aria-label=${`Select ${visible(wait.tool)}`} />
     <a href=${link("inbox", wait.call_id)}>
-      <span class="row-title"><strong>${wait.tool}</strong><${Status} status=${wait.waiting_for} kind="pending" /></span>
+      <span class="row-title"><strong>${visible(wait.tool)}</strong><${WaitStatus} wait=${wait} /></span>
       <span class="row-text">${firstLine(visible(wait.message))}</span>
       <span class="row-text code">${shorten(visible(listArguments(wait.arguments)))}</span>
       <span class="meta">${wait.user ? `${wait.user} · ` : ""}${formatAge(wait.created_at, now.value)}${rest}</span>
@@ -59,42 +59,51 @@ function listArguments(values) {
 }
 
 function Detail({ id, known, isEmpty }) {
-  const [wait, setWait] = useState(known);
+  const [last, setLast] = useState({ wait: known, isUnlisted: false });
   const current = waits.value.find((each) => each.call_id === id);
   useEffect(() => {
-    if (current) setWait(current);
+    if (current) setLast({ wait: current, isUnlisted: false });
   }, [current]);
+  const [shown, keep] = useKeptWait(current ?? last.wait);
   if (!id) return isEmpty ? null : html`<${Empty}>Select a question to see it. Keys: j and k move, Enter opens.<//>`;
-  const shown = current ?? wait;
+  if (!shown) return html`<${MissingWait} id=${id} onFound=${(wait) => setLast({ wait, isUnlisted: true })} />`;
+  // The list ends after many waits: one that was found by its link is open until its answer is heard of.
+  const isOpen = Boolean(current) || (last.isUnlisted && !verdicts.value[id]);
   // Keyed by the round: a further question of the same call begins with a fresh form.
-  if (shown) return html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${Boolean(current)} />`;
-  return html`<${MissingWait} id=${id} onFound=${setWait} />`;
+  return html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${isOpen} keep=${keep} />`;
 }
 
 /** A link to a wait that is not in the list: it may be open, or answered by somebody. */
 function MissingWait({ id, onFound }) {
-  const [text, setText] = useState("Looking for the call …");
+  const [found, setFound] = useState({ title: "Looking for the call …", text: "" });
   useEffect(() => {
     let isCurrent = true;
-    findWait(id).then(({ wait, sentence }) => {
+    const look = async () => {
+      const next = await findWait(id);
       if (!isCurrent) return;
-      if (wait) onFound(wait);
-      else setText(sentence);
-    });
-    return () => (isCurrent = false);
+      if (next.wait) onFound(next.wait);
+      else setFound(next);
+    };
+    look();
+    const stop = onEvent((event) => event.type === "Reconnected" && look());
+    return () => {
+      isCurrent = false;
+      stop();
+    };
   }, [id]);
-  return html`<${DetailHeading}>This call is not waiting<//>
-    <p>${text}</p>
-    <p><a href=${link("calls", id)}>Show the call</a></p>`;
+  return html`<${DetailHeading}>${found.title}<//>
+    ${found.text && html`<p>${found.text}</p><p><a href=${link("calls", id)}>Show the call</a></p>`}`;
 }
 
 async function findWait(id) {
   try {
     const call = await get(`/api/calls/${encode(id)}`);
-    if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };
+    const mayWait = call.kind === "pending" || call.outcome?.code === "unknown_effect";
+    if (mayWait) return { wait: await get(`/api/pending/${encode(id)}`) };
     const verdict = await findVerdict(id);
-    return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
+    const text = verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more.";
+    return { title: "This call is not waiting", text };
   } catch (error) {
-    return { sentence: error.message };
+    return { title: "This call cannot be shown", text: error.message };
   }
 }
