@@ -13,7 +13,6 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
