@@ -17,11 +17,26 @@ const NOTHING = { texts: [""], calls: new Map(), drafts: new Map(), retry: "" };
 export function useRun(runId, isNew) {
   const [live, setLive] = useState(NOTHING);
   const stepCount = useRef(0);
+  // The gateway may not know a run that was just sent: its first event, or the answer to the request, loads it.
   const isKnown = useRef(!isNew);
+  const mayBeMissed = useRef(false);
+  const isOver = useRef(false);
+  useLayoutEffect(
+    () =>
+      onEvent((event) => {
+        if (event.type === "Reconnected") mayBeMissed.current = true;
+        if (!isOfRun(event, runId)) return;
+        isKnown.current = true;
+        setLive((before) => applyEvent(before, event));
+      }),
+    [runId],
+  );
   const load = async () => {
-    // The gateway may not know a run that was just sent: its first event, or the answer to the request, loads it.
-    if (!isKnown.current) return null;
-    const found = await get(`/api/runs/${encode(runId)}`);
+    if (!isKnown.current && !mayBeMissed.current) return null;
+    const found = await (isKnown.current ? get(runPath(runId)) : findRun(runId));
+    if (!found) return null;
+    isKnown.current = true;
+    isOver.current = ENDED.has(found.status);
     const added = found.steps.slice(stepCount.current);
     if (added.length) setLive((before) => ({ ...before, texts: withoutStored(before.texts, added) }));
     stepCount.current = Math.max(stepCount.current, found.steps.length);
@@ -30,23 +45,29 @@ export function useRun(runId, isNew) {
   const isNews = (event) => {
     if (isOfRun(event, runId)) return !DELTAS.has(event.type);
     // What an agent below asks, and that it was answered, are events of other runs.
-    return Boolean(event.turn) && QUESTION_EVENTS.has(event.type);
+    return !isOver.current && Boolean(event.turn) && QUESTION_EVENTS.has(event.type);
   };
   const { data, problem, reload } = useData(load, [runId], { isNews });
-  useLayoutEffect(
-    () =>
-      onEvent((event) => {
-        if (isOfRun(event, runId)) isKnown.current = true;
-        if (isOfRun(event, runId)) setLive((before) => applyEvent(before, event));
-      }),
-    [runId],
-  );
   useLayoutEffect(() => {
     if (isNew || isKnown.current) return;
     isKnown.current = true;
     reload();
   }, [isNew]);
   return { run: data, live, failure: problem };
+}
+
+function runPath(runId) {
+  return `/api/runs/${encode(runId)}`;
+}
+
+/** A run whose first event may have been missed; null if the gateway does not know it. */
+async function findRun(runId) {
+  try {
+    return await get(runPath(runId));
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
 }
 
 function isOfRun(event, runId) {
@@ -106,7 +127,7 @@ function fieldsOf(event) {
     case "CallStarted":
       return { arguments: event.arguments, isRunning: true, isQueued: false, outcome: undefined, isEnded: false };
     case "CallQueued":
-      return { isQueued: true, isRunning: true, queue: event.queue };
+      return { isQueued: true, isRunning: true, queue: event.queue, position: event.position };
     case "CallProgress":
       return { progress: event, isQueued: false };
     case "CallPending":

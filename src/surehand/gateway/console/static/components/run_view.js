@@ -19,9 +19,9 @@ export function RunView({ runId, isNew = false, isChat = false, problem = "", me
     if (run) onReport?.({ status: run.status, text: run.text, steps: run.steps.length });
   }, [run?.status, run?.text, run?.steps.length]);
   useEffect(() => {
-    if (problem) onReport?.({ status: "failed", text: "", steps: 0 });
+    if (problem && !run) onReport?.({ status: "failed", text: "", steps: null });
   }, [problem]);
-  if (problem) return html`<${Notice} tone="bad">${problem}<//>`;
+  if (problem && !run) return html`<${Notice} tone="bad">${problem}<//>`;
   if (!run && failure) return html`<${Notice} tone="bad">${failure}<//>`;
   if (!run) return html`<${Messages} messages=${messages} /><p class="meta" role="status">Thinking …</p>`;
   const steps = run.steps;
@@ -63,9 +63,8 @@ function Messages({ messages }) {
 
 /** A call that an agent below waits for: it is answered here, and the runs above go on. */
 function SubAgentWait({ wait }) {
-  const path = wait.path.join(" → ");
   return html`<div class="sub-agent">
-    <p class="meta">${path ? `Asked by ${visible(path)}` : "Asked by an agent that this one has called"}</p>
+    ${wait.path.length > 1 && html`<p class="meta">Asked by ${visible(wait.path.join(" → "))}</p>`}
     <${ToolCard} call=${{ ...wait, outcome: { status: "pending", waiting_for: wait.waiting_for } }} />
   </div>`;
 }

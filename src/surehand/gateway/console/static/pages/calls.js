@@ -109,6 +109,7 @@ function unique(items) {
 function applyEvent(items, event) {
   const { call_id, tool, user, session, parent, turn, at } = event;
   const summary = { call_id, tool, user, session, parent, turn, at, latency_ms: 0, status: "running", kind: "running" };
+  if (event.type === "CallQueued") summary.status = "queued";
   if (event.type === "CallPending") Object.assign(summary, { kind: "pending", status: event.waiting_for });
   if (event.type === "CallEnded") {
     const { outcome } = event;
