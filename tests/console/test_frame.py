@@ -233,6 +233,8 @@ async def test_pages_that_were_opened_without_a_gateway_recover_by_themselves(tm
     agent = Agent("greeter", model=ScriptedModel("Hello."), tools=[])
     async with serve(build_runtime(store=tmp_path / "s.db"), agents=[agent]) as served:
         waiting = (await served.call("pay", {"amount": 1, "to": "Ada"})).json()["call_id"]
+        answered = (await served.call("pay", {"amount": 2, "to": "Ada"})).json()["call_id"]
+        await served.client.post(f"/api/pending/{answered}/reject")
         await served.client.post("/api/spaces", json={"id": "trip", "name": "Our trip"})
         shown = {
             "#/tools/add": "Add two numbers.",
@@ -243,6 +245,8 @@ async def test_pages_that_were_opened_without_a_gateway_recover_by_themselves(tm
             "#/agents": "greeter",
             f"#/calls/{waiting}": "Run again",
             f"#/inbox/{waiting}": "Transfer 1 EUR to Ada",
+            "#/tools/fail": "Fail.",
+            f"#/inbox/{answered}": "The operator rejected it",
             "#/audit": waiting[:12],
             "#/statistics": "Latency by tool",
         }
@@ -253,7 +257,7 @@ async def test_pages_that_were_opened_without_a_gateway_recover_by_themselves(tm
                 served.api.gateway.feed.close_listeners()
                 await expect(page.get_by_text("The connection to the gateway is down.")).to_be_visible()
                 await page.goto(f"{served.url}/{address}")
-                if "inbox" not in address:
+                if waiting not in address or "inbox" not in address:
                     await expect(page.get_by_text("The gateway cannot be reached.").first).to_be_visible()
                 served.api.gateway.feed.is_closing = False
                 await page.unroute("**/api/**")
@@ -312,7 +316,14 @@ async def test_an_old_list_of_waits_does_not_bring_an_answered_one_back():
 )
 async def test_a_page_that_breaks_a_rule_fails_its_test(fault):
     async with serve(build_runtime()) as served:
+        await open_with(served.url, "1 + 1")
         with pytest.raises(AssertionError):
-            async with open_console(served.url) as page:
-                await page.evaluate(fault)
-                await expect(page.get_by_text("Live")).to_be_visible()
+            await open_with(served.url, fault)
+
+
+async def open_with(url, script):
+    """Open the console and run a script in it."""
+    async with open_console(url) as page:
+        await page.get_by_text("Live").wait_for()
+        await page.evaluate(script)
+        await page.evaluate("new Promise((resolve) => setTimeout(resolve, 50))")

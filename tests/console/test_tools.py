@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from ast import literal_eval
 
 from playwright.async_api import expect
 
@@ -107,7 +108,7 @@ async def test_a_call_is_copied_for_a_terminal_a_program_and_a_client():
                 copies[name] = await page.evaluate("navigator.clipboard.readText()")
 
             by_curl = json.loads(await run_program("sh", "-c", copies["curl"]))
-            by_python = eval(await run_program(sys.executable, "-c", copies["Python"]))
+            by_python = literal_eval(await run_program(sys.executable, "-c", copies["Python"]))
 
     assert by_curl["message"] == by_python["message"]
     assert 'it\'s "late"' in by_curl["message"]
@@ -136,7 +137,8 @@ COUNT_WORK = """async () => {
     const observer = new MutationObserver((records) => {
         for (const each of records) changed += each.addedNodes.length + each.removedNodes.length + 1;
     });
-    observer.observe(document.getElementById("app"), { subtree: true, childList: true, characterData: true, attributes: true });
+    const all = { subtree: true, childList: true, characterData: true, attributes: true };
+    observer.observe(document.getElementById("app"), all);
     const times = [];
     for (const text of ["t", "to", "too", "tool", "tool_", "tool_0", "tool_00", "tool_", "tool", "to"]) {
         const started = performance.now();
@@ -146,7 +148,8 @@ COUNT_WORK = """async () => {
         times.push(performance.now() - started);
     }
     observer.disconnect();
-    return { changed, nodes: document.querySelectorAll("*").length, ms: times.toSorted((one, other) => one - other)[5] };
+    const [ms] = times.toSorted((one, other) => one - other).slice(times.length / 2);
+    return { changed, nodes: document.querySelectorAll("*").length, ms };
 }"""
 
 

@@ -285,7 +285,9 @@ async def test_calls_are_filtered_by_their_status_over_all_pages(tmp_path, is_st
         failed = {(await gateway.call("fail")).json()["call_id"] for _ in range(3)}
         for number in range(5):
             await gateway.call("add", {"a": number, "b": 0})
-        listed = {each: await list_all(gateway, status=each, limit=2) for each in ("running", "waiting", "done", "failed")}
+        listed = {
+            each: await list_all(gateway, status=each, limit=2) for each in ("running", "waiting", "done", "failed")
+        }
         refused = await gateway.client.get("/api/calls", params={"status": "ok"})
         gate.opened.set()
         await running

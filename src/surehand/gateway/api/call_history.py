@@ -79,7 +79,7 @@ async def list_stored_calls(
 async def _list_active_calls(
     store: Store, filters: Mapping[str, Any], limit: int, status: CallStatus | None
 ) -> dict[str, CallHistoryEntry]:
-    """The calls that run or whose effect is unknown, of a status, by id: of one that waits, the journal says what for."""
+    """The calls that run or whose effect is unknown, by id. Of one that waits, the journal says what for."""
     if status in ("done", "failed"):
         return {}
     rows = await store.active_calls(HistoryFilter(**filters, limit=limit if status is None else MAX_ACTIVE_CALLS))

@@ -73,8 +73,8 @@ function SideFooter({ page }) {
     <span class=${`live ${streamState.value}`}>${{ live: "Live", down: "Disconnected", connecting: "Connecting" }[streamState.value]}</span>
     ${token.value && html`<button type="button" class="quiet" onClick=${forgetToken}>Forget token</button>`}
     <span class="meta keys">
-      ${PAGES_WITH_LIST.has(page) && html`<kbd>j</kbd> <kbd>k</kbd> move, <kbd>Enter</kbd> open`}
-      ${PAGES_WITH_SEARCH.has(page) && html`, <kbd>/</kbd> search`}
+      ${PAGES_WITH_LIST.has(page) && html`<span><kbd>j</kbd> <kbd>k</kbd> move</span> <span><kbd>Enter</kbd> open</span>`}
+      ${PAGES_WITH_SEARCH.has(page) && html` <span><kbd>/</kbd> search</span>`}
     </span>
   </div>`;
 }

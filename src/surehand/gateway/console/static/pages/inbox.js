@@ -9,6 +9,7 @@ import { loadWaits, now, waits, waitsState } from "../store.js";
 import { BulkAnswer } from "../components/bulk_answer.js";
 import { DetailHeading, Empty, Notice, Panes } from "../components/layout.js";
 import { Status } from "../components/status.js";
+import { useData } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 import { WaitDetail } from "../components/wait_detail.js";
 
@@ -73,28 +74,19 @@ function Detail({ id, known, isEmpty }) {
 
 /** A link to a wait that is not in the list: it may be open, or answered by somebody. */
 function MissingWait({ id, onFound }) {
-  const [text, setText] = useState("Looking for the call …");
+  const { data, problem } = useData(() => findWait(id), [id]);
+  const text = data?.sentence ?? (problem || "Looking for the call …");
   useEffect(() => {
-    let isCurrent = true;
-    findWait(id).then(({ wait, sentence }) => {
-      if (!isCurrent) return;
-      if (wait) onFound(wait);
-      else setText(sentence);
-    });
-    return () => (isCurrent = false);
-  }, [id]);
+    if (data?.wait) onFound(data.wait);
+  }, [data]);
   return html`<${DetailHeading}>This call is not waiting<//>
     <p>${text}</p>
     <p><a href=${link("calls", id)}>Show the call</a></p>`;
 }
 
 async function findWait(id) {
-  try {
-    const call = await get(`/api/calls/${encode(id)}`);
-    if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };
-    const verdict = await findVerdict(id);
-    return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
-  } catch (error) {
-    return { sentence: error.message };
-  }
+  const call = await get(`/api/calls/${encode(id)}`);
+  if (call.kind === "pending") return { wait: await get(`/api/pending/${encode(id)}`) };
+  const verdict = await findVerdict(id);
+  return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
 }
