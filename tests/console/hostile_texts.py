@@ -9,12 +9,15 @@ TAGS = (
     "object data=x",
     "embed src=x", "math", "style", "link rel=stylesheet href=x", "form", "button autofocus", "marquee",
     "select autofocus",
-    "textarea autofocus", "base href=//x", "meta http-equiv=refresh", "x contenteditable", "a href=x",
+    "textarea autofocus", "base href=//x", "meta http-equiv=refresh", "x contenteditable", "a href=x", "track src=x",
 )  # fmt: skip
 EVENTS = (
     "onload", "onerror", "onfocus", "onblur", "ontoggle", "onclick", "onmouseover", "onpointerenter",
     "onanimationstart",
     "onbegin", "onstart", "onscroll", "onloadstart", "oncanplay", "onbeforeinput", "onpageshow",
+    "onresize",
+    "onwheel",
+    "onauxclick",
 )  # fmt: skip
 SEPARATORS = (" ", "/", "\n", "\t", "\x0c")
 BREAKOUTS = (
