@@ -64,6 +64,18 @@ async def test_the_state_filter_reaches_calls_that_are_not_on_the_first_page(tmp
             await expect(page.locator(".row-item")).to_have_count(110)
 
 
+async def test_a_filter_that_is_being_typed_stays_while_calls_happen(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served, open_console(served.url, "#/calls") as page:
+        await expect(page.get_by_text("Live")).to_be_visible()
+        await page.get_by_label("Tool").press_sequentially("ad")
+        await served.call("fail")
+        await served.call("add", {"a": 1, "b": 2})
+        await expect(page.locator(".row-item")).to_have_count(2)
+        await page.get_by_label("Tool").press_sequentially("d")
+        await page.get_by_label("Tool").press("Enter")
+        await expect(page.locator(".row-item")).to_have_count(1)
+
+
 async def test_older_records_and_messages_stay_when_something_happens(tmp_path):
     async with serve(build_runtime(store=tmp_path / "s.db")) as served:
         await served.client.post("/api/spaces", json={"id": "trip", "name": "Our trip"})

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
 import { post } from "../api.js";
 import { formatNumber, formatTime, visible } from "../format.js";
 import { link } from "../router.js";
+import { FilterField } from "../components/filter_field.js";
 import { Empty, Notice } from "../components/layout.js";
 import { useListKeys } from "../components/list_keys.js";
 import { usePages } from "../components/use_data.js";
@@ -20,9 +21,8 @@ export function Audit({ id }) {
   const rows = usePages("/api/audit", filters, { isNews: (event) => NEWS.has(event.type), delayMs: WRITE_DELAY_MS });
   const table = useRef(null);
   useRowKeys(table, rows.items.length);
-  const field = (name, label) => html`<label class="stacked">${label}
-    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
-      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  const field = (name, label) => html`<${FilterField} label=${label} value=${filters[name]} isSearch=${name === "tool"}
+    onChange=${(text) => setFilters({ ...filters, [name]: text })} />`;
   return html`<section class="page">
     <div class="filters">${field("call", "Call")} ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
       <${Verify} /></div>

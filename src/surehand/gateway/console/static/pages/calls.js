@@ -5,6 +5,7 @@ import { encode, get, post } from "../api.js";
 import { formatAge, formatDuration, formatTime } from "../format.js";
 import { go, link } from "../router.js";
 import { now, onEvent } from "../store.js";
+import { FilterField } from "../components/filter_field.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { JsonView } from "../components/json_view.js";
 import { ProgressOf } from "../components/progress.js";
@@ -45,9 +46,8 @@ export function Calls({ id }) {
 }
 
 function Filters({ filters, setFilters, state, setState }) {
-  const field = (name, label) => html`<label class="stacked">${label}
-    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
-      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  const field = (name, label) => html`<${FilterField} label=${label} value=${filters[name]} isSearch=${name === "tool"}
+    onChange=${(text) => setFilters({ ...filters, [name]: text })} />`;
   return html`<div class="filters">
     ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
     <label class="stacked">State
