@@ -1,12 +1,17 @@
 """Hostile text everywhere: nothing runs, nothing is loaded, and the layout holds."""
 
+import asyncio
+import json
+import sys
+
 import pytest
 from playwright.async_api import expect
 
-from surehand import Agent, Context, Pending, Runtime, ToolError, tool
+from surehand import Agent, Context, Pending, Runtime, mcp, tool
+from surehand.agent.models.base import ModelError
 from surehand.testing import ScriptedModel
 from tests.console.browser import open_console, take_screenshot
-from tests.console.script_corpus import script_corpus
+from tests.console.hostile_texts import FAMILIES
 from tests.gateway.api.served_gateway import serve
 
 PAYLOADS = [
@@ -22,10 +27,44 @@ PAYLOADS = [
     "W" * 300,
 ]
 HOSTILE = "\n".join(PAYLOADS)
+SHOWN = {
+    # The names of tools and servers that the pages list, so that these are not empty.
+    "#/calls": PAYLOADS[0],
+    "#/audit": "hostile_approval",
+    "#/servers/notes": PAYLOADS[1],
+    "#/servers/absent": "Last error",
+}
 PATHS = ("inbox", "tools", "calls", "spaces", "audit", "statistics", "servers")
 
 
-def hostile_runtime(store) -> Runtime:
+HOSTILE_SERVER = """
+import json
+import sys
+from pathlib import Path
+from mcp.server.mcpserver import MCPServer
+
+name, description = json.loads(Path(sys.argv[1]).read_text())
+server = MCPServer(name, version=name)
+
+@server.tool(title=name, description=description)
+def read_note(name: str) -> str:
+    return name
+
+server.run()
+"""
+
+
+def hostile_server(tmp_path, description):
+    """A server with a hostile name, version, title and description."""
+    script = tmp_path / "server.py"
+    script.write_text(HOSTILE_SERVER)
+    texts = tmp_path / "texts.json"
+    texts.write_text(json.dumps([PAYLOADS[1], description]))
+    lock = tmp_path / "surehand.lock"
+    return mcp.stdio(sys.executable, str(script), str(texts), namespace="notes", lock=lock, manifest=False)
+
+
+def hostile_runtime(store, *sources) -> Runtime:
     schema = {
         "type": "object",
         "title": HOSTILE,
@@ -55,20 +94,52 @@ def hostile_runtime(store) -> Runtime:
     async def hostile_link(ctx: Context) -> Pending:
         return Pending("input", message=HOSTILE, request={"mode": "url", "url": "javascript:alert(10)"})
 
+    @tool(name="hostile_form", effects={"read"})
+    async def hostile_form() -> Pending:
+        return Pending(
+            "input", message=HOSTILE, request={"mode": "form", "schema": {**schema, "required": [PAYLOADS[1]]}}
+        )
+
     asked = tool.client("hostile_question", HOSTILE, reply="later")
-    return Runtime(hostile, hostile_approval, hostile_link, asked, store=store)
+    return Runtime(hostile, hostile_approval, hostile_link, hostile_form, asked, *sources, store=store)
+
+
+def hostile_progress():
+    """A tool that reports hostile progress, and the event that ends it."""
+    may_end = asyncio.Event()
+
+    @tool(name="hostile_progress", effects={"read"}, timeout="off")
+    async def report(ctx: Context) -> str:
+        ctx.report(HOSTILE, fraction=0.5)
+        await may_end.wait()
+        return HOSTILE
+
+    return report, may_end
 
 
 @pytest.mark.parametrize("width", [1280, 375])
 async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
     agent = Agent("parrot", model=ScriptedModel(HOSTILE), description=HOSTILE, tools=[])
-    async with serve(hostile_runtime(tmp_path / "s.db"), agents=[agent]) as served:
+    broken = Agent("broken", model=ScriptedModel(ModelError(HOSTILE)), tools=[])
+    async with Runtime(hostile_server(tmp_path, HOSTILE)) as first:
+        await first.call("notes__read_note", {"name": "a"})
+    absent = mcp.stdio(sys.executable, "-c", f"raise SystemExit({HOSTILE!r})", namespace="absent", manifest=False)
+    progress, may_end = hostile_progress()
+    servers = (hostile_server(tmp_path, f"{HOSTILE}!"), absent)
+    runtime = hostile_runtime(tmp_path / "s.db", progress, *servers)
+    async with serve(runtime, agents=[agent, broken]) as served:
         client = served.client
         ran = (await served.call("hostile", {"choice": PAYLOADS[0]})).json()["call_id"]
         waits = [(await served.call("hostile_approval", {"text": HOSTILE}, session=PAYLOADS[1])).json()["call_id"]]
         waits.append((await served.call("hostile_question", {PAYLOADS[1]: HOSTILE})).json()["call_id"])
         waits.append((await served.call("hostile_link")).json()["call_id"])
+        waits.append((await served.call("hostile_form")).json()["call_id"])
         run = (await client.post("/api/agents/parrot/run", json={"prompt": HOSTILE})).json()["run_id"]
+        failed_run = (await client.post("/api/agents/broken/run", json={"prompt": HOSTILE})).json()["run_id"]
+        rejected = (await served.call("hostile_approval", {"text": HOSTILE})).json()["call_id"]
+        await client.post(f"/api/pending/{rejected}/reject", json={"reason": HOSTILE})
+        for name in PAYLOADS[:3]:
+            await runtime.call(name, {PAYLOADS[1]: HOSTILE}, call_id=f"unknown-{len(name)}")
         failed = (await served.call("hostile_approval", {"text": HOSTILE})).json()["call_id"]
         await client.post(f"/api/pending/{failed}/approve")
         await client.post("/api/spaces", json={"id": "room", "name": PAYLOADS[1]})
@@ -81,6 +152,12 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             *(f"#/inbox/{each}" for each in waits),
             f"#/calls/{ran}",
             f"#/calls/{failed}",
+            f"#/calls/{rejected}",
+            f"#/calls/unknown-{len(PAYLOADS[0])}",
+            f"#/audit/{rejected}",
+            "#/servers/notes",
+            "#/servers/absent",
+            f"#/agents/run:{failed_run}",
             "#/tools/hostile",
             "#/agents",
             "#/agents/parrot",
@@ -92,8 +169,11 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             for address in addresses:
                 await page.goto(f"{served.url}/{address}")
                 await expect(page.locator("main h1")).to_be_visible()
-                if address.count("/") > 1 and "%3C" not in address:
+                if address.count("/") > 1 and "%3C" not in address and "audit" not in address:
                     await expect(page.locator("[data-detail]")).to_be_visible()
+                if address in SHOWN:
+                    pane = page.locator(".detail-pane" if address.count("/") > 1 else "main")
+                    await expect(pane.get_by_text(SHOWN[address]).first).to_be_visible()
                 assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, address
                 foreign = await page.evaluate(
                     "[...document.querySelectorAll('iframe, script:not([src]), svg image, object, embed')].length"
@@ -104,6 +184,12 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             await page.goto(f"{served.url}/#/tools/hostile")
             await page.get_by_role("button", name="Run", exact=True).click()
             await expect(page.get_by_role("cell", name=PAYLOADS[0], exact=True)).to_be_visible()
+            await page.goto(f"{served.url}/#/tools/hostile_progress")
+            await page.get_by_role("button", name="Run", exact=True).click()
+            await expect(page.locator(".progress")).to_contain_text(PAYLOADS[0])
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            may_end.set()
+            await expect(page.get_by_label("Result as text")).to_contain_text(PAYLOADS[0])
             await page.goto(f"{served.url}/#/inbox/{waits[0]}")
             await expect(page.locator(".message")).to_contain_text("\\u{202e}evil\\u{202c}\\u{200b}")
             await expect(page.get_by_text("Some characters cannot be seen")).to_contain_text("\\u{202e}evil")
@@ -112,62 +198,81 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             await expect(page.get_by_role("alert")).to_contain_text(PAYLOADS[0])
 
 
+TEXTS_AT_ONCE = 150
+
+
+def build_corpus_runtime(store):
+    """Tools that bring texts into their question, form, arguments, output and error."""
+
+    @tool(name="ask", effects={"write"})
+    async def ask(texts: list[str]) -> Pending:
+        fields = {each: {"type": "string", "title": each, "description": each, "default": each} for each in texts[:20]}
+        schema = {"type": "object", "properties": {**fields, "choice": {"enum": texts, "description": texts[0]}}}
+        return Pending("input", message="\n".join(texts), request={"mode": "form", "schema": schema})
+
+    @tool(name="change", effects={"write"}, confirm=True, preview=lambda args: "\n".join(args["texts"]))
+    async def change(texts: list[str]) -> list[dict[str, str]]:
+        return [{"text": each, each: str(index)} if index < 5 else {"text": each} for index, each in enumerate(texts)]
+
+    @tool(name="fail", effects={"read"})
+    async def fail(texts: list[str]) -> str:
+        raise ValueError("\n".join(texts))
+
+    return Runtime(ask, change, fail, store=store)
+
+
+async def check_texts(served, page, texts):
+    """Show texts in each field that a person sees, and see that they are only texts there."""
+    client = served.client
+    asked = (await served.call("ask", {"texts": texts})).json()["call_id"]
+    changed = (await served.call("change", {"texts": texts}, session=texts[0][:200])).json()["call_id"]
+    failed = (await served.call("fail", {"texts": texts})).json()["call_id"]
+    answer = await client.post("/api/agents/parrot/run", json={"prompt": "\n".join(texts)})
+    room = (await client.post("/api/spaces", json={"name": texts[0][:100]})).json()["id"]
+    await client.post(f"/api/spaces/{room}/members", json={"id": "m", "name": texts[-1][:100]})
+    await client.post(f"/api/spaces/{room}/messages", json={"content": "\n".join(texts), "sender": "m"})
+    await served.api.gateway.runtime.call(texts[0][:200], {each: each for each in texts})
+    addresses = {
+        f"#/inbox/{asked}": ".message",
+        f"#/inbox/{changed}": ".detail-pane pre.output",
+        f"#/calls/{failed}": ".detail-pane .notice",
+        f"#/agents/run:{answer.json()['run_id']}": ".run .bubble:not(.own)",
+        f"#/spaces/{room}": ".message-item .bubble",
+        "#/calls": ".list",
+        "#/audit": ".records",
+    }
+    for address, place in addresses.items():
+        await page.goto(f"{served.url}/{address}")
+        await expect(page.locator(place).first).to_be_visible()
+        if place not in (".list", ".records", ".detail-pane .notice"):
+            shown = await page.locator(place).first.text_content()
+            lost = await page.evaluate(
+                """async ([shown, texts]) => {
+                    const { visible } = await import(`${location.origin}/console/format.js`);
+                    return texts.filter((each) => !shown.includes(visible(each)));
+                }""",
+                [shown, texts],
+            )
+            assert lost == [], (address, lost[:3])
+        if changed in address:
+            await page.get_by_role("button", name="Approve").click()
+            await expect(page.get_by_role("region", name="Result as a table")).to_be_visible()
+        problems = await page.evaluate("[window.__attacked, window.__violations]")
+        assert problems == [[], []], (address, texts[0])
+
+
 @pytest.mark.long
-@pytest.mark.timeout(180)
-async def test_no_text_of_a_corpus_of_scripts_runs(tmp_path):
-    """In the cells of tables, in messages, errors and names: every place where a page shows what others wrote."""
-    corpus = script_corpus()
-    pages = [corpus[start : start + 200] for start in range(0, len(corpus), 200)]
-
-    @tool(effects={"read"})
-    async def table(number: int) -> list[dict[str, str]]:
-        """Show a part of the corpus."""
-        return [{"text": each} for each in pages[number]]
-
-    @tool(effects={"read"})
-    async def broken(number: int) -> str:
-        """Fail with a part of the corpus."""
-        raise ToolError("\n".join(pages[number]))
-
-    async with serve(Runtime(table, broken, store=tmp_path / "s.db")) as served:
-        client = served.client
-        calls = {}
-        for name in ("table", "broken"):
-            for number in range(len(pages)):
-                headers = {"Idempotency-Key": f"{name}-{number}"}  # such calls are remembered with their outcome
-                body = {"arguments": {"number": number}}
-                call = await client.post(f"/api/tools/{name}/call", json=body, headers=headers)
-                calls[name, number] = call.json()["call_id"]
-        await client.post("/api/spaces", json={"id": "room"})
-        await client.post("/api/spaces/room/members", json={"id": "m", "name": corpus[0]})
-        for start in range(0, len(corpus), 50):
-            message = {"content": "\n".join(corpus[start : start + 50]), "sender": "m"}
-            await client.post("/api/spaces/room/messages", json=message)
-        for number, name in enumerate(corpus[:: len(corpus) // 100]):
-            await client.post("/api/spaces", json={"id": f"space-{number}", "name": name[:200]})
-        async with open_console(served.url) as page:
-            for number, texts in enumerate(pages):
-                await page.goto(f"{served.url}/#/calls/{calls['table', number]}")
-                cells = page.locator(".result table td")
-                await expect(cells).to_have_count(len(texts))
-                shown = await cells.all_text_contents()
-                assert [each.split() for each in shown] == [each.split() for each in texts]
-                await assert_no_markup_of_others(page)
-            errors = [f"calls/{calls['broken', number]}" for number in range(len(pages))]
-            for address in (*errors, "spaces/room", "spaces"):
-                await page.goto(f"{served.url}/#/{address}")
-                await expect(page.locator("main")).to_contain_text("alert(1)")
-                await assert_no_markup_of_others(page)
-
-    assert len(corpus) > 2_000
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_no_text_of_a_large_corpus_runs(tmp_path, family):
+    texts = list(dict.fromkeys(FAMILIES[family]()))
+    parrot = Agent("parrot", model=ScriptedModel(*[repeat_prompt] * (len(texts) // TEXTS_AT_ONCE + 1)), tools=[])
+    async with (
+        serve(build_corpus_runtime(tmp_path / "s.db"), agents=[parrot]) as served,
+        open_console(served.url) as page,
+    ):
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            await check_texts(served, page, texts[start : start + TEXTS_AT_ONCE])
 
 
-async def assert_no_markup_of_others(page) -> None:
-    """The page has no element that only markup of others would bring, and no link that runs a script."""
-    elements = (
-        "iframe, object, embed, base, meta, svg script, svg a, svg image, svg animate, math, form form, main script"
-    )
-    assert await page.locator(f"main :is({elements}), script:not([src])").count() == 0
-    names = await page.evaluate("[...document.querySelectorAll('main *')].flatMap((each) => each.getAttributeNames())")
-    assert not [each for each in names if each.startswith("on")]
-    assert set(await page.evaluate("[...document.querySelectorAll('a')].map((each) => each.protocol)")) <= {"http:"}
+def repeat_prompt(messages):
+    return messages[-1]["content"]

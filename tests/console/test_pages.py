@@ -49,6 +49,59 @@ async def test_calls_appear_as_they_happen_and_show_their_nested_calls(tmp_path)
         await expect(page.locator(".row-item")).to_have_count(3)
 
 
+async def test_the_state_filter_reaches_calls_that_are_not_on_the_first_page(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served:
+        await served.call("fail")
+        for number in range(110):
+            await served.call("add", {"a": number, "b": 0})
+        async with open_console(served.url, "#/calls") as page:
+            await expect(page.locator(".row-item")).to_have_count(100)
+            await page.get_by_label("State").select_option("failed")
+            await expect(page.locator(".row-item")).to_have_count(1)
+            await expect(page.get_by_role("link", name="fail")).to_be_visible()
+            await page.get_by_label("State").select_option("done")
+            await page.get_by_role("button", name="Show older calls").click()
+            await expect(page.locator(".row-item")).to_have_count(110)
+
+
+async def test_a_filter_that_is_being_typed_stays_while_calls_happen(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served, open_console(served.url, "#/calls") as page:
+        await expect(page.get_by_text("Live")).to_be_visible()
+        await page.get_by_label("Tool").press_sequentially("ad")
+        await served.call("fail")
+        await served.call("add", {"a": 1, "b": 2})
+        await expect(page.locator(".row-item")).to_have_count(2)
+        await page.get_by_label("Tool").press_sequentially("d")
+        await page.get_by_label("Tool").press("Enter")
+        await expect(page.locator(".row-item")).to_have_count(1)
+
+
+async def test_older_records_and_messages_stay_when_something_happens(tmp_path):
+    async with serve(build_runtime(store=tmp_path / "s.db")) as served:
+        await served.client.post("/api/spaces", json={"id": "trip", "name": "Our trip"})
+        await served.client.post("/api/spaces/trip/members", json={"id": "ada"})
+        for number in range(110):
+            await served.call("pay", {"amount": number, "to": "Ada"})
+            await served.client.post("/api/spaces/trip/messages", json={"content": f"n{number}", "sender": "ada"})
+        async with open_console(served.url, "#/audit") as page:
+            rows = page.locator("tbody tr")
+            await expect(rows).to_have_count(100)
+            await page.get_by_role("button", name="Show older records").click()
+            await expect(page.get_by_role("button", name="Show older records")).to_have_count(0)
+            count = await rows.count()
+            await served.call("pay", {"amount": 200, "to": "Ada"})
+            await page.wait_for_function("(count) => document.querySelectorAll('tbody tr').length > count", arg=count)
+            await page.goto(f"{served.url}/#/spaces/trip")
+            await expect(page.locator(".message-item")).to_have_count(100)
+            await page.get_by_role("button", name="Show older messages").click()
+            await expect(page.locator(".message-item")).to_have_count(110)
+            await served.client.post("/api/spaces/trip/messages", json={"content": "newest", "sender": "ada"})
+            await expect(page.get_by_text("newest")).to_be_visible()
+            await expect(page.get_by_text("n1", exact=True)).to_be_visible()
+
+    assert count > 100
+
+
 async def test_a_call_is_run_again_with_its_arguments(tmp_path):
     async with serve(build_runtime(store=tmp_path / "s.db")) as served:
         call_id = (await served.call("add", {"a": 20, "b": 3})).json()["call_id"]
@@ -58,6 +111,10 @@ async def test_a_call_is_run_again_with_its_arguments(tmp_path):
             await expect(page.get_by_label("a", exact=True)).to_have_value("20")
             await page.get_by_role("button", name="Run", exact=True).click()
             await expect(page.get_by_label("Result as text")).to_have_text("23")
+            await page.goto(f"{served.url}/#/tools/fail")
+            await expect(page.get_by_label("reason")).to_be_visible()
+            await page.goto(f"{served.url}/#/tools/add")
+            await expect(page.get_by_label("a", exact=True)).to_have_value("")
 
 
 async def test_a_running_call_is_cancelled_from_the_list():
@@ -136,6 +193,7 @@ async def test_a_server_shows_its_state_and_a_changed_definition_is_accepted(tmp
             await expect(page.get_by_text("Its tools were listed again.")).to_be_visible()
             await page.get_by_role("button", name="Accept").click()
             await expect(page.get_by_text("Held back")).to_have_count(0)
+            await expect(page.get_by_text("Accepted: read_note can be called")).to_be_visible()
         answer = await served.call("notes__read_note", {"name": "b"})
         audit = (await served.client.get("/api/audit")).json()["items"]
 

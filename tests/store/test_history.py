@@ -122,7 +122,7 @@ async def test_calls_are_found_by_a_prefix_of_their_id(address):
 async def test_rows_of_one_call_are_found_by_an_index(tmp_path):
     async with Store.open(tmp_path / "store.db") as store:
         for table in ("journal", "audit"):
-            params = HistoryFilter(call="c1").params()
+            params = {**HistoryFilter(call="c1").params(), "outcome": None}
             plan = await store.database.read(f"EXPLAIN QUERY PLAN {load_queries(table)['list_rows_of_call']}", params)
             assert f"{table}_of_call" in plan[0]["detail"]
 

@@ -96,6 +96,23 @@ async def test_a_run_that_waits_is_202_and_goes_on_by_itself_when_it_is_answered
     assert [call["outcome"]["data"] for step in ended["steps"] for call in step["calls"]] == ["ada paid 5"]
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_run_that_waits_shows_the_agents_above_each_call(tmp_path: Path, is_stored: bool) -> None:
+    model = ScriptedModel([("agent__payer", {"prompt": "Pay."}), ("pay", {"amount": 7})], "Done.")
+    boss = Agent("boss", model=model, tools=[pay], agents=[payer()])
+    runtime = build_runtime(store=str(tmp_path / "s.db") if is_stored else None)
+    async with serve(runtime, agents=[boss]) as served:
+        run_id = (await run(served, "boss", "Go on.")).json()["run_id"]
+        shown = (await served.client.get(f"/api/runs/{run_id}")).json()
+
+    assert sorted((wait["arguments"]["amount"], wait["path"]) for wait in shown["waiting"]) == [
+        (5, ["boss", "payer"]),
+        (7, ["boss"]),
+    ]
+    if is_stored:
+        assert [each["content"] for each in shown["prompt"]] == ["Go on."]
+
+
 async def test_answers_to_the_calls_of_a_run_may_come_one_after_the_other(tmp_path: Path) -> None:
     replies = [("pay", {"amount": 5}), ("pay", {"amount": 7})], "One is paid.", "Both are paid."
     async with serve(build_runtime(store=str(tmp_path / "s.db")), auth=AUTH, agents=[payer(*replies)]) as served:

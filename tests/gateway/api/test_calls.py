@@ -284,6 +284,45 @@ async def test_values_that_json_cannot_hold_are_answered_all_the_same():
     assert json.loads(response.text)["data"]["text"] == "a\0b"
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_calls_are_filtered_by_their_status_over_all_pages(tmp_path, is_stored):
+    gate = Gate()
+    options = {"store": tmp_path / "s.db"} if is_stored else {}
+    async with serve(build_runtime(gate.tool.evolve(effects={"write"}), **options)) as gateway:
+        running = asyncio.create_task(gateway.call("wait"))
+        await gate.started.wait()
+        waiting = (await gateway.call("pay", {"amount": 1})).json()["call_id"]
+        answered = (await gateway.call("pay", {"amount": 2})).json()["call_id"]
+        await gateway.client.post(f"/api/pending/{answered}/approve")
+        failed = {(await gateway.call("fail")).json()["call_id"] for _ in range(3)}
+        for number in range(5):
+            await gateway.call("add", {"a": number, "b": 0})
+        listed = {
+            each: await list_all(gateway, status=each, limit=2) for each in ("running", "waiting", "done", "failed")
+        }
+        refused = await gateway.client.get("/api/calls", params={"status": "ok"})
+        gate.opened.set()
+        await running
+
+    assert [each["tool"] for each in listed["running"]] == ["wait"]
+    assert [each["call_id"] for each in listed["waiting"]] == [waiting]
+    assert {each["call_id"] for each in listed["failed"]} == failed
+    assert len(listed["failed"]) == 3
+    assert sorted(each["tool"] for each in listed["done"]) == ["add"] * 5 + ["pay"]
+    assert refused.status_code == 422
+
+
+async def list_all(gateway, **query):
+    items = []
+    cursor = None
+    while True:
+        page = (await gateway.client.get("/api/calls", params={**query, "cursor": cursor} if cursor else query)).json()
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            return items
+
+
 async def test_calls_that_run_and_calls_that_ended_are_all_on_some_page(tmp_path):
     begun = asyncio.Semaphore(0)
     opened = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from surehand.gateway.api.requests import is_number
 from surehand.gateway.events.feed import EventFeed
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
     from surehand.store.tables.journal import JournalRow
 
+CallStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
+MAX_ACTIVE_CALLS = 1_000
+"""Calls that run, wait or whose effect is unknown, among which those of one status are looked for."""
 ENTRIES_PER_CALL = 3
 """Journal entries that are read for each call of a page: it may have waited and been answered before it ended."""
 
@@ -35,6 +38,13 @@ class CallHistoryEntry:
     turn: str | None = None
     agent: str | None = None
 
+    @property
+    def state(self) -> CallStatus:
+        """The status by which calls are filtered: one of unknown effect waits for a person who finds out."""
+        if self.kind == "ended":
+            return "done" if self.status == "ok" else "failed"
+        return "waiting" if self.kind in ("pending", "unknown") else "running"
+
     @classmethod
     def from_entry(cls, entry: JournalRow) -> CallHistoryEntry:
         """A call by its newest journal entry."""
@@ -45,31 +55,45 @@ class CallHistoryEntry:
 
 
 async def list_stored_calls(
-    store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None
+    store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallStatus | None = None
 ) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest journal entries, and calls that run; and the cursor of the next page."""
-    position = HistoryPosition.parse(cursor)
-    count = ENTRIES_PER_CALL * limit + position.skip
-    entries = [*await store.journal.list(**filters, until=position.until, limit=count)]
     summaries: dict[str, CallHistoryEntry] = {}
     if cursor is None:
-        for call in await store.active_calls(HistoryFilter(**filters, limit=limit)):
-            if call.state != "waiting":  # of a call that waits, the journal says what for
-                summaries[call.call_id] = CallHistoryEntry(
-                    call.call_id, call.tool, call.state, call.state, call.created_at, call.user, call.session
-                )
+        summaries = await _list_active_calls(store, filters, limit, status)
+    if status == "running":  # the journal has calls only once they wait or have ended
+        return [*summaries.values()][:limit], None
+    position = HistoryPosition.parse(cursor)
+    count = ENTRIES_PER_CALL * limit + position.skip
+    entries = [*await store.journal.list(**filters, until=position.until, outcome=status, limit=count)]
     for index, entry in enumerate(entries[position.skip :], position.skip + 1):
         if len(summaries) >= limit:
             return [*summaries.values()], HistoryPosition.after(entries, index - 1).cursor
-        if entry.call_id not in summaries and await _is_newest(store, entry, cursor):
+        is_shown = entry.call_id in summaries
+        if not is_shown and await _is_newest(store, entry, has_newer=cursor is not None or status is not None):
             summaries[entry.call_id] = CallHistoryEntry.from_entry(entry)
     has_more = len(entries) == count
     return [*summaries.values()], HistoryPosition.after(entries, len(entries)).cursor if has_more else None
 
 
-async def _is_newest(store: Store, entry: JournalRow, cursor: str | None) -> bool:
-    """Whether the call was not on an earlier page, because something newer happened to it."""
-    if cursor is None or entry.kind == "ended":
+async def _list_active_calls(
+    store: Store, filters: Mapping[str, Any], limit: int, status: CallStatus | None
+) -> dict[str, CallHistoryEntry]:
+    """The calls that run or whose effect is unknown, by id. Of one that waits, the journal says what for."""
+    if status in ("done", "failed"):
+        return {}
+    rows = await store.active_calls(HistoryFilter(**filters, limit=limit if status is None else MAX_ACTIVE_CALLS))
+    entries = [
+        CallHistoryEntry(each.call_id, each.tool, each.state, each.state, each.created_at, each.user, each.session)
+        for each in rows
+        if each.state != "waiting"
+    ]
+    return {each.call_id: each for each in [each for each in entries if status in (None, each.state)][:limit]}
+
+
+async def _is_newest(store: Store, entry: JournalRow, *, has_newer: bool) -> bool:
+    """Whether nothing newer happened to the call, if newer entries were not read before."""
+    if not has_newer or entry.kind == "ended":
         return True
     newest = await store.journal.list(call=entry.call_id, limit=1)
     return bool(newest) and newest[0].cursor == entry.cursor
@@ -111,7 +135,7 @@ class HistoryPosition:
 
 
 def list_memory_calls(
-    feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None
+    feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallStatus | None = None
 ) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest events; and the cursor of the next page, the number of an event."""
     if cursor is not None and not is_number(cursor):
@@ -129,10 +153,13 @@ def list_memory_calls(
         is_later = cursor is None or event.number < int(cursor)
         if not is_later or any(fields.get(name) != value for name, value in wanted.items()):
             continue
+        summary = _summary_of_event(fields)
+        if status is not None and summary.state != status:
+            continue
         if len(page) == limit:
             return page, str(last_number)
         last_number = event.number
-        page.append(_summary_of_event(fields))
+        page.append(summary)
     return page, None
 
 

@@ -11,7 +11,12 @@ from starlette.responses import Response
 
 from surehand.core.outcome import Pending
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.api.call_history import CallHistoryEntry, list_memory_calls, list_stored_calls
+from surehand.gateway.api.call_history import (
+    CallHistoryEntry,
+    CallStatus,
+    list_memory_calls,
+    list_stored_calls,
+)
 from surehand.gateway.api.models import CallDetails, CallPage
 from surehand.gateway.api.requests import Caller, Cursor, Limit, SessionFilter, json_response, page_response
 from surehand.gateway.api.strict_route import StrictRoute
@@ -21,6 +26,7 @@ from surehand.gateway.problems import Problem
 
 CallId = Annotated[str, Path(min_length=1, max_length=200, description="The id of a call.")]
 ToolFilter = Annotated[str | None, Query(max_length=200, description="Only those of this tool.")]
+CallStatusFilter = Annotated[CallStatus | None, Query(description="Only those with this status.")]
 UserFilter = Annotated[str | None, Query(max_length=200, description="Only those of this user.")]
 
 
@@ -36,13 +42,17 @@ def call_routes(gateway: Gateway) -> APIRouter:
         tool: ToolFilter = None,
         session: SessionFilter = None,
         user: UserFilter = None,
+        status: CallStatusFilter = None,
     ) -> Response:
-        """List the calls that are remembered, newest first."""
+        """List the calls that are remembered, newest first.
+
+        Calls with the status `waiting` wait for an answer, or for a person who finds out whether their effect happened.
+        """
         filters = {"tool": tool, "session": session, "user": user if identity.sees_all_calls else identity.user}
         if gateway.runtime.is_durable:
-            page, next_cursor = await list_stored_calls(await gateway.require_store(), filters, limit, cursor)
+            page, next_cursor = await list_stored_calls(await gateway.require_store(), filters, limit, cursor, status)
         else:
-            page, next_cursor = list_memory_calls(gateway.feed, filters, limit, cursor)
+            page, next_cursor = list_memory_calls(gateway.feed, filters, limit, cursor, status)
         visible = [
             each for each in page if gateway.may_see_call(identity, user=each.user, tool=each.tool, agent=each.agent)
         ]

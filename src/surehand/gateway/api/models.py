@@ -270,8 +270,9 @@ class StepInfo(BaseModel):
 
 
 class RunDetails(RunInfo):
-    """A run with its steps, if it has a store, and what it waits for."""
+    """A run with its prompt and steps, if it has a store, and what it waits for."""
 
+    prompt: Any = Field(None, description="The messages that the run was started with; null without a store.")
     steps: list[StepInfo]
     waiting: list[RunWait]
 

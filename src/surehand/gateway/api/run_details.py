@@ -168,17 +168,24 @@ async def list_waits(gateway: Gateway, run: RunSummary) -> list[dict[str, Any]]:
     if run.has_ended:
         return []
     scope = gateway.runtime if run.user is None else gateway.runtime.scope(user=run.user)
-    return [
-        describe_run_wait(each) for each in await scope.pending() if await is_within_run(gateway, each.turn, run.run_id)
-    ]
+    waits = []
+    for each in await scope.pending():
+        path = await _find_path(gateway, each.turn, run)
+        if path is not None:
+            waits.append(describe_run_wait(replace(each, path=path)))
+    return waits
 
 
-async def is_within_run(gateway: Gateway, run_id: str | None, top: str) -> bool:
-    """Whether a run is another one, or was started by its calls, directly or by further runs."""
-    while run_id is not None and run_id != top:
+async def _find_path(gateway: Gateway, run_id: str | None, top: RunSummary) -> tuple[str, ...] | None:
+    """The agents from a run down to another one that its calls started; None if they did not start it."""
+    below: list[str] = []
+    while run_id is not None and run_id != top.run_id:
         run = await find_any_run(gateway, run_id)
-        run_id = None if run is None else run.parent_run
-    return run_id == top
+        if run is None:
+            return None
+        below.append(run.agent)
+        run_id = run.parent_run
+    return None if run_id is None else (top.agent, *reversed(below))
 
 
 async def find_top_run(gateway: Gateway, run_id: str) -> str:

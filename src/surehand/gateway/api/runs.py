@@ -135,7 +135,7 @@ async def _describe_run(gateway: Gateway, run: RunSummary) -> dict[str, Any]:
         steps = await list_steps(await gateway.require_store(), run.run_id)
     texts = [each["text"] for each in steps if each["text"]]
     shown = run.to_json() if run.has_ended or not texts else {**run.to_json(), "text": texts[-1]}
-    return {**shown, "steps": steps, "waiting": await list_waits(gateway, run)}
+    return {**shown, "prompt": run.prompt, "steps": steps, "waiting": await list_waits(gateway, run)}
 
 
 async def _list_page(

@@ -14,6 +14,7 @@ from surehand.store.queries import load_queries
 from surehand.store.stored_identity import dump_identity, load_identity
 
 JournalKind: TypeAlias = Literal["ended", "pending", "settled"]
+JournalOutcome: TypeAlias = Literal["done", "failed", "waiting"]
 
 _SQL = load_queries("journal")
 _CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
@@ -111,13 +112,18 @@ class JournalTable:
         session: str | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        outcome: JournalOutcome | None = None,
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[JournalRow]:
-        """Read the entries that match every given filter, newest first."""
+        """Read the entries that match every given filter, newest first.
+
+        Args:
+            outcome: only the entries that say that a call is done, has failed or began to wait.
+        """
         await self._flush_buffers()
         sql = _SQL["list_rows"] if call is None else _SQL["list_rows_of_call"]
         filter = HistoryFilter(call=call, tool=tool, user=user, session=session, since=since, until=until, limit=limit)
-        return _rows_from_columns(await self._database.read(sql, filter.params()))
+        return _rows_from_columns(await self._database.read(sql, {**filter.params(), "outcome": outcome}))
 
 
 def _parse_cursor(cursor: str) -> tuple[int, int]:

@@ -18,10 +18,32 @@ export function saveToken(value) {
   needsToken.value = false;
 }
 
+const forgetters = new Set();
+let reads = new AbortController();
+
+/** Call a function when the token is forgotten or refused: nothing that it let the page see may stay. */
+export function onForget(forget) {
+  forgetters.add(forget);
+}
+
 export function forgetToken() {
   sessionStorage.removeItem(TOKEN_KEY);
   token.value = "";
+  askForToken("");
+}
+
+/** Show the token form instead of the page, and forget what was loaded with an earlier token. */
+export function askForToken(problem) {
+  reads.abort();
+  reads = new AbortController();
+  tokenProblem.value = problem;
   needsToken.value = true;
+  for (const forget of forgetters) forget();
+}
+
+/** Tell the page that the gateway refuses a token, unless another one was given meanwhile. */
+export function reportRefusedToken(refused) {
+  if (refused === token.value) askForToken(refused ? "The gateway does not accept this token." : "");
 }
 
 /** A refused request, with the code and the sentence of its problem details. */
@@ -43,6 +65,7 @@ export function authorization() {
 
 /** Send a request; throws `ApiError` for a refused one, and shows the token form after a 401. */
 export async function send(path, { headers = {}, ...options } = {}) {
+  const sentToken = token.value;
   let response;
   try {
     response = await fetch(apiUrl(path), { ...options, headers: { ...authorization(), ...headers }, cache: "no-store" });
@@ -51,10 +74,7 @@ export async function send(path, { headers = {}, ...options } = {}) {
     throw new ApiError(0, { code: "unreachable", detail: "The gateway cannot be reached. Is it running?" });
   }
   if (response.ok) return response;
-  if (response.status === 401) {
-    tokenProblem.value = token.value ? "The gateway does not accept this token." : "";
-    needsToken.value = true;
-  }
+  if (response.status === 401) reportRefusedToken(sentToken);
   throw new ApiError(response.status, await readProblem(response));
 }
 
@@ -73,7 +93,8 @@ async function readJson(response) {
 export async function get(path, query = {}, options = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const suffix = given.length ? `?${new URLSearchParams(given)}` : "";
-  return readJson(await send(path + suffix, options));
+  // What a forgotten token has asked for must not arrive any more; actions go on.
+  return readJson(await send(path + suffix, { signal: reads.signal, ...options }));
 }
 
 export async function post(path, body = {}, options = {}) {
@@ -81,17 +102,25 @@ export async function post(path, body = {}, options = {}) {
   return readJson(await send(path, { ...options, method: "POST", headers, body: JSON.stringify(body) }));
 }
 
-/** All pages of a list; `onPage` sees the items so far. */
-export async function getAll(path, query = {}, { maxItems = Infinity, onPage = () => {} } = {}) {
+const MAX_PAGE_ITEMS = 200;
+
+/** All pages of a list, or as many as have `maxItems`; `onPage` sees the items so far. */
+export async function getAll(path, query = {}, options = {}) {
+  return (await getPages(path, query, options)).items;
+}
+
+/** The first items of a list, at least `maxItems` if there are so many, and `next`, where further ones begin. */
+export async function getPages(path, query = {}, { maxItems = Infinity, onPage = () => {} } = {}) {
   const items = [];
-  let cursor;
+  let next;
   do {
-    const page = await get(path, { limit: 200, ...query, cursor });
+    const limit = Math.min(MAX_PAGE_ITEMS, maxItems - items.length);
+    const page = await get(path, { limit, ...query, cursor: next });
     items.push(...page.items);
-    cursor = page.next;
+    next = page.next;
     onPage([...items]);
-  } while (cursor && items.length < maxItems);
-  return items;
+  } while (next && items.length < maxItems);
+  return { items, next };
 }
 
 export const encode = encodeURIComponent;

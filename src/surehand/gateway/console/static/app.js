@@ -16,6 +16,9 @@ import { Statistics } from "./pages/statistics.js";
 import { Tools } from "./pages/tools.js";
 
 const PAGES = { Inbox, Tools, Calls, Spaces, Agents, Servers, Audit, Statistics };
+// What the keys do on a page: only some have a list to move in, and only some a field to search with.
+const PAGES_WITH_LIST = new Set(["Inbox", "Tools", "Calls", "Spaces", "Agents", "Servers", "Audit"]);
+const PAGES_WITH_SEARCH = new Set(["Tools", "Calls", "Audit"]);
 const NAME_BY_ROUTE = Object.fromEntries(Object.keys(PAGES).map((name) => [name.toLowerCase(), name]));
 
 function App() {
@@ -32,7 +35,7 @@ function App() {
     <header class="side">
       <a class="brand" href=${link("inbox")}><img src="console/icon.svg" alt="" width="22" height="22" /> surehand</a>
       <nav aria-label="Pages">${Object.keys(PAGES).map((each) => html`<${NavLink} name=${each} isCurrent=${each === name} />`)}</nav>
-      <${SideFooter} />
+      <${SideFooter} page=${name} />
     </header>
     <main id="main" tabindex="-1">
       <${StreamNotice} />
@@ -65,11 +68,14 @@ function NavLink({ name, isCurrent }) {
     ${count > 0 && html`<span class="count" aria-label=${`${count} waiting`}>${count}</span>`}</a>`;
 }
 
-function SideFooter() {
+function SideFooter({ page }) {
   return html`<div class="side-footer">
     <span class=${`live ${streamState.value}`}>${{ live: "Live", down: "Disconnected", connecting: "Connecting" }[streamState.value]}</span>
     ${token.value && html`<button type="button" class="quiet" onClick=${forgetToken}>Forget token</button>`}
-    <span class="meta keys"><kbd>j</kbd> <kbd>k</kbd> move, <kbd>Enter</kbd> open, <kbd>/</kbd> search</span>
+    <span class="meta keys">
+      ${PAGES_WITH_LIST.has(page) && html`<span><kbd>j</kbd> <kbd>k</kbd> move</span> <span><kbd>Enter</kbd> open</span>`}
+      ${PAGES_WITH_SEARCH.has(page) && html` <span><kbd>/</kbd> search</span>`}
+    </span>
   </div>`;
 }
 

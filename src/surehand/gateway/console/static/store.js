@@ -1,24 +1,27 @@
 // What several pages share: the waits, the state of the event stream, and who listens to events.
 import { computed, effect, signal } from "./vendor/signals.js";
-import { getAll, needsToken, token } from "./api.js";
+import { getAll, needsToken, onForget } from "./api.js";
 import { followStream } from "./stream.js";
 
 export const streamState = signal("connecting");
 export const waits = signal([]);
 export const waitsState = signal({ isLoaded: false, problem: "" });
-export const catalogueVersion = signal(0);
 /** Verdicts of waits that were answered while the page was open, by call id. */
 export const verdicts = signal({});
 export const waitCount = computed(() => waits.value.length);
 export const now = signal(Date.now() / 1000);
 
+const MAX_WAITS = 2000;
 const MANY_WAITS = 200;
 const RELOAD_MS = 50;
 const SLOW_RELOAD_MS = 1000;
 const listeners = new Set();
 let stream = null;
 
-/** Hear every event; returns the function that ends this. After a reconnection, listeners get `{type: "Reconnected"}`. */
+/**
+ * Hear every event; returns the function that ends this. `{type: "Reconnected"}` says that events may be missing, after a
+ * reconnection or because there were too many: what is shown has to be loaded again.
+ */
 export function onEvent(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -28,9 +31,14 @@ export function start() {
   setInterval(() => (now.value = Date.now() / 1000), 5000);
   stream = followStream("/api/events", { onEvent: handleEvent, onState: handleState });
   loadWaits();
-  effect(() => {
-    // Without a token nothing of an earlier one may be seen, not even how many calls wait.
-    if (needsToken.value) waits.value = [];
+  // Without a token nothing of an earlier one may be seen, not even how many calls wait.
+  onForget(() => {
+    stream.stop();
+    clearTimeout(reloadTimer);
+    waits.value = [];
+    waitsState.value = { isLoaded: false, problem: "" };
+    verdicts.value = {};
+    streamState.value = "down";
   });
   effect(() => {
     document.title = `${waitCount.value ? `(${waitCount.value}) ` : ""}${pageTitle.value} · surehand`;
@@ -41,41 +49,57 @@ export const pageTitle = signal("Inbox");
 
 /** Load everything again, after a token was given. */
 export function restart() {
-  stream?.retry();
-  loadWaits();
-  notifyListeners({ type: "Reconnected" });
+  streamState.value = "connecting";
+  stream.restart();
 }
 
 function handleState(state) {
   const wasDown = streamState.value === "down" || streamState.value === "connecting";
   streamState.value = state === "connecting" && streamState.value === "down" ? "down" : state;
-  if (state === "live" && wasDown) {
-    loadWaits();
-    notifyListeners({ type: "Reconnected" });
-  }
+  if (state === "live" && wasDown) reloadAll();
+}
+
+function reloadAll() {
+  loadWaits();
+  notifyListeners({ type: "Reconnected" });
 }
 
 function handleEvent(event) {
   if (event.type === "CallPending") loadWaitsSoon();
   if (event.type === "CallSettled") settleWait(event);
   if (event.type === "CallEnded" && event.outcome.status !== "pending") removeWait(event.call_id);
-  if (event.type === "CatalogueChanged") catalogueVersion.value += 1;
-  if (event.type === "Missed") loadWaits();
-  notifyListeners(event);
+  if (event.type === "Missed") reloadAll();
+  else notifyListeners(event);
 }
 
 function notifyListeners(event) {
   for (const listener of listeners) listener(event);
 }
 
+let loadNumber = 0;
+let shownNumber = 0;
+/** The questions that were answered, by their call, with the number of the last load before: its list may still have them. */
+const removals = new Map();
+
+/** Load all waits. An answer that is older than the shown one is dropped, and so are calls that were answered meanwhile. */
 export async function loadWaits() {
-  if (needsToken.value && !token.value) return;
+  if (needsToken.value) return;
+  const number = ++loadNumber;
   try {
-    waits.value = await getAll("/api/pending", {}, { maxItems: 2000 });
+    const items = await getAll("/api/pending", {}, { maxItems: MAX_WAITS });
+    if (number < shownNumber) return;
+    shownNumber = number;
+    waits.value = items.filter((each) => !isRemoved(each, number));
     waitsState.value = { isLoaded: true, problem: "" };
+    for (const [callId, last] of removals) if (last.number <= number) removals.delete(callId);
   } catch (error) {
-    waitsState.value = { isLoaded: waitsState.value.isLoaded, problem: error.message };
+    if (number >= shownNumber) waitsState.value = { isLoaded: waitsState.value.isLoaded, problem: error.message };
   }
+}
+
+function isRemoved(wait, number) {
+  const last = removals.get(wait.call_id);
+  return last !== undefined && last.number >= number && (last.round === undefined || wait.round <= last.round);
 }
 
 // The whole list, not the one call: a call that was answered meanwhile is then no error. Many events make one request.
@@ -94,11 +118,12 @@ function settleWait(event) {
     return;
   }
   verdicts.value = { ...verdicts.value, [callId]: { verdict, by, reason, at, round: wait?.round } };
-  removeWait(callId);
+  removeWait(callId, wait?.round);
 }
 
 /** Remove a wait that is over; with `round` only that question of the call, because the next one may be open already. */
 export function removeWait(callId, round) {
+  removals.set(callId, { number: loadNumber, round });
   const isOver = (each) => each.call_id === callId && (round === undefined || each.round === round);
   if (waits.value.some(isOver)) waits.value = waits.value.filter((each) => !isOver(each));
 }

@@ -1,5 +1,5 @@
 // Server-sent events over `fetch`: `EventSource` cannot send the token in a header.
-import { authorization, apiUrl, needsToken, token, tokenProblem } from "./api.js";
+import { authorization, apiUrl, reportRefusedToken, token } from "./api.js";
 
 const FIRST_DELAY_MS = 500;
 const MAX_DELAY_MS = 15_000;
@@ -13,54 +13,63 @@ const SILENCE_MS = 45_000;
 export function followStream(path, { onEvent, onState = () => {} }) {
   let lastId = null;
   let delay = FIRST_DELAY_MS;
-  let controller = null;
   let timer = 0;
-  let isStopped = false;
+  // The connection that counts. Of any other one nothing is heard, however late its last bytes arrive.
+  let current = null;
 
   async function connect() {
-    controller = new AbortController();
+    const controller = new AbortController();
+    const isCurrent = () => current === controller;
+    current = controller;
     onState("connecting");
     try {
-      const headers = { Accept: "text/event-stream", ...authorization() };
-      if (lastId !== null) headers["Last-Event-ID"] = lastId;
-      const response = await fetch(apiUrl(path), { headers, signal: controller.signal, cache: "no-store" });
-      if (response.status === 401) {
-        tokenProblem.value = token.value ? "The gateway does not accept this token." : "";
-        needsToken.value = true;
-      }
-      if (response.status === 400) lastId = null; // an id that the gateway does not know: begin with new events
-      if (!response.ok) throw new Error(`status ${response.status}`);
-      await readEvents(response.body, controller, (event) => {
-        if (event.isFirst) {
-          delay = FIRST_DELAY_MS;
-          onState("live");
-          return;
-        }
-        if (event.id) lastId = event.id;
-        if (event.data) onEvent(JSON.parse(event.data));
-      });
+      const body = await openBody(controller);
+      if (isCurrent()) await readEvents(body, controller, (event) => isCurrent() && handle(event));
     } catch {
       // Every reason for a lost stream has the same remedy: connect again.
     }
-    if (isStopped) return;
+    if (!isCurrent()) return;
     onState("down");
     timer = setTimeout(connect, delay);
     delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 
+  async function openBody(controller) {
+    const sentToken = token.value;
+    const headers = { Accept: "text/event-stream", ...authorization() };
+    if (lastId !== null) headers["Last-Event-ID"] = lastId;
+    const response = await fetch(apiUrl(path), { headers, signal: controller.signal, cache: "no-store" });
+    if (response.status === 401) reportRefusedToken(sentToken);
+    if (response.status === 400) lastId = null; // an id that the gateway does not know: begin with new events
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.body;
+  }
+
+  function handle(event) {
+    if (event.isFirst) {
+      delay = FIRST_DELAY_MS;
+      onState("live");
+      return;
+    }
+    if (event.id) lastId = event.id;
+    if (event.data) onEvent(JSON.parse(event.data));
+  }
+
+  function stop() {
+    clearTimeout(timer);
+    current?.abort();
+    current = null;
+  }
+
   connect();
   return {
-    stop() {
-      isStopped = true;
-      clearTimeout(timer);
-      controller?.abort();
-    },
-    /** Connect now instead of after the delay, for example when a token was given. */
-    retry() {
-      clearTimeout(timer);
+    stop,
+    /** Begin again with new events, for example when a token was given: those of an earlier one do not count. */
+    restart() {
+      stop();
+      lastId = null;
       delay = FIRST_DELAY_MS;
-      controller?.abort();
-      if (!isStopped) timer = setTimeout(connect, 0);
+      connect();
     },
   };
 }

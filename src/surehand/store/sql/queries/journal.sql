@@ -7,6 +7,10 @@ id, tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms, i
 (CAST(:tool AS TEXT) IS NULL OR tool = :tool) AND (CAST(:user AS TEXT) IS NULL OR user_id = :user)
     AND (CAST(:session AS TEXT) IS NULL OR session = :session)
     AND (CAST(:since AS {real}) IS NULL OR at >= :since) AND (CAST(:until AS {real}) IS NULL OR at <= :until)
+    AND (CAST(:outcome AS TEXT) IS NULL
+        OR (:outcome = 'done' AND kind = 'ended' AND status = 'ok')
+        OR (:outcome = 'failed' AND kind = 'ended' AND status <> 'ok')
+        OR (:outcome = 'waiting' AND kind = 'pending'))
 
 -- name: insert_entry
 INSERT INTO journal (tx, at, kind, call_id, tool, status, user_id, session, parent, latency_ms, identity)

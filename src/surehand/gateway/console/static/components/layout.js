@@ -1,15 +1,49 @@
 // The two panes of most pages: a list, and the detail of what is selected in it.
 import { html } from "../html.js";
+import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { link } from "../router.js";
 
 export function Panes({ page, id, list, detail }) {
+  const detailPane = useRef(null);
+  useKeptFocus(detailPane);
   return html`<div class=${`panes ${id ? "has-detail" : ""}`}>
     <section class="list-pane" aria-label="List">${list}</section>
-    <section class="detail-pane" aria-label="Detail">
+    <section class="detail-pane" aria-label="Detail" ref=${detailPane}>
       ${id && html`<a class="back" href=${link(page)}>← Back to the list</a>`}
       ${detail}
     </section>
   </div>`;
+}
+
+/**
+ * Keeps the focus in the pane when the control that had it goes, as a button does when it was pressed: it moves to the
+ * heading, from where Tab goes on. A browser would move it to the page, before all navigation.
+ */
+function useKeptFocus(pane) {
+  useEffect(() => {
+    let last = null;
+    let frame = 0;
+    const remember = (event) => (last = event.target);
+    const forget = () => (last = null);
+    const check = () => {
+      frame = 0;
+      const isGone = last && !last.checkVisibility();
+      if (!isGone || ![document.body, null, last].includes(document.activeElement)) return;
+      last = null;
+      pane.current?.querySelector("[data-detail]")?.focus({ preventScroll: true });
+    };
+    const observer = new MutationObserver(() => (frame ||= requestAnimationFrame(check)));
+    observer.observe(pane.current, { subtree: true, childList: true, attributeFilter: ["hidden"] });
+    const current = pane.current;
+    current.addEventListener("focusin", remember);
+    addEventListener("pointerdown", forget);
+    return () => {
+      cancelAnimationFrame(frame);
+      observer.disconnect();
+      current.removeEventListener("focusin", remember);
+      removeEventListener("pointerdown", forget);
+    };
+  }, []);
 }
 
 export function DetailHeading({ children }) {

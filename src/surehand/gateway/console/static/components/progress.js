@@ -1,11 +1,12 @@
 // The progress of a running call, from the event stream of the page.
 import { html } from "../html.js";
 import { useLayoutEffect, useState } from "../vendor/preact-hooks.js";
+import { visible } from "../format.js";
 import { onEvent } from "../store.js";
 
 export function ProgressBar({ progress, label }) {
   const fraction = progress?.fraction;
-  const text = [progress?.title, progress?.message].filter(Boolean).join(": ") || label;
+  const text = [progress?.title, progress?.message].filter(Boolean).map(visible).join(": ") || label;
   const percent = typeof fraction === "number" ? ` ${Math.round(fraction * 100)} %` : "";
   return html`<div class="progress" role="status">
     ${typeof fraction === "number"

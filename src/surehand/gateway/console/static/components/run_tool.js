@@ -20,8 +20,10 @@ export function RunTool({ tool, initial, extra }) {
   useEffect(() => () => (isGone.current = true), []);
   const update = (fields) => !isGone.current && setRun((before) => ({ ...before, ...fields }));
   useFollowUp(run, update);
+  const isRunning = run.name === "running";
   const start = async (event) => {
     event.preventDefault();
+    if (isRunning || edited.problem) return;
     setRun({ ...IDLE, name: "running" });
     try {
       await runTool(tool.name, edited.value, update);
@@ -29,13 +31,13 @@ export function RunTool({ tool, initial, extra }) {
       update({ name: "idle", problem: error.message });
     }
   };
-  const isRunning = run.name === "running";
   return html`<form onSubmit=${start}>
     <h3>Arguments</h3>
     <${ArgumentsEditor} schema=${tool.parameters} value=${edited.value} isDisabled=${isRunning}
       onChange=${(value, problem) => setEdited({ value, problem })} />
     <div class="actions">
-      <button type="submit" class="primary" disabled=${isRunning || edited.problem !== ""}>Run</button>
+      ${/* Not disabled while it runs: the focus would be lost. */ ""}
+      <button type="submit" class="primary" disabled=${edited.problem !== ""} aria-disabled=${isRunning}>Run</button>
       ${isRunning && html`<${CancelButton} callId=${run.callId} update=${update} />`}
       ${extra?.(edited.value)}
     </div>

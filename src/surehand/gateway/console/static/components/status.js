@@ -3,7 +3,7 @@ import { html } from "../html.js";
 
 const GOOD = new Set(["ok", "done", "up", "completed"]);
 const WAITING = new Set(["approval", "result", "input", "pending", "waiting", "paused"]);
-const BUSY = new Set(["running", "starting", "queued", "ready", "taken", "connecting"]);
+const BUSY = new Set(["running", "writing", "starting", "queued", "ready", "taken", "connecting"]);
 const WAIT_WORDS = { result: "an answer", input: "an answer" };
 const NEUTRAL = new Set(["idle", "off", ""]);
 

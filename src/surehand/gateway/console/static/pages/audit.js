@@ -1,53 +1,48 @@
 // Audit: who decided and did what, and whether the records are unchanged.
 import { html } from "../html.js";
 import { useEffect, useRef, useState } from "../vendor/preact-hooks.js";
-import { get, post } from "../api.js";
+import { post } from "../api.js";
 import { formatNumber, formatTime, visible } from "../format.js";
 import { link } from "../router.js";
-import { onEvent } from "../store.js";
+import { FilterField } from "../components/filter_field.js";
 import { Empty, Notice } from "../components/layout.js";
+import { useListKeys } from "../components/list_keys.js";
+import { usePages } from "../components/use_data.js";
 
 const TONES = { denied: "bad", refused: "bad", conflict: "bad", wait: "waiting", answer: "good" };
 
+const NEWS = new Set(["CallSettled", "CallPending", "CallEnded"]);
+// Records are written in batches shortly after the event, and one call has several.
+const WRITE_DELAY_MS = 400;
+
 export function Audit({ id }) {
   const [filters, setFilters] = useState({ call: id, tool: "", user: "", session: "" });
-  const [rows, setRows] = useState({ items: [], next: null, isLoaded: false, problem: "" });
-  const latest = useRef(filters);
-  latest.current = filters;
   useEffect(() => setFilters((before) => (before.call === id ? before : { ...before, call: id })), [id]);
-  const load = async (cursor) => {
-    try {
-      const page = await get("/api/audit", { ...filters, limit: 100, cursor });
-      if (latest.current !== filters) return;
-      setRows((before) => ({ items: cursor ? [...before.items, ...page.items] : page.items, next: page.next, isLoaded: true, problem: "" }));
-    } catch (error) {
-      setRows({ items: [], next: null, isLoaded: true, problem: error.message });
-    }
-  };
-  useEffect(() => {
-    load();
-    return onEvent((event) => ["CallSettled", "CallPending", "CallEnded", "Reconnected"].includes(event.type) && loadSoon(load));
-  }, [filters]);
-  const field = (name, label) => html`<label class="stacked">${label}
-    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
-      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  const rows = usePages("/api/audit", filters, { isNews: (event) => NEWS.has(event.type), delayMs: WRITE_DELAY_MS });
+  const table = useRef(null);
+  useRowKeys(table, rows.items.length);
+  const field = (name, label) => html`<${FilterField} label=${label} value=${filters[name]} isSearch=${name === "tool"}
+    onChange=${(text) => setFilters({ ...filters, [name]: text })} />`;
   return html`<section class="page">
     <div class="filters">${field("call", "Call")} ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
       <${Verify} /></div>
     ${rows.problem && html`<${Notice} tone="bad">${rows.problem}<//>`}
     ${rows.isLoaded && !rows.problem && rows.items.length === 0 && html`<${Empty}>No record matches.<//>`}
-    ${rows.items.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Audit records"><table class="records">
+    ${rows.items.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Audit records" ref=${table}><table class="records">
       <thead><tr>${["When", "What", "Tool", "User", "By", "Call", "Details"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
       <tbody>${rows.items.map((row) => html`<${AuditRow} row=${row} />`)}</tbody></table></div>`}
-    ${rows.next && html`<button type="button" class="more" onClick=${() => load(rows.next)}>Show older records</button>`}
+    ${rows.next && html`<button type="button" class="more" onClick=${rows.loadMore}>Show older records</button>`}
   </section>`;
 }
 
-// Records are written in batches shortly after the event, and one call has several.
-let timer = 0;
-function loadSoon(load) {
-  clearTimeout(timer);
-  timer = setTimeout(load, 400);
+/** Keys of the table: j and k move between the links to the calls of the rows, which Enter follows. */
+function useRowKeys(table, count) {
+  const [index, setIndex] = useState(null);
+  const select = (next) => {
+    table.current?.querySelectorAll("tbody tr")[next]?.querySelector("a")?.focus();
+    setIndex(next);
+  };
+  useListKeys(Array.from({ length: count }, (_, number) => number), index, select);
 }
 
 function AuditRow({ row }) {

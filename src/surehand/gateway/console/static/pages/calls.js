@@ -1,10 +1,11 @@
 // Calls: what was called, live, with its tree and times.
 import { html } from "../html.js";
-import { useEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
+import { useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
 import { encode, get, post } from "../api.js";
 import { formatAge, formatDuration, formatTime } from "../format.js";
 import { go, link } from "../router.js";
 import { now, onEvent } from "../store.js";
+import { FilterField } from "../components/filter_field.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { JsonView } from "../components/json_view.js";
 import { ProgressOf } from "../components/progress.js";
@@ -12,21 +13,23 @@ import { ResultView } from "../components/result_view.js";
 import { Status } from "../components/status.js";
 import { Waterfall } from "../components/waterfall.js";
 import { useListKeys } from "../components/list_keys.js";
+import { useData, usePages } from "../components/use_data.js";
 import { prefilled } from "./tools.js";
 
 const MAX_LIVE_CALLS = 1000;
+// As the filter `status` of the API: events change the state of calls that are shown already.
 const STATES = {
   "": () => true,
-  running: (call) => call.kind !== "ended" && call.kind !== "pending",
-  waiting: (call) => call.kind === "pending",
+  running: (call) => !["ended", "pending", "unknown"].includes(call.kind),
+  waiting: (call) => ["pending", "unknown"].includes(call.kind),
   failed: (call) => call.kind === "ended" && call.status !== "ok",
-  ok: (call) => call.status === "ok",
+  done: (call) => call.kind === "ended" && call.status === "ok",
 };
 
 export function Calls({ id }) {
   const [filters, setFilters] = useState({ tool: "", user: "", session: "" });
   const [state, setState] = useState("");
-  const calls = useCalls(filters);
+  const calls = useCalls(filters, state);
   const shown = calls.items.filter(STATES[state]);
   const ids = useMemo(() => shown.map((each) => each.call_id), [shown.length, shown[0]?.call_id, state]);
   useListKeys(ids, id, (callId) => go("calls", callId));
@@ -43,15 +46,14 @@ export function Calls({ id }) {
 }
 
 function Filters({ filters, setFilters, state, setState }) {
-  const field = (name, label) => html`<label class="stacked">${label}
-    <input type="text" value=${filters[name]} data-search=${name === "tool" ? "" : undefined}
-      onChange=${(event) => setFilters({ ...filters, [name]: event.target.value.trim() })} /></label>`;
+  const field = (name, label) => html`<${FilterField} label=${label} value=${filters[name]} isSearch=${name === "tool"}
+    onChange=${(text) => setFilters({ ...filters, [name]: text })} />`;
   return html`<div class="filters">
     ${field("tool", "Tool")} ${field("user", "User")} ${field("session", "Session")}
     <label class="stacked">State
       <select value=${state} onChange=${(event) => setState(event.target.value)}>
         <option value="">All</option><option value="running">Running</option><option value="waiting">Waiting</option>
-        <option value="failed">Failed</option><option value="ok">Done</option>
+        <option value="failed">Failed</option><option value="done">Done</option>
       </select></label>
   </div>`;
 }
@@ -67,36 +69,38 @@ function CallRow({ call, isCurrent }) {
 }
 
 /** The calls of the filters, newest first, kept current by events. */
-function useCalls(filters) {
-  const [state, setState] = useState({ items: [], next: null, isLoaded: false, problem: "" });
-  const latest = useRef(filters);
-  latest.current = filters;
-  const load = async (cursor) => {
+function useCalls(filters, status) {
+  // What happens while calls are loaded is newer than the answer.
+  const loads = useRef(new Set());
+  const adjust = async (loading) => {
+    const events = [];
+    loads.current.add(events);
     try {
-      const page = await get("/api/calls", { ...filters, limit: 100, cursor });
-      if (latest.current !== filters) return;
-      setState((before) => ({
-        items: cursor ? merge([...before.items, ...page.items]) : page.items, next: page.next, isLoaded: true, problem: "",
-      }));
-    } catch (error) {
-      setState((before) => ({ ...before, isLoaded: true, problem: error.message }));
+      const page = await loading;
+      return { ...page, items: events.reduce(applyEvent, unique(page.items)) };
+    } finally {
+      loads.current.delete(events);
     }
   };
-  useEffect(() => {
-    load();
-    return onEvent((event) => {
-      if (event.type === "Reconnected" || event.type === "Missed") load();
-      else if (event.call_id && isWanted(event, filters)) setState((before) => ({ ...before, items: applyEvent(before.items, event) }));
-    });
-  }, [filters]);
-  return { ...state, loadMore: () => load(state.next) };
+  const calls = usePages("/api/calls", { ...filters, status }, {}, adjust);
+  useLayoutEffect(
+    () =>
+      onEvent((event) => {
+        if (!event.type.startsWith("Call") || !isWanted(event, filters)) return;
+        for (const events of loads.current) events.push(event);
+        calls.update((page) => ({ ...page, items: applyEvent(page.items, event) }));
+      }),
+    [filters],
+  );
+  return calls;
 }
 
 function isWanted(event, filters) {
   return Object.entries(filters).every(([name, value]) => !value || event[name] === value);
 }
 
-function merge(items) {
+// A call to which something happened between the requests of two pages is on both.
+function unique(items) {
   const seen = new Map();
   for (const each of items) if (!seen.has(each.call_id)) seen.set(each.call_id, each);
   return [...seen.values()];
@@ -105,6 +109,7 @@ function merge(items) {
 function applyEvent(items, event) {
   const { call_id, tool, user, session, parent, turn, at } = event;
   const summary = { call_id, tool, user, session, parent, turn, at, latency_ms: 0, status: "running", kind: "running" };
+  if (event.type === "CallQueued") summary.status = "queued";
   if (event.type === "CallPending") Object.assign(summary, { kind: "pending", status: event.waiting_for });
   if (event.type === "CallEnded") {
     const { outcome } = event;
@@ -118,35 +123,25 @@ function applyEvent(items, event) {
   return isOld ? items : items.with(index, { ...items[index], ...summary });
 }
 
-function CallDetail({ id }) {
-  const [call, setCall] = useState(null);
-  const [tree, setTree] = useState({ calls: [], isComplete: true });
-  const [problem, setProblem] = useState("");
-  const load = async () => {
-    try {
-      const found = await get(`/api/calls/${encode(id)}`);
-      const { calls, is_complete } = await get(`/api/calls/${encode(id)}/tree`);
-      // The tree knows from the events what the call itself does not remember any more.
-      const recorded = calls.find((each) => each.call_id === id);
-      setCall({
-        ...found,
-        arguments: found.arguments ?? recorded?.arguments ?? null,
-        outcome: found.outcome ?? recorded?.outcome ?? null,
-        latency_ms: found.latency_ms || recorded?.latency_ms,
-      });
-      setTree({ calls, isComplete: is_complete });
-    } catch (error) {
-      setProblem(error.message);
-    }
+async function loadCall(id) {
+  const found = await get(`/api/calls/${encode(id)}`);
+  const { calls, is_complete } = await get(`/api/calls/${encode(id)}/tree`);
+  // The tree knows from the events what the call itself does not remember any more.
+  const recorded = calls.find((each) => each.call_id === id);
+  const call = {
+    ...found,
+    arguments: found.arguments ?? recorded?.arguments ?? null,
+    outcome: found.outcome ?? recorded?.outcome ?? null,
+    latency_ms: found.latency_ms || recorded?.latency_ms,
   };
-  useEffect(() => {
-    load();
-    return onEvent((event) => {
-      const isOwn = event.call_id === id || event.parent === id;
-      if ((isOwn && event.type !== "CallProgress") || event.type === "Reconnected") load();
-    });
-  }, [id]);
-  if (!call) return problem ? html`<${Notice} tone="bad">${problem}<//>` : html`<${Empty}>Loading …<//>`;
+  return { call, tree: { calls, isComplete: is_complete } };
+}
+
+function CallDetail({ id }) {
+  const isNews = (event) => (event.call_id === id || event.parent === id) && event.type !== "CallProgress";
+  const { data, problem } = useData(() => loadCall(id), [id], { isNews });
+  if (!data) return problem ? html`<${Notice} tone="bad">${problem}<//>` : html`<${Empty}>Loading …<//>`;
+  const { call, tree } = data;
   const isRunning = call.kind !== "ended" && call.kind !== "pending";
   return html`<article>
     <${DetailHeading}>${call.tool}<//>
@@ -188,7 +183,7 @@ function CallActions({ call }) {
   return html`<div class="actions">
     <button type="button" onClick=${runAgain}>Run again</button>
     ${call.kind !== "ended" && html`<button type="button" onClick=${cancel}>Cancel</button>`}
-    ${call.kind === "pending" && html`<a href=${link("inbox", call.call_id)}>Answer it</a>`}
+    ${(call.kind === "pending" || call.status === "unknown_effect") && html`<a href=${link("inbox", call.call_id)}>Answer it</a>`}
     <a href=${`#/audit/${encode(call.call_id)}`}>Audit of this call</a>
     ${said.text && html`<span class=${said.tone} role="status">${said.text}</span>`}
   </div>`;

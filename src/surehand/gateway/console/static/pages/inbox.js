@@ -5,10 +5,11 @@ import { encode, get } from "../api.js";
 import { describeVerdict, findVerdict } from "../answers.js";
 import { firstLine, formatAge, formatRest, sentenceCase, shorten, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { loadWaits, now, onEvent, verdicts, waits, waitsState } from "../store.js";
+import { loadWaits, now, verdicts, waits, waitsState } from "../store.js";
 import { BulkAnswer, isSelectable } from "../components/bulk_answer.js";
 import { DetailHeading, Empty, Notice, Panes } from "../components/layout.js";
 import { useKeptWait } from "../components/kept_wait.js";
+import { useData } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 import { WaitDetail, WaitStatus } from "../components/wait_detail.js";
 
@@ -75,35 +76,20 @@ function Detail({ id, known, isEmpty }) {
 
 /** A link to a wait that is not in the list: it may be open, or answered by somebody. */
 function MissingWait({ id, onFound }) {
-  const [found, setFound] = useState({ title: "Looking for the call …", text: "" });
+  const { data, problem } = useData(() => findWait(id), [id]);
   useEffect(() => {
-    let isCurrent = true;
-    const look = async () => {
-      const next = await findWait(id);
-      if (!isCurrent) return;
-      if (next.wait) onFound(next.wait);
-      else setFound(next);
-    };
-    look();
-    const stop = onEvent((event) => event.type === "Reconnected" && look());
-    return () => {
-      isCurrent = false;
-      stop();
-    };
-  }, [id]);
-  return html`<${DetailHeading}>${found.title}<//>
-    ${found.text && html`<p>${found.text}</p><p><a href=${link("calls", id)}>Show the call</a></p>`}`;
+    if (data?.wait) onFound(data.wait);
+  }, [data]);
+  if (problem) return html`<${DetailHeading}>This call cannot be shown<//><p>${problem}</p>`;
+  if (!data?.sentence) return html`<${DetailHeading}>Looking for the call …<//>`;
+  return html`<${DetailHeading}>This call is not waiting<//>
+    <p>${data.sentence}</p><p><a href=${link("calls", id)}>Show the call</a></p>`;
 }
 
 async function findWait(id) {
-  try {
-    const call = await get(`/api/calls/${encode(id)}`);
-    const mayWait = call.kind === "pending" || call.outcome?.code === "unknown_effect";
-    if (mayWait) return { wait: await get(`/api/pending/${encode(id)}`) };
-    const verdict = await findVerdict(id);
-    const text = verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more.";
-    return { title: "This call is not waiting", text };
-  } catch (error) {
-    return { title: "This call cannot be shown", text: error.message };
-  }
+  const call = await get(`/api/calls/${encode(id)}`);
+  const mayWait = call.kind === "pending" || call.outcome?.code === "unknown_effect";
+  if (mayWait) return { wait: await get(`/api/pending/${encode(id)}`) };
+  const verdict = await findVerdict(id);
+  return { sentence: verdict ? sentenceCase(describeVerdict(verdict)) : "It does not wait any more." };
 }

@@ -4,33 +4,20 @@ import { useEffect, useState } from "../vendor/preact-hooks.js";
 import { encode, getAll, post } from "../api.js";
 import { countOf, formatNumber, sentenceCase, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { catalogueVersion, onEvent } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { Diff } from "../components/diff.js";
 import { SafeLink } from "../components/safe_link.js";
 import { Status } from "../components/status.js";
+import { useData } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 
 const REFRESH_MS = 5000;
 const SIGN_IN_REFRESH_MS = 1000;
 
 export function Servers({ id }) {
-  const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
-  const load = () =>
-    getAll("/api/servers").then(
-      (items) => setState({ items, isLoaded: true, problem: "" }),
-      (error) => setState((before) => ({ ...before, isLoaded: true, problem: error.message })),
-    );
-  useEffect(() => {
-    load();
-    // The state of a connection has no event of its own.
-    const timer = setInterval(load, REFRESH_MS);
-    const end = onEvent((event) => event.type === "Reconnected" && load());
-    return () => {
-      clearInterval(timer);
-      end();
-    };
-  }, [catalogueVersion.value]);
+  // The state of a connection has no event of its own.
+  const servers = useData(() => getAll("/api/servers"), [], { isNews: (event) => event.type === "CatalogueChanged", everyMs: REFRESH_MS });
+  const state = { ...servers, items: servers.data ?? [] };
   useListKeys(state.items.map((each) => each.name), id, (name) => go("servers", name));
   const current = state.items.find((each) => each.name === id);
   const list = html`
@@ -38,8 +25,8 @@ export function Servers({ id }) {
     ${state.isLoaded && !state.problem && !state.items.length && html`<${Empty}>No server is configured: all tools are Python functions.<//>`}
     <ul class="list">${state.items.map((each) => html`<${ServerRow} key=${each.name} server=${each} isCurrent=${each.name === id} />`)}</ul>`;
   const detail = current
-    ? html`<${ServerDetail} key=${current.name} server=${current} reload=${load} />`
-    : html`<${Empty}>${id && state.isLoaded ? "There is no such server." : "Select a server to see its state and its protocol, and to list its tools again."}<//>`;
+    ? html`<${ServerDetail} key=${current.name} server=${current} reload=${servers.reload} />`
+    : html`<${Empty}>${id && servers.data ? "There is no such server." : "Select a server to see its state and its protocol, and to list its tools again."}<//>`;
   return html`<${Panes} page="servers" id=${id} list=${list} detail=${detail} />`;
 }
 
@@ -52,6 +39,8 @@ function ServerRow({ server, isCurrent }) {
 }
 
 function ServerDetail({ server, reload }) {
+  // Kept here: an accepted change is not listed any more.
+  const [accepted, setAccepted] = useState([]);
   return html`<article>
     <${DetailHeading}>${server.name}<//>
     <p class="subhead"><${Status} status=${server.state} /></p>
@@ -65,9 +54,11 @@ function ServerDetail({ server, reload }) {
     ]} />
     <${ServerActions} server=${server} reload=${reload} />
     ${server.sign_in && html`<${SignIn} server=${server} reload=${reload} />`}
+    ${accepted.map((each) => html`<${Notice} tone="good"><strong>Accepted:</strong> ${visible(each)} can be called with its new definition.<//>`)}
     ${server.changes.length > 0 && html`<h3>Held back</h3>
       <p class="hint">These definitions have changed since they were accepted. Their tools are not called until you accept them.</p>
-      ${server.changes.map((each) => html`<${Change} key=${each.sha256} server=${server.name} change=${each} reload=${reload} />`)}`}
+      ${server.changes.map((each) => html`<${Change} key=${each.sha256} server=${server.name} change=${each}
+        onAccepted=${() => setAccepted((before) => [...before, each.tool ?? server.name])} reload=${reload} />`)}`}
   </article>`;
 }
 
@@ -125,12 +116,13 @@ function ServerActions({ server, reload }) {
   ${state.text && html`<${Notice} tone=${state.tone}>${state.text}<//>`}`;
 }
 
-function Change({ server, change, reload }) {
+function Change({ server, change, onAccepted, reload }) {
   const [state, setState] = useState({ isBusy: false, problem: "" });
   const accept = async () => {
     setState({ isBusy: true, problem: "" });
     try {
       await post(`/api/servers/${encode(server)}/accept`, { tool: change.tool, sha256: change.sha256 });
+      onAccepted();
       reload();
     } catch (error) {
       setState({ isBusy: false, problem: error.message });
@@ -142,6 +134,6 @@ function Change({ server, change, reload }) {
     <p class="prose">${visible(change.summary)}</p>
     <${Diff} patch=${change.diff} />
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
-    <div class="actions"><button type="button" class="primary" disabled=${state.isBusy} onClick=${accept}>Accept</button></div>
+    <div class="actions"><button type="button" class="primary" disabled=${state.isBusy} onClick=${accept}>${state.isBusy ? "Accepting …" : "Accept"}</button></div>
   </section>`;
 }

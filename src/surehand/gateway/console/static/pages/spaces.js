@@ -5,31 +5,20 @@ import { encode, get, getAll, post, token } from "../api.js";
 import { followStream } from "../stream.js";
 import { countOf, formatAge, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { now, onEvent } from "../store.js";
+import { now } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { JsonView } from "../components/json_view.js";
 import { ToolCard } from "../components/tool_card.js";
+import { useData, usePages } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 
 const REFRESH_MS = 5000;
 
 export function Spaces({ id }) {
-  const [state, setState] = useState({ items: [], isLoaded: false, problem: "" });
-  const load = () =>
-    getAll("/api/spaces").then(
-      (items) => setState({ items, isLoaded: true, problem: "" }),
-      (error) => setState({ items: [], isLoaded: true, problem: error.message }),
-    );
-  useEffect(() => {
-    load();
-    // A new space has no event of its own.
-    const timer = setInterval(load, REFRESH_MS);
-    const end = onEvent((event) => event.type === "Reconnected" && load());
-    return () => {
-      clearInterval(timer);
-      end();
-    };
-  }, []);
+  // A new space has no event of its own.
+  const spaces = useData(() => getAll("/api/spaces"), [], { everyMs: REFRESH_MS });
+  const state = { ...spaces, items: spaces.data ?? [] };
+  const load = spaces.reload;
   useListKeys(state.items.map((each) => each.id), id, (space) => go("spaces", space));
   const list = html`
     ${state.problem && html`<${Notice} tone="bad">${state.problem}<//>`}
@@ -62,30 +51,27 @@ function NewSpace({ onCreated }) {
 }
 
 function SpaceDetail({ id, onChange }) {
-  const [space, setSpace] = useState(null);
-  const [members, setMembers] = useState([]);
-  const [problem, setProblem] = useState("");
-  const messages = useMessages(id, setProblem);
+  const { data: space, problem } = useData(() => get(`/api/spaces/${encode(id)}`), [id]);
+  // A new member has no event of its own either, but mostly writes.
+  const memberList = useData(() => getAll(`/api/spaces/${encode(id)}/members`), [id], { everyMs: REFRESH_MS });
+  const members = memberList.data ?? [];
+  const messages = useMessages(id);
   const end = useRef(null);
-  const loadMembers = () => getAll(`/api/spaces/${encode(id)}/members`).then(setMembers, () => {});
-  useEffect(() => {
-    get(`/api/spaces/${encode(id)}`).then(setSpace, (error) => setProblem(error.message));
-    loadMembers();
-  }, [id]);
+  const newest = messages.items.at(-1)?.id;
   useEffect(() => {
     end.current?.scrollIntoView({ block: "nearest" });
     if (messages.isLoaded) onChange();
-  }, [messages.items.length]);
+  }, [newest]);
   return html`<article class="chat">
     <${DetailHeading}>${visible(space?.name || id)}<//>
     <${Facts} items=${[["Id", id], ["Members", members.map((each) => each.name || each.id).join(", ")]]} />
     ${messages.state === "down" && html`<${Notice} tone="waiting">The stream of this space is down; it reconnects by itself.<//>`}
-    ${messages.next && html`<button type="button" class="more" onClick=${messages.loadOlder}>Show older messages</button>`}
-    ${messages.isLoaded && !messages.items.length && html`<${Empty}>No message yet.<//>`}
+    ${messages.next && html`<button type="button" class="more" onClick=${messages.loadMore}>Show older messages</button>`}
+    ${messages.isLoaded && !messages.problem && !messages.items.length && html`<${Empty}>No message yet.<//>`}
     <ol class="messages">${messages.items.map((each) => html`<${MessageItem} key=${each.id} message=${each} />`)}</ol>
-    ${problem && html`<${Notice} tone="bad">${problem}<//>`}
+    ${(problem || messages.problem) && html`<${Notice} tone="bad">${problem || messages.problem}<//>`}
     ${members.length > 0 && html`<${PostForm} space=${id} members=${members} />`}
-    <${AddMember} space=${id} isFirst=${members.length === 0} onAdded=${loadMembers} />
+    ${memberList.data && html`<${AddMember} space=${id} isFirst=${members.length === 0} onAdded=${memberList.reload} />`}
     <span ref=${end}></span>
   </article>`;
 }
@@ -114,32 +100,23 @@ function callOfMessage(content, progress) {
 }
 
 /** The messages of a space, oldest first, kept current by its own stream. */
-function useMessages(id, setProblem) {
-  const [messages, setMessages] = useState({ items: [], next: null, isLoaded: false });
+function useMessages(id) {
+  const messages = usePages(`/api/spaces/${encode(id)}/messages`);
   const [state, setState] = useState("connecting");
-  const load = async (cursor) => {
-    try {
-      const page = await get(`/api/spaces/${encode(id)}/messages`, { cursor, limit: 50 });
-      const items = page.items.toReversed();
-      setMessages((before) => ({ items: cursor ? [...items, ...before.items] : items, next: page.next, isLoaded: true }));
-    } catch (error) {
-      setProblem(error.message);
-    }
-  };
   useEffect(() => {
     const stream = followStream(`/api/spaces/${encode(id)}/events`, {
       onState(next) {
         setState((before) => (next === "connecting" && before === "down" ? "down" : next));
-        if (next === "live") load();
+        if (next === "live") messages.reload();
       },
       onEvent(event) {
-        if (event.type === "tool-result" && event.preliminary) setMessages((before) => withProgress(before, event));
-        else if (event.type !== "tool-input-delta") load();
+        if (event.type === "tool-result" && event.preliminary) messages.update((page) => withProgress(page, event));
+        else if (event.type !== "tool-input-delta") messages.reload();
       },
     });
     return () => stream.stop();
   }, [id]);
-  return { ...messages, state, loadOlder: () => load(messages.next) };
+  return { ...messages, items: messages.items.toReversed(), state };
 }
 
 function withProgress(messages, event) {

@@ -1,33 +1,16 @@
 // Statistics: latency and failures by tool, and queues, as charts.
 import { html } from "../html.js";
-import { useEffect, useState } from "../vendor/preact-hooks.js";
 import { get } from "../api.js";
 import { formatDuration, formatNumber } from "../format.js";
-import { onEvent } from "../store.js";
 import { BarChart } from "../components/bar_chart.js";
 import { Empty, Notice } from "../components/layout.js";
+import { useData } from "../components/use_data.js";
 
 const MAX_BARS = 15;
 const REFRESH_MS = 1000;
 
 export function Statistics() {
-  const [state, setState] = useState({ data: null, problem: "" });
-  useEffect(() => {
-    let timer = 0;
-    const load = () => {
-      timer = 0;
-      get("/api/statistics").then((data) => setState({ data, problem: "" }), (error) => setState((before) => ({ ...before, problem: error.message })));
-    };
-    load();
-    const end = onEvent((event) => {
-      if (event.type !== "CallProgress" && !timer) timer = setTimeout(load, REFRESH_MS);
-    });
-    return () => {
-      clearTimeout(timer);
-      end();
-    };
-  }, []);
-  const { data, problem } = state;
+  const { data, problem } = useData(() => get("/api/statistics"), [], { isNews: isOfCall, delayMs: REFRESH_MS });
   if (!data) return problem ? html`<${Notice} tone="bad">${problem}<//>` : html`<${Empty}>Loading …<//>`;
   const tools = [...data.tools];
   const slowest = tools.toSorted((one, other) => other.p95_ms - one.p95_ms).slice(0, MAX_BARS);
@@ -62,6 +45,10 @@ export function Statistics() {
       ? `All figures of tools are of the newest ${formatNumber(data.sample)} calls that the store remembers.`
       : "All figures are of this process, since it started."}</p>
   </section>`;
+}
+
+function isOfCall(event) {
+  return event.type.startsWith("Call") && event.type !== "CallProgress";
 }
 
 function Figure({ name, value }) {

@@ -1,21 +1,20 @@
 // Tools: search, read and run them.
 import { html } from "../html.js";
 import { computed, signal } from "../vendor/signals.js";
-import { useEffect, useState } from "../vendor/preact-hooks.js";
-import { encode, get, getAll } from "../api.js";
+import { useState } from "../vendor/preact-hooks.js";
+import { encode, get, getAll, onForget } from "../api.js";
 import { firstLine, formatNumber, visible } from "../format.js";
 import { go, link } from "../router.js";
-import { catalogueVersion, onEvent } from "../store.js";
 import { CopyAs } from "../components/copy_as.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { Effects } from "../components/status.js";
 import { RunTool } from "../components/run_tool.js";
+import { useData } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 
 const ROWS_AT_ONCE = 100;
 
 const tools = signal([]);
-const state = signal({ isLoaded: false, problem: "", version: -1 });
 const query = signal("");
 const searchable = computed(() =>
   tools.value.map((tool) => ({ tool, text: `${tool.name} ${tool.description} ${tool.category}`.toLowerCase() })),
@@ -29,24 +28,32 @@ const matches = computed(() => {
 /** The arguments that "Run again" on a call brings here, as `{tool, arguments}`. */
 export const prefilled = signal(null);
 
+const isComplete = signal(false);
+onForget(() => {
+  tools.value = [];
+  isComplete.value = false;
+  query.value = "";
+  prefilled.value = null;
+});
+
+function isCatalogueNews(event) {
+  return event.type === "CatalogueChanged";
+}
+
+let loadNumber = 0;
 async function loadTools() {
-  const version = catalogueVersion.value;
-  try {
-    // The first page is shown at once; a list that was complete stays until the new one is.
-    const isFirst = !state.value.isLoaded;
-    tools.value = await getAll("/api/tools", {}, { onPage: (items) => isFirst && (tools.value = items) });
-    state.value = { isLoaded: true, problem: "", version };
-  } catch (error) {
-    state.value = { ...state.value, problem: error.message, version };
-  }
+  const number = ++loadNumber;
+  // The first page is shown at once; a list that was complete stays until the new one is.
+  const isFirst = !isComplete.value;
+  const items = await getAll("/api/tools", {}, { onPage: (some) => isFirst && (tools.value = some) });
+  if (number < loadNumber) return; // a later load has what this one has, and more
+  tools.value = items;
+  isComplete.value = true;
 }
 
 export function Tools({ id }) {
   const [rowCount, setRowCount] = useState(ROWS_AT_ONCE);
-  useEffect(() => {
-    if (state.value.version !== catalogueVersion.value) loadTools();
-  }, [catalogueVersion.value]);
-  useEffect(() => onEvent((event) => event.type === "Reconnected" && loadTools()), []);
+  const { problem } = useData(loadTools, [], { isNews: isCatalogueNews });
   const found = matches.value;
   const shown = found.slice(0, rowCount);
   const names = shown.map((each) => each.name);
@@ -61,8 +68,8 @@ export function Tools({ id }) {
       <input id="tool-search" type="search" data-search placeholder="Search tools" value=${query.value} onInput=${search} />
       <span class="meta" aria-live="polite">${countText(found.length)}</span>
     </div>
-    ${state.value.problem && html`<${Notice} tone="bad">${state.value.problem}<//>`}
-    ${state.value.isLoaded && found.length === 0 && html`<${Empty}>
+    ${problem && html`<${Notice} tone="bad">${problem}<//>`}
+    ${isComplete.value && found.length === 0 && html`<${Empty}>
       ${query.value ? "No tool matches." : "This gateway has no tools that you may use."}<//>`}
     <ul class="list">${shown.map((each) => html`<${ToolRow} key=${each.name} tool=${each} isCurrent=${each.name === id} />`)}</ul>
     ${found.length > shown.length && html`<button type="button" class="more" onClick=${() => setRowCount(rowCount + 5 * ROWS_AT_ONCE)}>
@@ -75,7 +82,7 @@ export function Tools({ id }) {
 
 function countText(count) {
   const total = tools.value.length;
-  const suffix = state.value.isLoaded ? "" : " …";
+  const suffix = isComplete.value ? "" : " …";
   return count === total ? `${formatNumber(total)} tools${suffix}` : `${formatNumber(count)} of ${formatNumber(total)}${suffix}`;
 }
 
@@ -89,15 +96,12 @@ function ToolRow({ tool, isCurrent }) {
 }
 
 function ToolDetail({ name }) {
-  const [tool, setTool] = useState(tools.value.find((each) => each.name === name) ?? null);
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    get(`/api/tools/${encode(name)}`).then(setTool, (error) => setProblem(error.message));
-  }, [name, catalogueVersion.value]);
-  if (problem && !tool) return html`<${Notice} tone="bad">${problem}<//>`;
-  if (!tool) return html`<${Empty}>Loading …<//>`;
-  const given = prefilled.value?.tool === name ? prefilled.value.arguments : null;
+  const found = useData(() => get(`/api/tools/${encode(name)}`), [name], { isNews: isCatalogueNews });
+  const tool = found.data ?? tools.value.find((each) => each.name === name);
+  const [given] = useState(() => takePrefilled(name));
+  if (!tool) return found.problem ? html`<${Notice} tone="bad">${found.problem}<//>` : html`<${Empty}>Loading …<//>`;
   return html`<article>
+    ${found.problem && html`<${Notice} tone="bad">${found.problem}<//>`}
     <${DetailHeading}>${tool.name}<//>
     <p class="subhead"><${Effects} effects=${tool.effects} /></p>
     <p class="prose">${visible(tool.description)}</p>
@@ -110,4 +114,12 @@ function ToolDetail({ name }) {
     <${RunTool} tool=${tool} initial=${given}
       extra=${(values) => html`<${CopyAs} tool=${tool.name} values=${values} />`} />
   </article>`;
+}
+
+/** The arguments that were brought here, once: the next visit begins with an empty form. */
+function takePrefilled(name) {
+  if (prefilled.value?.tool !== name) return null;
+  const given = prefilled.value.arguments;
+  prefilled.value = null;
+  return given;
 }
