@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from surehand.providers.openapi.factory import openapi as openapi
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
-    from surehand.runtime.invocation.approval import Approval as Approval
+    from surehand.runtime.invocation.resumption import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.policy import Policy as Policy
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 # not load the rest of the package.
 _MODULE_BY_NAME = {
     "Agent": "agent.agent",
-    "Approval": "runtime.invocation.approval",
+    "Approval": "runtime.invocation.resumption",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",

@@ -18,7 +18,7 @@ from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded, RunStarted
 from surehand.core.outcome import Failed
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 

@@ -18,9 +18,11 @@ class RunningCall(Protocol):
     """The call behind a context: an `Invocation` in a runtime, a `StandaloneCall` in `Tool.run`."""
 
     arguments: dict[str, Any]
-    attempt: int
-    cancelled: bool
 
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cancelled(self) -> bool: ...
     @property
     def principal(self) -> Principal: ...
     @property

@@ -65,6 +65,7 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         messages=messages,
         crash_report=crash_report,
         on_ended=local.on_call_ended,
+        on_answer_recorded=local.on_answer_recorded,
     )
     pending_calls = PendingCalls(store, local, outcomes, parts.catalogue, parts.named_scopes)
     writer = PendingCallWriter(
@@ -78,6 +79,7 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         write_retry=write_retry,
         expiry_timer=expiry_timer,
         listeners=parts.listeners,
+        call_ends=running.ends,
         default_time_to_live=defaults.pending_ttl,
     )
     restored_calls = RestoredCalls(local, parts.offered_tools, parts.named_scopes, open_scope)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.call import Arguments, Call, Principal, ScopeFolders, caller_fields
@@ -27,6 +27,7 @@ from surehand.runtime.call_options import (
     validate_priority,
 )
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
+from surehand.runtime.invocation.request import CallRequest, SiblingIds
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.named_scopes import name_scope
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, limit_to_paths
@@ -123,22 +124,15 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
                 stack = self._stacks.refuse_unknown_tool
             return stack(invocation)
         try:
-            invocation.caller_timeout = parse_timeout(timeout)
-            self._apply_caller_context(invocation, context)
+            request = CallRequest(
+                has_given_id=call_id is not None,
+                timeout=parse_timeout(timeout),
+                parent=context.call_id if isinstance(context, Context) else None,
+            )
+            scope = self if context is None else self._scope_with_fields(principal_fields_of(context))
         except (TypeError, ValueError) as error:
             return self._refuse_invalid_option(invocation, error)
-        if call_id is not None:
-            invocation.assigned_id = call_id
-            invocation.has_given_id = True
-        return self.stack_for_call(invocation)(invocation)
-
-    def _apply_caller_context(self, invocation: Invocation, context: object) -> None:
-        """Make a call on behalf of the caller's context; raises `TypeError` for what is no context."""
-        if context is None:
-            return
-        if isinstance(context, Context):
-            invocation.parent = context.call_id
-        invocation.scope = self._scope_with_fields(principal_fields_of(context))
+        return _run(Invocation(scope, name, arguments, request, call_id))
 
     def _scope_with_fields(self, fields: dict[str, Any]) -> Scope:
         """A scope with further fields of a principal; they cannot change the user or session of this one."""
@@ -174,28 +168,27 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
 
     async def call_many(self, calls: Iterable[Call]) -> list[Outcome]:
         """Run calls in parallel; the outcomes are in the order of the calls."""
-        siblings: dict[str, list[str]] = {}
+        siblings: SiblingIds = {}
         return await asyncio.gather(*(self._run_call(call, siblings) for call in calls))
 
-    async def _run_call(self, call: Call, siblings: dict[str, list[str]]) -> Outcome:
+    async def _run_call(self, call: Call, siblings: SiblingIds) -> Outcome:
         try:
-            invocation = self._build_invocation(call)
+            invocation = self._build_invocation(call, siblings)
         except TypeError as error:
             return await self._refuse_invalid_option(Invocation(self, call.tool, call.arguments), error)
-        invocation.siblings = siblings
-        return await self.stack_for_call(invocation)(invocation)
+        return await _run(invocation)
 
-    def _build_invocation(self, call: Call) -> Invocation:
+    def _build_invocation(self, call: Call, siblings: SiblingIds) -> Invocation:
         """Convert a `Call` to an invocation in a scope with its principal."""
         fields = {name: value for name in PRINCIPAL_FIELDS if (value := getattr(call, name)) is not None}
-        invocation = Invocation(self._scope_with_fields(fields), call.tool, call.arguments)
-        invocation.parent = call.parent
-        invocation.model_id = call.model_id
-        invocation.priority = None if call.priority is None else validate_priority(call.priority)
-        if call.id is not None:
-            invocation.assigned_id = call.id
-            invocation.has_given_id = True
-        return invocation
+        request = CallRequest(
+            has_given_id=call.id is not None,
+            model_id=call.model_id,
+            parent=call.parent,
+            priority=None if call.priority is None else validate_priority(call.priority),
+            siblings=siblings,
+        )
+        return Invocation(self._scope_with_fields(fields), call.tool, call.arguments, request, call.id)
 
     async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> Outcome:
         """Run any tool by name or alias for a person; validation, policy and confirmation apply."""
@@ -206,13 +199,14 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
         self, name: str, arguments: Arguments, *, timeout: float | str | None, for_person: bool = False
     ) -> tuple[Invocation, Coroutine[Any, Any, Outcome]]:
         """A call without an id or context of its own, and the coroutine that runs it."""
-        invocation = Invocation(self, name, arguments)
-        invocation.is_dispatched = for_person
+        made_by: Literal["person", "program"] = "person" if for_person else "program"
         try:
-            invocation.caller_timeout = parse_timeout(timeout)
+            request = CallRequest(made_by, timeout=parse_timeout(timeout))
         except (TypeError, ValueError) as error:
+            invocation = Invocation(self, name, arguments, CallRequest(made_by))
             return invocation, self._refuse_invalid_option(invocation, error)
-        return invocation, self.stack_for_call(invocation)(invocation)
+        invocation = Invocation(self, name, arguments, request)
+        return invocation, _run(invocation)
 
     # Narrowing
 
@@ -312,3 +306,8 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
     def find_value(self, value_type: type[T]) -> T | None:
         """The first value of a type that this scope or an outer one offers."""
         return next((value for value in self.offered_values if isinstance(value, value_type)), None)
+
+
+def _run(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
+    """Run a call through the stack of its tool, in its own scope."""
+    return invocation.scope.stack_for_call(invocation)(invocation)

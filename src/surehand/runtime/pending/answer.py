@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -11,7 +12,8 @@ from surehand.core.call import Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.errors import FailureCode
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.resumption import Approval
 from surehand.store.serialization import deserialize_outcome, serialize_arguments, serialize_outcome
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer, compute_answer_binding
 
@@ -137,3 +139,5 @@ class AnswerInProgress:
     answer_digest: str
     round: int
     task: asyncio.Task[Outcome | None] | None = None
+    on_recorded: Callable[[Invocation], None] | None = None
+    """Called once an answer that ends the call is committed with its outcome."""

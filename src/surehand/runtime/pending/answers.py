@@ -17,7 +17,7 @@ from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
 from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.local_calls import ExpiryTimer

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from surehand.core.clock import Clock
 from surehand.core.events import CallEnded, CallQueued, CallResumed, CallStarted
-from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.store_journal import StoreJournal
 from surehand.runtime.invocation.invocation import Invocation
@@ -78,38 +77,43 @@ class ToolReports:
         self._store_journal = reports.store_journal
         self._auto_complete = reports.auto_complete
 
-    def start(self, invocation: Invocation, at: float) -> None:
-        """Emit `CallStarted`, or `CallResumed` for a resumed call."""
-        call_id = invocation.assigned_id
-        if call_id is None:
-            call_id = invocation.assigned_id = new_id()
-        if invocation.is_resumed:
-            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
+    def start(self, invocation: Invocation, at: float, *, until_stored: bool = False) -> None:
+        """Emit `CallStarted`, or `CallResumed` for a resumed call.
+
+        Args:
+            until_stored: hold `CallStarted` back until the wait of the call is stored.
+        """
+        call_id = invocation.assigned_id or invocation.id
+        request = invocation.request
+        if request.made_by == "store":
+            if invocation.claim.answer is None:  # else it is emitted once the answer is stored
                 self._listeners.emit(CallResumed(call_id, self._name, at, *invocation.identity))
             return
         tool_fields = (
             call_id,
             self._name,
             invocation.raw_arguments,
-            invocation.parent,
+            request.parent,
             self._display,
             at,
-            invocation.model_id,
+            request.model_id,
             self._intent,
         )
         # Adding two tuples takes half the time of unpacking one into the other.
-        self._listeners.emit(_new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields))
+        event = _new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields)
+        if until_stored:
+            self._listeners.hold(invocation, event)
+        else:
+            self._listeners.emit(event)
 
     def end(self, invocation: Invocation, outcome: Outcome) -> None:
         """Write the journals and emit `CallEnded`."""
         call_id = invocation.assigned_id or invocation.id
         name = self._name
-        if invocation.deferred_start is not None:
-            invocation.emit_deferred_start()
         if self._append is not None:
             status = "ok" if outcome.ok else _status_word(outcome)
             self._append((call_id, name, invocation.started_perf_counter, invocation.latency_seconds, status))
-        if self._store_journal.writer is not None and not invocation.is_journalled:
+        if self._store_journal.writer is not None and not invocation.claim.is_recorded:
             self._write_store_journal(self._store_journal.writer, invocation, outcome)
         if self._auto_complete and self._listeners.callbacks:
             if invocation.is_resumed and invocation.claim.is_lost:
@@ -119,8 +123,8 @@ class ToolReports:
                 name,
                 outcome,
                 self._now(),
-                invocation.parent,
-                invocation.model_id,
+                invocation.request.parent,
+                invocation.request.model_id,
                 self._intent,
                 self._display,
             )
@@ -128,7 +132,7 @@ class ToolReports:
 
     def _write_store_journal(self, writer: JournalWriter, invocation: Invocation, outcome: Outcome) -> None:
         """Add the end of a call to the store's journal; a call that is still pending has its entry already."""
-        if isinstance(outcome, Pending) or (invocation.resumption.round and not invocation.claim.is_recorded):
+        if isinstance(outcome, Pending) or invocation.resumption.round:
             return
         status = "ok" if outcome.ok else _status_word(outcome)
         writer.add(self._store_journal.statements(invocation, "ended", status))

@@ -11,6 +11,7 @@ from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pending.local_calls import LocalPendingCalls
 from surehand.runtime.pending.pending_call import PendingCall
@@ -94,7 +95,8 @@ def park(
             problem = f"{invocation.tool_name} was not let wait: {_TOO_MANY_PENDING_MESSAGE}"
             return await end(invocation, Failed("limit_exceeded", problem, executed=invocation.may_have_executed))
         if not isinstance(pending_call, PendingCall):  # another invocation was first, and has its journal entry
-            invocation.is_journalled = True
+            if not isinstance(pending_call, Pending):
+                invocation.move_claim(ClaimState.KNOWN)
             return pending_call
         awaited_call_id = pending_call.request["follows"] if pending_call.is_following else outcome.call_id
         if awaited_call_id and await pending_calls.ended_outcome(awaited_call_id, invocation.principal):
@@ -103,12 +105,11 @@ def park(
         if outcome.run_id is not None:  # the run may have ended while this call was stored
             await resumptions.following_calls.end_calls_that_follow_run(outcome.run_id)
         if invocation.id not in local.invocations:  # it has ended already
-            invocation.is_journalled = True
+            invocation.move_claim(ClaimState.KNOWN)
             return await pending_calls.current_outcome(invocation.id, Principal()) or pending_call.to_outcome()
         if may_wait and outcome.reply_timeout:
             is_answered = await local.wait_for_answer(invocation, outcome.reply_timeout)
             if is_answered and invocation.claim.is_lost:  # answered and ended by another process
-                invocation.is_journalled = True
                 stored = await pending_calls.current_outcome(invocation.id, Principal())
                 return stored or pending_call.to_outcome()
             if is_answered:

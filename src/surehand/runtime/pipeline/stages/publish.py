@@ -51,11 +51,11 @@ def publish(
         invocation.make_interruptible()
         # A client may answer what the space shows: its call is shown once the wait is stored.
         posts_later = posts_when_stored and not invocation.is_resumed
-        invocation.message = invocation.message._replace(posts_when_stored=posts_later)
+        invocation.show_in(invocation.message._replace(posts_when_stored=posts_later))
         if invocation.message.id is None and not posts_later:
             await post(invocation, space)
         elif (
-            invocation.message.id is not None and invocation.resumption.round_answer is None
+            invocation.message.id is not None and invocation.claim.answer is None
         ):  # an answer that ends the call amends the message itself
             await show(invocation, space, "running")
         try:
@@ -78,7 +78,7 @@ def publish(
         """Post the message; the call runs even if that fails."""
         try:
             message_id = await spaces.post(space, messages.build_message(invocation, "running"))
-            invocation.message = invocation.message._replace(id=message_id)
+            invocation.show_in(invocation.message._replace(id=message_id))
         except BaseException as error:  # the spaces of a host application may raise anything
             if is_interruption(error, asyncio.current_task()):
                 raise
@@ -89,7 +89,7 @@ def publish(
         message_id = invocation.message.id
         if message_id is None or invocation.message.status == status:
             return
-        invocation.message = invocation.message._replace(status=status)
+        invocation.show_in(invocation.message._replace(status=status))
         await journal.write_progress(invocation)
         try:
             await spaces.amend(space, message_id, messages.build_message(invocation, status, outcome))

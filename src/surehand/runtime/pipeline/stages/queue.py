@@ -75,7 +75,7 @@ def queue(
             except asyncio.CancelledError:
                 active_queue.abandon(slot_future)
                 raise
-        invocation.queued_seconds += perf_counter() - queued_at
+        invocation.add_queued_seconds(perf_counter() - queued_at)
         return None if error is None else _queue_unreachable(invocation, active_queue, error, ledger)
 
     async def run_nested(invocation: Invocation, outer_slot: QueueSlot) -> Outcome:
@@ -103,7 +103,7 @@ def queue(
 
 def _refuse(invocation: Invocation, active_queue: ActiveQueue, refusal: QueueRefusal) -> Failed:
     """The outcome of a call that may not wait in the queue."""
-    invocation.is_refused_by_queue = True
+    invocation.end_by("full queue")
     return Failed(
         "rate_limited",
         f"{invocation.listing.name} was not run, because its queue {active_queue.name!r} is full: {refusal.problem}. "
@@ -132,7 +132,7 @@ def _enqueue(invocation: Invocation, active_queue: ActiveQueue, priority: int, r
 
 def _priority_of(invocation: Invocation) -> int:
     """The priority of the call itself, else of its scope, else of its tool."""
-    given = (invocation.priority, invocation.scope.priority)
+    given = (invocation.request.priority, invocation.scope.priority)
     return next((value for value in given if value is not None), invocation.listing.tool.limits.priority)
 
 
@@ -144,6 +144,6 @@ def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error:
             "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
         )
     # The call was approved, and stays so: return the claim, so that a runtime resumes it later.
-    invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
+    invocation.move_claim(ClaimState.ELSEWHERE)
     ledger.return_to_ready_later(invocation)
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
