@@ -27,12 +27,12 @@ def record(
     listeners = reports.listeners
     has_journal = reports.has_journal
     presentation = listing.tool.presentation
-    tool_reports = reports.for_tool(name, presentation.intent, presentation.display)
+    holds_start = _waits_at_once(plan)
+    tool_reports = reports.for_tool(name, presentation.intent, presentation.display, holds_start=holds_start)
     counter = reports.stats.of_tool(name)
     now = reports.clock.time
     may_suspend = plan.may_suspend
     is_recallable = plan.is_recallable
-    defers_start = _waits_at_once(plan)
     set_attribute = object.__setattr__  # `attach_origin` without the function call
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -40,7 +40,7 @@ def record(
         started = perf_counter()
         invocation.started_perf_counter = started
         if listeners.callbacks:
-            tool_reports.start(invocation, now(), until_stored=defers_start)
+            tool_reports.start(invocation, now())
         outcome: Outcome | None = None
         try:
             if may_suspend and invocation.request.timeout is not None:
@@ -77,7 +77,7 @@ def record(
                 set_attribute(outcome, "origin", invocation)
                 if may_suspend and invocation.interruption is not None:
                     invocation.finish(outcome)
-                if defers_start:  # it may have ended before a wait was stored
+                if holds_start:  # it may have ended before a wait was stored
                     listeners.release(invocation)
                 if has_journal or listeners.callbacks:
                     tool_reports.end(invocation, outcome)
