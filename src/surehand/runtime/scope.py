@@ -7,8 +7,9 @@ The runtime itself is the outermost scope. The other verbs are in `scope_tools` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -31,6 +32,7 @@ from surehand.runtime.invocation.request import CallRequest, SiblingIds
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.named_scopes import name_scope
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, limit_to_paths
+from surehand.runtime.prepared_call import PreparedCall
 from surehand.runtime.scope_answers import ScopeAnswers
 from surehand.runtime.scope_events import ScopeEvents
 from surehand.runtime.scope_tools import ScopeTools
@@ -38,6 +40,7 @@ from surehand.runtime.scope_view import ScopeParts
 
 if TYPE_CHECKING:
     from surehand.catalogue.listing import Listing
+    from surehand.core.events import Event
     from surehand.core.tool import Tool
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.sources import AgentSource
@@ -192,21 +195,28 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
 
     async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> Outcome:
         """Run any tool by name or alias for a person; validation, policy and confirmation apply."""
-        _, run = self._prepare_call(name, arguments, timeout=timeout, for_person=True)
-        return await run
+        return await self._prepare(name, arguments, timeout, "person").run()
 
-    def _prepare_call(
-        self, name: str, arguments: Arguments, *, timeout: float | str | None, for_person: bool = False
-    ) -> tuple[Invocation, Coroutine[Any, Any, Outcome]]:
-        """A call without an id or context of its own, and the coroutine that runs it."""
-        made_by: Literal["person", "program"] = "person" if for_person else "program"
+    def prepare(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> PreparedCall:
+        """A call that does not run yet, and has its id: `await prepared.run()` runs it."""
+        return self._prepare(name, arguments, timeout, "program")
+
+    def stream(
+        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
+    ) -> AsyncIterator[Event]:
+        """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
+        return self.prepare(name, arguments, timeout=timeout).stream(self._parts.listeners)
+
+    def _prepare(
+        self, name: str, arguments: Arguments, timeout: float | str | None, made_by: Literal["person", "program"]
+    ) -> PreparedCall:
+        """A call without an id or context of its own."""
         try:
             request = CallRequest(made_by, timeout=parse_timeout(timeout))
         except (TypeError, ValueError) as error:
-            invocation = Invocation(self, name, arguments, CallRequest(made_by))
-            return invocation, self._refuse_invalid_option(invocation, error)
-        invocation = Invocation(self, name, arguments, request)
-        return invocation, _run(invocation)
+            refused = Invocation(self, name, arguments, CallRequest(made_by))
+            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error))
+        return PreparedCall(Invocation(self, name, arguments, request), _run)
 
     # Narrowing
 

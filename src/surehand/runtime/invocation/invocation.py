@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import NO_DISPLAY, Arguments, Call, CallerFields, CallIdentity, Principal, ScopeFolders
+from surehand.core.clock import Clock
 from surehand.core.content import to_text
 from surehand.core.errors import FailureCode
 from surehand.core.events import Listener
@@ -247,6 +248,10 @@ class Invocation:
         return self.environment.threads
 
     @property
+    def clock(self) -> Clock:
+        return self.environment.running.clock
+
+    @property
     def call(self) -> Call:
         """The call as a value, with its validated arguments."""
         return self.call_as(self.tool_name)
@@ -325,7 +330,7 @@ class Invocation:
     @contextmanager
     def waiting_for_person(self) -> Iterator[None]:
         """Measure the time in which the call waits for a person."""
-        self.waits = self.waits._replace(person_wait_started_at=self.environment.running.clock.now())
+        self.waits = self.waits._replace(person_wait_started_at=self.clock.now())
         try:
             yield
         finally:
@@ -342,7 +347,7 @@ class Invocation:
         waits = self.waits
         if waits.person_wait_started_at is None:
             return waits.person_seconds
-        return waits.person_seconds + self.environment.running.clock.now() - waits.person_wait_started_at
+        return waits.person_seconds + self.clock.now() - waits.person_wait_started_at
 
     # How far it has come: the verbs of the stages
 
@@ -487,7 +492,7 @@ class Invocation:
         """Seconds until the caller's own time limit; None if it set none."""
         if self.interruption is None or self.interruption.deadline is None:
             return None
-        return self.interruption.deadline - self.environment.running.clock.now()
+        return self.interruption.deadline - self.clock.now()
 
     @property
     def can_go_on_later(self) -> bool:
