@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from surehand.core.call import Principal
 from surehand.core.clock import Clock, Deadline
@@ -29,6 +29,7 @@ from surehand.runtime.sources import AgentSource, Source, flatten_sources, left_
 if TYPE_CHECKING:
     from surehand.core.invoke import RedactText
     from surehand.core.outcome import Failed, Pending
+    from surehand.core.provider_abilities import AddedProvider
     from surehand.core.spaces import SpaceWriter
     from surehand.runtime.active_spaces import OnNoSpace
     from surehand.runtime.durability.ledger import SizeCallback
@@ -47,9 +48,6 @@ log = logging.getLogger("surehand")
 
 class Runtime(Scope):
     """Tools and the pipeline that every call passes. Use it with `async with`."""
-
-    build_approver: ClassVar[Callable[[Any], Approver | None] | None] = None
-    """Makes an approver of a model. `surehand` sets it: the runtime knows no models."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class Runtime(Scope):
             queues=queues or {},
             middleware=middleware,
             workspace=workspace,
-            approver=approver if approver is None or callable(approver) else self._approver_of_model(approver),
+            approver=approver if approver is None or callable(approver) else self._build_approver(approver),
             spaces=spaces,
             on_no_space=_validate_on_no_space(on_no_space),
             defaults=Defaults.from_mapping(defaults),
@@ -102,11 +100,9 @@ class Runtime(Scope):
         self._add_sources(flatten_sources(sources))
         self._refuse_left_out(sources)
 
-    def _approver_of_model(self, model: Any) -> Approver | None:
-        build = type(self).build_approver
-        if build is None:
-            raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
-        return build(model)
+    def _build_approver(self, model: Any) -> Approver | None:
+        """Make an approver of a model. `assemble.runtime` does: this class knows no models."""
+        raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
 
     def _add_sources(self, sources: list[Source]) -> None:
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
@@ -200,7 +196,12 @@ class Runtime(Scope):
     @property
     def providers(self) -> list[Provider]:
         """All providers, started or not."""
-        return self._runtime_parts.provider_table.all_providers
+        return [added.provider for added in self.added_providers]
+
+    @property
+    def added_providers(self) -> list[AddedProvider]:
+        """All providers, started or not, each with the protocols that the runtime found it to support."""
+        return self._runtime_parts.provider_table.all_added
 
     def check_tools(self) -> list[DefinitionError]:
         """Compile all tools; returns the mistakes that keep the runtime from starting."""
