@@ -23,16 +23,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerServices:
+    """What a scope does with calls that wait or have ended."""
+
+    answers: Answers
+    pending_calls: PendingCalls
+    statuses: CallStatuses
+    results: CallResults
+
+
+@dataclass(frozen=True, slots=True)
 class CallServices:
     """The stages, and what scopes and the store maintenance do with stored calls."""
 
     stages: CallStages
     refused_calls: RefusedCalls
-    answers: Answers
-    pending_calls: PendingCalls
+    answering: AnswerServices
     local: LocalPendingCalls
-    statuses: CallStatuses
-    results: CallResults
     resumptions: Resumptions
     cancelled_runs: CancelledRuns
     restored_calls: RestoredCalls

@@ -311,7 +311,7 @@ class Runtime(Scope):
 
     def on_trigger(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `trigger` has stored an event here; returns a function that undoes this."""
-        return self._calls.load().agent_inbox.on_trigger(callback)
+        return self._agent_inbox.on_trigger(callback)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background, until it ends or the runtime closes."""
@@ -342,11 +342,11 @@ class Runtime(Scope):
 
     async def save_partial_answer(self, status: CallStatus, partial_answer: str) -> bool:
         """Store an incomplete answer; False if another one was stored since the status was read."""
-        return await self._calls.load().statuses.save_partial_answer(status, partial_answer)
+        return await self._answering.statuses.save_partial_answer(status, partial_answer)
 
     async def record_failed_call(self, call_id: str, outcome: Failed) -> None:
         """Record the failure of a call that never ran; without this, the same id may be tried again."""
-        await self._calls.load().statuses.record_failed_call(call_id, outcome)
+        await self._answering.statuses.record_failed_call(call_id, outcome)
 
     def retain_call(self, call_id: str, on_size: SizeCallback) -> None:
         """Keep a call in a store in memory until `forget_retained_call`; `on_size` gets the size of its outcome."""

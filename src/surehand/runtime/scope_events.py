@@ -13,6 +13,7 @@ from surehand.runtime.listeners import stream_events
 from surehand.runtime.scope_view import ScopeView
 
 if TYPE_CHECKING:
+    from surehand.runtime.agent_inbox import AgentInbox
     from surehand.store.tables.inbox import InboxEvent
 
 _NO_TOOL = CallIdentity()[:4]
@@ -68,6 +69,10 @@ class ScopeEvents(ScopeView):
 
     # The inboxes of agents
 
+    @property
+    def _agent_inbox(self) -> AgentInbox:
+        return self._parts.calls.load().agent_inbox
+
     async def trigger(self, agent: Any, data: Any, event_id: str | None = None) -> InboxEvent:
         """Put an event into the inbox of an agent, for this scope's user and session; a `Worker` runs the agent on it.
 
@@ -78,7 +83,7 @@ class ScopeEvents(ScopeView):
             data: what the agent is run on: a text, or a JSON value, which its model reads as JSON.
             event_id: an id of the caller's: the same id again is the same event, and is run once.
         """
-        return await self._parts.calls.load().agent_inbox.trigger(self.principal, agent, data, event_id)
+        return await self._agent_inbox.trigger(self.principal, agent, data, event_id)
 
     async def inbox(
         self, agent: Any = None, *, limit: int = 100, before: InboxEvent | int | None = None
@@ -90,8 +95,8 @@ class ScopeEvents(ScopeView):
         Args:
             before: the last event of the page before, or its `cursor`.
         """
-        return await self._parts.calls.load().agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
+        return await self._agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
 
     async def find_event(self, agent: Any, event_id: str) -> InboxEvent | None:
         """An event in the inbox of an agent, with what has become of it; None for an unknown one."""
-        return await self._parts.calls.load().agent_inbox.find_event(self.principal, agent, event_id)
+        return await self._agent_inbox.find_event(self.principal, agent, event_id)

@@ -88,6 +88,14 @@ class Answers:
         approval = Approval(True, always, arguments, by=by)
         return await self._submit(viewer, call_id, Answer("approve", approval=approval, by=by, round=round))
 
+    async def end_calls_that_follow_run(self, run_id: str) -> None:
+        """End the calls that wait for a run of an agent which has ended."""
+        await self._resumptions.following_calls.end_calls_that_follow_run(run_id)
+
+    async def cancel_run(self, viewer: Principal, run_id: str, reason: str) -> bool:
+        """Stop a run of an agent for good, and end its calls; False if it has ended, or is not the viewer's."""
+        return await self._cancelled_runs.cancel(run_id, reason, viewer)
+
     async def _validate_edited_arguments(self, viewer: Principal, call_id: str, arguments: Any) -> Failed | None:
         """Validate edited arguments against the tool of the call; returns the failure, if any."""
         pending_calls = self._pending_calls

@@ -76,7 +76,7 @@ class RefusedCalls:
         listing = invocation.scope.find(name) if isinstance(name, str) else None
         if listing is not None:
             invocation.listing = listing
-        is_open = invocation.scope.environment.running.is_open
+        is_open = invocation.environment.running.is_open
         return await self.report(invocation, failure) if is_open else failure
 
     async def report(self, invocation: Invocation, outcome: Failed) -> Failed:
