@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surehand.runtime.agent_inbox import AgentInbox
-from surehand.runtime.call_loader import AnswerServices, CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_record import StoredOutcomes
@@ -32,6 +31,7 @@ from surehand.runtime.pipeline.pipeline import CallStages
 from surehand.runtime.pipeline.refused_calls import RefusedCalls
 from surehand.runtime.pipeline.stages import bind_durable_stages, bind_inner_stages, bind_outer_stages, order_stages
 from surehand.runtime.pipeline.stages.commit import CommittedResults
+from surehand.runtime.scope_view import AnswerServices, CallServices
 
 
 @dataclass(frozen=True, slots=True)

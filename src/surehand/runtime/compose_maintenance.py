@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.journal_writer import JournalWriter
 from surehand.runtime.limits.shared_limits import SharedLimits
@@ -13,6 +12,7 @@ from surehand.runtime.maintenance.dead_runtimes import DeadRuntimes
 from surehand.runtime.maintenance.ended_calls import EndedCalls
 from surehand.runtime.maintenance.store_maintenance import StoreMaintenance
 from surehand.runtime.maintenance.verify import EffectVerification
+from surehand.runtime.scope_view import CallServices
 
 if TYPE_CHECKING:
     from surehand.store.store import Store

@@ -162,7 +162,7 @@ class CallStatements:
             *statements,
             *self._inbox_statements(invocation, outcome),
             *self._outcome_audit(invocation, outcome, text),
-            *self._messages.amend_statements(invocation, outcome),
+            *(() if invocation.message.id is None else self._messages.amend_statements(invocation, outcome)),
         ]
 
     def _inbox_statements(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:

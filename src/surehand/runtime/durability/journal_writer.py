@@ -46,8 +46,8 @@ class JournalWriter:
         self._crash_report = crash_report
         self._background_tasks = background_tasks
         self._buffered_entries: list[list[Statement]] = []
-        self._calls_with_progress: set[str] = set()
-        """The ids of calls whose progress may be in the buffer."""
+        self.calls_with_progress: set[str] = set()
+        """The ids of calls whose progress may not be written yet."""
         self._is_writing = False
         self._has_warned = False
         """Whether the log has said that entries cannot be written; once is enough."""
@@ -108,15 +108,11 @@ class JournalWriter:
         principal = invocation.principal
         call_id = invocation.id
         tool = invocation.tool_name
-        self._calls_with_progress.add(call_id)
+        self.calls_with_progress.add(call_id)
         if principal.turn is not None:
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
         if principal.space is not None and invocation.message.id is not None:
             self.add(progress_statements(principal.space, invocation.message.id, call_id, tool, progress))
-
-    def has_progress_of(self, invocation: Invocation) -> bool:
-        """Whether progress of a call may not be written yet."""
-        return bool(self._calls_with_progress) and invocation.id in self._calls_with_progress
 
     def _bounded_progress(self, progress: Mapping[str, Any]) -> Any:
         """The progress as plain JSON values without known secrets; of a large one only the start of its message."""
@@ -151,7 +147,7 @@ class JournalWriter:
                     return
                 self._has_warned = False
                 self._store.streams.notify_written()
-            self._calls_with_progress.clear()
+            self.calls_with_progress.clear()
 
 
 def _arguments_digest(invocation: Invocation) -> str | None:

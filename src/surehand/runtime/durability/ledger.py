@@ -278,7 +278,8 @@ class Ledger:
     def _on_outcome_recorded(self, invocation: Invocation, outcome: Outcome) -> None:
         """Update the state in this process after the outcome was committed."""
         self._on_ended(invocation)
-        self._messages.mark_written(invocation, outcome)
+        if invocation.message.id is not None:
+            self._messages.mark_written(invocation, outcome)
         if invocation.claim.answer is not None:
             self._on_answer_recorded(invocation)
 

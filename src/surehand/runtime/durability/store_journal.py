@@ -47,7 +47,7 @@ class StoreJournal:
 
     def has_unwritten_progress(self, invocation: Invocation) -> bool:
         """Whether progress of the call is not in its streams yet."""
-        return self.writer is not None and self.writer.has_progress_of(invocation)
+        return self.writer is not None and invocation.id in self.writer.calls_with_progress
 
 
 class ProgressReports:

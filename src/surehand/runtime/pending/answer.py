@@ -47,7 +47,7 @@ class Answer:
     def answer_digest(self) -> str:
         """Digest of the content: two answers with the same kind and digest are the same answer."""
         if self.kind == "approve":
-            return json_digest(self.approval.arguments if self.approval else None)
+            return json_digest(None if self.approval is None else self.approval.arguments)
         if self.kind == "reject":  # whatever its reason is
             return json_digest(None)
         match self.value:

@@ -85,12 +85,6 @@ class Parking:
         self._local.drop_arguments(invocation)
         return parked.to_outcome()
 
-    async def record_end(self, invocation: Invocation, outcome: Outcome) -> Outcome:
-        """Record the outcome of a call that was pending, unless the stage `ledger` has."""
-        if isinstance(outcome, Pending) or invocation.claim.is_recorded:
-            return outcome
-        return await self._ledger.record_outcome(invocation, outcome)
-
     async def record_cancellation(self, invocation: Invocation) -> None:
         """End a call whose caller was cancelled while it went on: its answer cannot be used again."""
         if invocation.may_have_executed and invocation.resumption.answer is None and not invocation.claim.is_recorded:

@@ -161,7 +161,8 @@ class Resumptions:
             if answers_in_progress.get(call_id) is in_progress:
                 del answers_in_progress[call_id]
         try:
-            await self.following_calls.end_following_calls(call_id, outcome)
+            if await self._pending_calls.find_followers(call_id):
+                await self.following_calls.end_following_calls(call_id, outcome)
         except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
             log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
         return outcome

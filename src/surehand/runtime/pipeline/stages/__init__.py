@@ -128,7 +128,7 @@ def bind_durable_stages(
     is_durable = store.is_durable
     return [
         partial(recall, store=store, ledger=ledger_service, outcomes=outcomes, pending_calls=pending_calls),
-        partial(park, parking=parking, is_durable=is_durable),
+        partial(park, parking=parking, ledger=ledger_service, is_durable=is_durable),
         partial(follow, repeated_calls=repeated_calls, store=store),
         partial(approve, confirmation=confirmation, store=store, journal=journal),
         partial(ledger, ledger=ledger_service, journal=journal, crash_report=crash_report, is_durable=is_durable),

@@ -6,13 +6,14 @@ import asyncio
 
 from surehand.core.fast_copy import copy_if_possible
 from surehand.core.outcome import Outcome, Pending
+from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pending.parking import Parking
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pipeline.pipeline import StackPlan, add_outcome_filter
 
 
-def park(plan: StackPlan, proceed: NextStage, *, parking: Parking, is_durable: bool) -> NextStage:
+def park(plan: StackPlan, proceed: NextStage, *, parking: Parking, ledger: Ledger, is_durable: bool) -> NextStage:
     """Store pending calls; a caller that waits for the answer waits here, without a slot and without a deadline."""
     may_wait = plan.listing.kind in ("client", "external") or plan.listing.provider is not None
     plan.may_suspend = plan.may_suspend or may_wait or is_durable
@@ -23,7 +24,9 @@ def park(plan: StackPlan, proceed: NextStage, *, parking: Parking, is_durable: b
     async def park_outcome(invocation: Invocation, outcome: Outcome) -> Outcome:
         """Store a Pending; any other outcome passes."""
         if not isinstance(outcome, Pending):
-            return await parking.record_end(invocation, outcome) if invocation.resumption.round else outcome
+            # A call that was pending ends here, unless the stage `ledger` has recorded its outcome.
+            is_unrecorded = invocation.resumption.round and not invocation.claim.is_recorded
+            return await ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
         if not plan.may_suspend:  # else `validate` has copied them: they are stored after the first await below
             invocation.edit(copy_if_possible(invocation.raw_arguments), invocation.arguments)
         if is_durable:
