@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from surehand.agent.agent import Agent as Agent
     from surehand.agent.limits import Limits as Limits
     from surehand.agent.models.base import Model as Model
-    from surehand.assemble.runtime import Runtime as Runtime
+    from surehand.agent.runtime import Runtime as Runtime
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -106,7 +106,7 @@ _MODULE_BY_NAME = {
     "RateLimited": "core.errors",
     "Resource": "core.content",
     "Retention": "store.retention",
-    "Runtime": "assemble.runtime",
+    "Runtime": "agent.runtime",
     "Sandbox": "sandbox.sandbox",
     "Store": "store.store",
     "Text": "core.content",

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from surehand.agent.runtime import Runtime
 from surehand.assemble.agent_middleware import build_agent_middleware
 from surehand.assemble.builtin_tools import build_families
 from surehand.assemble.defined_tools import build_defined_tool
 from surehand.assemble.name_conflicts import ToolGroup, resolve_name_conflicts
-from surehand.assemble.runtime import Runtime
 from surehand.assemble.tool_sources import SourceItem, ToolSourceError, load_tool_source
 from surehand.config.config import Config
 from surehand.config.tools_section import ToolSource

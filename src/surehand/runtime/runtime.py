@@ -101,7 +101,7 @@ class Runtime(Scope):
         self._refuse_left_out(sources)
 
     def _build_approver(self, model: Any) -> Approver | None:
-        """Make an approver of a model. `assemble.runtime` does: this class knows no models."""
+        """Make an approver of a model. `agent.runtime` does: this class knows no models."""
         raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
 
     def _add_sources(self, sources: list[Source]) -> None:
