@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surehand.agent.agent import Agent as Agent
     from surehand.agent.limits import Limits as Limits
     from surehand.agent.models.base import Model as Model
+    from surehand.agent.runtime import Runtime as Runtime
     from surehand.builtin.clock import clock as clock
     from surehand.builtin.data import data as data
     from surehand.builtin.env import env as env
@@ -65,11 +66,9 @@ if TYPE_CHECKING:
     from surehand.providers.openapi.factory import openapi as openapi
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
-    from surehand.runtime.invocation.approval import Approval as Approval
+    from surehand.runtime.invocation.resumption import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
-    from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.policy import Policy as Policy
-    from surehand.runtime.runtime import Runtime as Runtime
     from surehand.runtime.worker import Worker as Worker
     from surehand.sandbox.sandbox import UNPROTECTED as UNPROTECTED
     from surehand.sandbox.sandbox import Sandbox as Sandbox
@@ -81,7 +80,7 @@ if TYPE_CHECKING:
 # not load the rest of the package.
 _MODULE_BY_NAME = {
     "Agent": "agent.agent",
-    "Approval": "runtime.invocation.approval",
+    "Approval": "runtime.invocation.resumption",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",
@@ -107,7 +106,7 @@ _MODULE_BY_NAME = {
     "RateLimited": "core.errors",
     "Resource": "core.content",
     "Retention": "store.retention",
-    "Runtime": "runtime.runtime",  # loaded by `_load_runtime`
+    "Runtime": "agent.runtime",
     "Sandbox": "sandbox.sandbox",
     "Store": "store.store",
     "Text": "core.content",
@@ -150,8 +149,6 @@ __all__ = sorted([*_MODULE_BY_NAME, *_PUBLIC_MODULES])  # noqa: PLE0605 - it is 
 def __getattr__(name: str) -> Any:
     if name == "tool":
         value: Any = _build_tool_decorator()
-    elif name == "Runtime":
-        value = _load_runtime()
     elif name in _PUBLIC_MODULES:
         value = import_module(f"{__name__}.{_PUBLIC_MODULES[name]}")
     elif name in _MODULE_BY_NAME:
@@ -173,20 +170,6 @@ def _build_server_providers(tools: Sequence[ServerTool]) -> list[Provider]:
     from surehand.providers.mcp.declared_tools import build_providers  # loads what MCP servers need
 
     return build_providers(tools)
-
-
-def _load_runtime() -> type[Runtime]:
-    """The class `Runtime`, introduced to models that approve calls."""
-    from surehand.runtime.runtime import Runtime
-
-    Runtime.build_approver = staticmethod(_build_approver)
-    return Runtime
-
-
-def _build_approver(approver: Any) -> Approver | None:
-    from surehand.agent.approver import build_approver  # loads what models need
-
-    return build_approver(approver)
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,7 @@ from surehand.agent.run import Run
 from surehand.agent.run_driver import AgentDefinition, RunDriver
 from surehand.agent.run_family import RunFamily
 from surehand.agent.run_storage import StoredRun
+from surehand.agent.runtime import Runtime
 from surehand.agent.stored_run_driver import StoredRunDriver
 from surehand.agent.sub_agents import CallableAgent, build_agent_tool
 from surehand.agent.tool_selection import ToolSelection
@@ -35,7 +36,6 @@ from surehand.core.outcome import Pending
 from surehand.core.provider import Provider
 from surehand.core.tool import Tool
 from surehand.runtime.pending.pending_call import Approver
-from surehand.runtime.runtime import Runtime
 from surehand.runtime.scope import Scope
 from surehand.runtime.sources import AgentSource
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from surehand.agent.runtime import Runtime
 from surehand.assemble.agent_middleware import build_agent_middleware
 from surehand.assemble.builtin_tools import build_families
 from surehand.assemble.defined_tools import build_defined_tool
@@ -15,7 +16,6 @@ from surehand.config.config import Config
 from surehand.config.tools_section import ToolSource
 from surehand.runtime.pending.pending_call import Approver
 from surehand.runtime.policy import Policy
-from surehand.runtime.runtime import Runtime
 from surehand.runtime.sources import flatten_sources, left_out_tools
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -77,9 +76,15 @@ class _SharedResources:
         self.config = config
         self.environment = environment
         self.store = store
+        self._workspace: Workspace | None = None
 
-    @cached_property
-    def workspace(self) -> Workspace:
+    def open_workspace(self) -> Workspace:
+        """The one workspace of all families that touch files."""
+        if self._workspace is None:
+            self._workspace = self._detect_workspace()
+        return self._workspace
+
+    def _detect_workspace(self) -> Workspace:
         from surehand.workspace.workspace import Workspace  # loaded only for families that touch files
 
         settings = self.config.workspace
@@ -145,7 +150,7 @@ def _build_family(family: ToolFamily, shared: _SharedResources) -> ToolList:
 
 
 def _build_files(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
-    return _factory("files")(shared.workspace, **settings)
+    return _factory("files")(shared.open_workspace(), **settings)
 
 
 def _build_shell(settings: Mapping[str, Any], shared: _SharedResources) -> ToolList:
@@ -153,7 +158,7 @@ def _build_shell(settings: Mapping[str, Any], shared: _SharedResources) -> ToolL
     sandbox_settings = {name: options.pop(name) for name in _SANDBOX_SETTINGS if name in options}
     is_unprotected = options.pop("unprotected", False)
     sandbox = _build_unprotected(sandbox_settings) if is_unprotected else Sandbox(**sandbox_settings)
-    return _factory("shell")(shared.workspace, sandbox=sandbox, **options)
+    return _factory("shell")(shared.open_workspace(), sandbox=sandbox, **options)
 
 
 def _build_unprotected(limits: Mapping[str, Any]) -> Unprotected:

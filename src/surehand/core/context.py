@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from surehand.core.call import Arguments, Principal
+from surehand.core.clock import Clock
 from surehand.core.errors import Unavailable
 from surehand.core.outcome import Outcome
 
@@ -18,9 +19,11 @@ class RunningCall(Protocol):
     """The call behind a context: an `Invocation` in a runtime, a `StandaloneCall` in `Tool.run`."""
 
     arguments: dict[str, Any]
-    attempt: int
-    cancelled: bool
 
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cancelled(self) -> bool: ...
     @property
     def principal(self) -> Principal: ...
     @property
@@ -37,6 +40,11 @@ class RunningCall(Protocol):
     def session_dir(self) -> str | None: ...
     @property
     def threads(self) -> Any: ...
+    @property
+    def clock(self) -> Clock:
+        """The clock of the runtime, or the system's."""
+        ...
+
     @property
     def is_standalone(self) -> bool:
         """Whether the tool runs without a runtime."""

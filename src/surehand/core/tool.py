@@ -13,6 +13,7 @@ from surehand.core.approval_binding import build_approval_binding
 from surehand.core.call import Arguments, Call, Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.client import ClientHandler
+from surehand.core.clock import Clock
 from surehand.core.context import CURRENT_CALL, ToolListing
 from surehand.core.description import DescriptionSource
 from surehand.core.errors import DefinitionError, InvalidArguments, Unavailable
@@ -320,6 +321,10 @@ class StandaloneCall:
         if not _shared_threads:
             _shared_threads.append(HandlerThreads())
         return _shared_threads[0]
+
+    @property
+    def clock(self) -> Clock:
+        return Clock()
 
     def report(self, update: Mapping[str, Any]) -> None:
         """Ignore progress: without a runtime there are no listeners."""

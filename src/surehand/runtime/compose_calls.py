@@ -5,8 +5,9 @@ Importing this module loads the tables of the store; `Runtime` does it when the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from surehand.runtime.agent_inbox import AgentInbox
-from surehand.runtime.call_loader import CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_record import StoredOutcomes
@@ -18,6 +19,7 @@ from surehand.runtime.pending.answers import Answers
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
+from surehand.runtime.pending.parking import Parking
 from surehand.runtime.pending.pending_call_writer import PendingCallWriter
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import OpenScope, RestoredCalls
@@ -25,75 +27,128 @@ from surehand.runtime.pending.result import CallResults
 from surehand.runtime.pending.resumption import Resumptions
 from surehand.runtime.pending.status import CallStatuses
 from surehand.runtime.pipeline.call_reports import CallReports
+from surehand.runtime.pipeline.pipeline import CallStages
 from surehand.runtime.pipeline.refused_calls import RefusedCalls
-from surehand.runtime.pipeline.stages import bind_stages
+from surehand.runtime.pipeline.stages import bind_durable_stages, bind_inner_stages, bind_outer_stages, order_stages
 from surehand.runtime.pipeline.stages.commit import CommittedResults
+from surehand.runtime.scope_view import AnswerServices, CallServices
+
+
+@dataclass(frozen=True, slots=True)
+class DurabilityServices:
+    """What records calls in the store."""
+
+    outcomes: StoredOutcomes
+    repeated_calls: RepeatedCalls
+    messages: CallMessages
+    write_retry: WriteRetry
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class PendingServices:
+    """What stores calls that wait, and applies the answers to them."""
+
+    pending_calls: PendingCalls
+    restored_calls: RestoredCalls
+    resumptions: Resumptions
+    parking: Parking
+    cancelled_runs: CancelledRuns
+    answers: Answers
 
 
 def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
     """The stages and the services of stored calls of one runtime."""
-    options = parts.options
-    defaults = options.defaults
-    clock = options.clock
-    store = parts.store
-    running = parts.running
-    background_tasks = parts.background_tasks
-    crash_report = options.crash_report
-    journal = parts.journal
 
     def expire_overdue_calls() -> None:
-        if running.is_open:
-            _ = background_tasks.spawn(answers.expire_overdue_calls())
+        if parts.running.is_open:
+            _ = parts.background_tasks.spawn(pending.answers.expire_overdue_calls())
 
-    local = LocalPendingCalls(clock)
-    expiry_timer = ExpiryTimer(clock, expire_overdue_calls)
+    local = LocalPendingCalls(parts.options.clock)
+    expiry_timer = ExpiryTimer(parts.options.clock, expire_overdue_calls)
+    durability = _compose_durability(parts, local)
+    pending = _compose_pending(parts, open_scope, local, expiry_timer, durability)
+    reports = CallReports(
+        parts.stats,
+        parts.listeners,
+        parts.journal,
+        parts.options.clock,
+        memory_journal=parts.memory_journal,
+        auto_complete=parts.options.auto_complete,
+    )
+    committed_results = CommittedResults(parts.last_results, parts.options.on_commit, parts.background_tasks)
+    refused_calls = RefusedCalls(
+        reports, committed_results, parts.provider_table, parts.middleware, parts.options.crash_report
+    )
+    statuses = CallStatuses(parts.store, pending.pending_calls, local, durability.outcomes)
+    return CallServices(
+        stages=_compose_stages(parts, durability, pending, reports, committed_results),
+        refused_calls=refused_calls,
+        answering=AnswerServices(
+            answers=pending.answers,
+            pending_calls=pending.pending_calls,
+            statuses=statuses,
+            results=CallResults(parts.store, pending.pending_calls, statuses, parts.running),
+        ),
+        local=local,
+        resumptions=pending.resumptions,
+        cancelled_runs=pending.cancelled_runs,
+        restored_calls=pending.restored_calls,
+        expiry_timer=expiry_timer,
+        ledger=durability.ledger,
+        write_retry=durability.write_retry,
+        agent_inbox=AgentInbox(parts.store),
+    )
+
+
+def _compose_durability(parts: RuntimeParts, local: LocalPendingCalls) -> DurabilityServices:
+    store = parts.store
     write_retry = WriteRetry(store)
     outcomes = StoredOutcomes(store, parts.outputs)
     repeated_calls = RepeatedCalls(store)
     messages = CallMessages(
         store,
         write_retry,
-        shows_calls=store.is_durable and options.spaces is None,
-        max_output=defaults.max_output,
+        shows_calls=store.is_durable and parts.options.spaces is None,
+        max_output=parts.options.defaults.max_output,
     )
     ledger = Ledger(
         store,
-        CallStatements(store, journal, messages),
+        CallStatements(store, parts.journal, messages),
         write_retry=write_retry,
         outcomes=outcomes,
         repeated_calls=repeated_calls,
         messages=messages,
-        crash_report=crash_report,
+        crash_report=parts.options.crash_report,
         on_ended=local.on_call_ended,
+        on_answer_recorded=local.on_answer_recorded,
     )
-    pending_calls = PendingCalls(store, local, outcomes, parts.catalogue, parts.named_scopes)
-    writer = PendingCallWriter(
-        store,
-        pending_calls,
-        local,
-        outcomes=outcomes,
-        repeated_calls=repeated_calls,
-        messages=messages,
-        journal=journal,
-        write_retry=write_retry,
-        expiry_timer=expiry_timer,
-        listeners=parts.listeners,
-        default_time_to_live=defaults.pending_ttl,
-    )
+    return DurabilityServices(outcomes, repeated_calls, messages, write_retry, ledger)
+
+
+def _compose_pending(
+    parts: RuntimeParts,
+    open_scope: OpenScope,
+    local: LocalPendingCalls,
+    expiry_timer: ExpiryTimer,
+    durability: DurabilityServices,
+) -> PendingServices:
+    store = parts.store
+    pending_calls = PendingCalls(store, local, durability.outcomes, parts.catalogue, parts.named_scopes)
     restored_calls = RestoredCalls(local, parts.offered_tools, parts.named_scopes, open_scope)
     resumptions = Resumptions(
         store,
         pending_calls,
         local,
         restored_calls,
-        ledger=ledger,
-        outcomes=outcomes,
-        write_retry=write_retry,
-        running=running,
-        background_tasks=background_tasks,
+        ledger=durability.ledger,
+        outcomes=durability.outcomes,
+        write_retry=durability.write_retry,
+        running=parts.running,
+        background_tasks=parts.background_tasks,
         listeners=parts.listeners,
     )
-    cancelled_runs = CancelledRuns(store, resumptions, running)
+    cancelled_runs = CancelledRuns(store, resumptions, parts.running)
     answers = Answers(
         store,
         pending_calls,
@@ -101,60 +156,89 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
         restored_calls,
         cancelled_runs,
         expiry_timer=expiry_timer,
-        running=running,
+        running=parts.running,
     )
-    statuses = CallStatuses(store, pending_calls, local, outcomes)
-    reports = CallReports(
-        parts.stats,
-        parts.listeners,
-        journal,
-        clock,
-        memory_journal=parts.memory_journal,
-        auto_complete=options.auto_complete,
+    parking = Parking(
+        _compose_writer(parts, local, expiry_timer, durability, pending_calls),
+        pending_calls,
+        local,
+        resumptions.following_calls,
+        ledger=durability.ledger,
+        journal=parts.journal,
+        wait_refusal=parts.wait_refusal,
     )
-    committed_results = CommittedResults(parts.last_results, options.on_commit, background_tasks)
-    stages = bind_stages(
+    return PendingServices(pending_calls, restored_calls, resumptions, parking, cancelled_runs, answers)
+
+
+def _compose_writer(
+    parts: RuntimeParts,
+    local: LocalPendingCalls,
+    expiry_timer: ExpiryTimer,
+    durability: DurabilityServices,
+    pending_calls: PendingCalls,
+) -> PendingCallWriter:
+    return PendingCallWriter(
+        parts.store,
+        pending_calls,
+        local,
+        outcomes=durability.outcomes,
+        repeated_calls=durability.repeated_calls,
+        messages=durability.messages,
+        journal=parts.journal,
+        write_retry=durability.write_retry,
+        expiry_timer=expiry_timer,
+        listeners=parts.listeners,
+        call_ends=parts.running.ends,
+        default_time_to_live=parts.options.defaults.pending_ttl,
+    )
+
+
+def _compose_stages(
+    parts: RuntimeParts,
+    durability: DurabilityServices,
+    pending: PendingServices,
+    reports: CallReports,
+    committed_results: CommittedResults,
+) -> CallStages:
+    options = parts.options
+    outer = bind_outer_stages(
         active_spaces=parts.active_spaces,
-        background_tasks=background_tasks,
-        breakers=parts.breakers,
+        background_tasks=parts.background_tasks,
         catalogue=parts.catalogue,
         committed_results=committed_results,
-        confirmation=Confirmation(background_tasks, clock, options.approver),
-        crash_report=crash_report,
-        deadlines=parts.deadlines,
-        defaults=defaults,
-        journal=journal,
-        ledger_service=ledger,
+        crash_report=options.crash_report,
+        journal=parts.journal,
         lifespans=parts.lifespans,
-        local=local,
-        messages=messages,
+        max_input=options.defaults.max_input,
+        messages=durability.messages,
         middleware_table=parts.middleware,
-        outcomes=outcomes,
         outputs=parts.outputs,
-        pending_calls=pending_calls,
+        reports=reports,
+        running=parts.running,
+    )
+    durable = bind_durable_stages(
+        confirmation=Confirmation(parts.background_tasks, options.clock, options.approver),
+        crash_report=options.crash_report,
+        journal=parts.journal,
+        ledger_service=durability.ledger,
+        outcomes=durability.outcomes,
+        parking=pending.parking,
+        pending_calls=pending.pending_calls,
+        repeated_calls=durability.repeated_calls,
+        store=parts.store,
+    )
+    inner = bind_inner_stages(
+        background_tasks=parts.background_tasks,
+        breakers=parts.breakers,
+        crash_report=options.crash_report,
+        deadlines=parts.deadlines,
+        defaults=options.defaults,
+        ledger_service=durability.ledger,
+        middleware_table=parts.middleware,
+        outputs=parts.outputs,
         queues=parts.queues,
-        repeated_calls=repeated_calls,
         reports=reports,
         result_cache=parts.result_cache,
-        resumptions=resumptions,
-        running=running,
-        store=store,
-        wait_refusal=parts.wait_refusal,
-        writer=writer,
+        running=parts.running,
     )
-    return CallServices(
-        stages=stages,
-        refused_calls=RefusedCalls(reports, committed_results, parts.provider_table, parts.middleware, crash_report),
-        answers=answers,
-        pending_calls=pending_calls,
-        local=local,
-        statuses=statuses,
-        results=CallResults(store, pending_calls, statuses, running),
-        resumptions=resumptions,
-        cancelled_runs=cancelled_runs,
-        restored_calls=restored_calls,
-        expiry_timer=expiry_timer,
-        ledger=ledger,
-        write_retry=write_retry,
-        agent_inbox=AgentInbox(store),
-    )
+    return order_stages([*outer, *durable, *inner])

@@ -18,6 +18,7 @@ class Listeners:
 
     def __init__(self) -> None:
         self.callbacks: tuple[Listener, ...] = ()
+        self._held_events: dict[object, Event] = {}
 
     def listen(self, callback: Listener) -> Callable[[], None]:
         """Call `callback` for every event, until the returned function is called."""
@@ -40,6 +41,16 @@ class Listeners:
                 raise
             except BaseException:  # a listener's CancelledError or SystemExit is not one of the call
                 log.exception("A listener raised on %s", type(event).__name__)
+
+    def hold(self, key: object, event: Event) -> None:
+        """Keep an event back until `release`: nobody may hear it before something else is stored."""
+        self._held_events[key] = event
+
+    def release(self, key: object) -> None:
+        """Emit the event that was kept back under a key, if there is one."""
+        event = self._held_events.pop(key, None)
+        if event is not None:
+            self.emit(event)
 
 
 class EventBuffer:

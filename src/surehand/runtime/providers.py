@@ -61,10 +61,9 @@ class ProviderTable:
         """Seconds that MCP servers took to start."""
 
     @property
-    def all_providers(self) -> list[Provider]:
+    def all_added(self) -> list[AddedProvider]:
         """All providers, started or not."""
-        added = _deduplicate([*self._unstarted, *self._started, *self._stopped, *self.active])
-        return [each.provider for each in added]
+        return _deduplicate([*self._unstarted, *self._started, *self._stopped, *self.active])
 
     def add_unstarted(self, providers: Iterable[Provider]) -> None:
         """Add providers that are started when the runtime is opened."""

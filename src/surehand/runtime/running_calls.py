@@ -19,9 +19,11 @@ class InterruptibleCall(Protocol):
     """A call that runs now and can be interrupted. An `Invocation` is one."""
 
     assigned_id: str | None
-    parent: str | None
-    attempt: int
 
+    @property
+    def parent(self) -> str | None: ...
+    @property
+    def attempt(self) -> int: ...
     @property
     def tool_name(self) -> str: ...
     @property
@@ -56,6 +58,15 @@ class RunningCalls:
         """Let no further call run."""
         self.is_open = False
         self.event_loop = None
+
+    def end(self, call: InterruptibleCall, outcome: Outcome) -> None:
+        """Forget a call that has its outcome, and wake the tasks that wait for it."""
+        self.calls.discard(call)
+        ends = self.ends
+        if ends.waiters:
+            ends.notify(call.assigned_id, outcome)
+        if ends.resumed_calls:
+            ends.resolve(call, outcome)
 
     def visible_to(self, viewer: Principal) -> list[InterruptibleCall]:
         """The calls that run now of the viewer's user and session; all of them if it has neither."""
@@ -103,6 +114,20 @@ class CallEnds:
 
     def __init__(self) -> None:
         self.waiters: dict[str, set[asyncio.Future[Outcome | None]]] = {}
+        self.resumed_calls: dict[InterruptibleCall, asyncio.Future[Outcome]] = {}
+        """For each waiting call that goes on with an answer, what the task that gave the answer waits for."""
+
+    def wait_for_resumed(self, call: InterruptibleCall) -> asyncio.Future[Outcome]:
+        """A future that is resolved when this pass of a call ends, or when the call waits again."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.resumed_calls[call] = future
+        return future
+
+    def resolve(self, call: InterruptibleCall, outcome: Outcome) -> None:
+        """Give the outcome of a resumed call to the task that has answered it."""
+        future = self.resumed_calls.pop(call, None)
+        if future is not None and not future.done():
+            future.set_result(outcome)
 
     @property
     def awaited_call_ids(self) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from surehand.core.call import Principal
 from surehand.core.clock import Clock, Deadline
@@ -18,17 +18,18 @@ from surehand.core.private_paths import PRIVATE_PATHS
 from surehand.core.provider import OnConflict, Provider
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.core.tool import Tool
-from surehand.runtime.call_loader import CallLoader, CallServices
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.outputs import READER_TOOL_NAME
 from surehand.runtime.policy import Policy
 from surehand.runtime.scope import Scope
+from surehand.runtime.scope_view import CallLoader, CallServices
 from surehand.runtime.sources import AgentSource, Source, flatten_sources, left_out_tools, split_server_tools
 
 if TYPE_CHECKING:
     from surehand.core.invoke import RedactText
     from surehand.core.outcome import Failed, Pending
+    from surehand.core.provider_abilities import AddedProvider
     from surehand.core.spaces import SpaceWriter
     from surehand.runtime.active_spaces import OnNoSpace
     from surehand.runtime.durability.ledger import SizeCallback
@@ -47,9 +48,6 @@ log = logging.getLogger("surehand")
 
 class Runtime(Scope):
     """Tools and the pipeline that every call passes. Use it with `async with`."""
-
-    build_approver: ClassVar[Callable[[Any], Approver | None] | None] = None
-    """Makes an approver of a model. `surehand` sets it: the runtime knows no models."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class Runtime(Scope):
             queues=queues or {},
             middleware=middleware,
             workspace=workspace,
-            approver=approver if approver is None or callable(approver) else self._approver_of_model(approver),
+            approver=approver if approver is None or callable(approver) else self._build_approver(approver),
             spaces=spaces,
             on_no_space=_validate_on_no_space(on_no_space),
             defaults=Defaults.from_mapping(defaults),
@@ -102,11 +100,9 @@ class Runtime(Scope):
         self._add_sources(flatten_sources(sources))
         self._refuse_left_out(sources)
 
-    def _approver_of_model(self, model: Any) -> Approver | None:
-        build = type(self).build_approver
-        if build is None:
-            raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
-        return build(model)
+    def _build_approver(self, model: Any) -> Approver | None:
+        """Make an approver of a model. `agent.runtime` does: this class knows no models."""
+        raise DefinitionError(f"approver={model!r} is not a function.", fix="import Runtime from surehand.")
 
     def _add_sources(self, sources: list[Source]) -> None:
         tools, providers = split_server_tools(item for item in sources if isinstance(item, Tool))
@@ -200,7 +196,12 @@ class Runtime(Scope):
     @property
     def providers(self) -> list[Provider]:
         """All providers, started or not."""
-        return self._runtime_parts.provider_table.all_providers
+        return [added.provider for added in self.added_providers]
+
+    @property
+    def added_providers(self) -> list[AddedProvider]:
+        """All providers, started or not, each with the protocols that the runtime found it to support."""
+        return self._runtime_parts.provider_table.all_added
 
     def check_tools(self) -> list[DefinitionError]:
         """Compile all tools; returns the mistakes that keep the runtime from starting."""
@@ -310,7 +311,7 @@ class Runtime(Scope):
 
     def on_trigger(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `trigger` has stored an event here; returns a function that undoes this."""
-        return self._calls.load().agent_inbox.on_trigger(callback)
+        return self._agent_inbox.on_trigger(callback)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background, until it ends or the runtime closes."""
@@ -341,11 +342,11 @@ class Runtime(Scope):
 
     async def save_partial_answer(self, status: CallStatus, partial_answer: str) -> bool:
         """Store an incomplete answer; False if another one was stored since the status was read."""
-        return await self._calls.load().statuses.save_partial_answer(status, partial_answer)
+        return await self._answering.statuses.save_partial_answer(status, partial_answer)
 
     async def record_failed_call(self, call_id: str, outcome: Failed) -> None:
         """Record the failure of a call that never ran; without this, the same id may be tried again."""
-        await self._calls.load().statuses.record_failed_call(call_id, outcome)
+        await self._answering.statuses.record_failed_call(call_id, outcome)
 
     def retain_call(self, call_id: str, on_size: SizeCallback) -> None:
         """Keep a call in a store in memory until `forget_retained_call`; `on_size` gets the size of its outcome."""

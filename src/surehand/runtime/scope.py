@@ -7,10 +7,11 @@ The runtime itself is the outermost scope. The other verbs are in `scope_tools` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.call import Arguments, Call, Principal, ScopeFolders, caller_fields
@@ -27,9 +28,11 @@ from surehand.runtime.call_options import (
     validate_priority,
 )
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
+from surehand.runtime.invocation.request import CallRequest, SiblingIds
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.named_scopes import name_scope
 from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, limit_to_paths
+from surehand.runtime.prepared_call import PreparedCall
 from surehand.runtime.scope_answers import ScopeAnswers
 from surehand.runtime.scope_events import ScopeEvents
 from surehand.runtime.scope_tools import ScopeTools
@@ -37,6 +40,7 @@ from surehand.runtime.scope_view import ScopeParts
 
 if TYPE_CHECKING:
     from surehand.catalogue.listing import Listing
+    from surehand.core.events import Event
     from surehand.core.tool import Tool
     from surehand.runtime.pending.pending_call import Approver
     from surehand.runtime.sources import AgentSource
@@ -123,22 +127,15 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
                 stack = self._stacks.refuse_unknown_tool
             return stack(invocation)
         try:
-            invocation.caller_timeout = parse_timeout(timeout)
-            self._apply_caller_context(invocation, context)
+            request = CallRequest(
+                has_given_id=call_id is not None,
+                timeout=parse_timeout(timeout),
+                parent=context.call_id if isinstance(context, Context) else None,
+            )
+            scope = self if context is None else self._scope_with_fields(principal_fields_of(context))
         except (TypeError, ValueError) as error:
             return self._refuse_invalid_option(invocation, error)
-        if call_id is not None:
-            invocation.assigned_id = call_id
-            invocation.has_given_id = True
-        return self.stack_for_call(invocation)(invocation)
-
-    def _apply_caller_context(self, invocation: Invocation, context: object) -> None:
-        """Make a call on behalf of the caller's context; raises `TypeError` for what is no context."""
-        if context is None:
-            return
-        if isinstance(context, Context):
-            invocation.parent = context.call_id
-        invocation.scope = self._scope_with_fields(principal_fields_of(context))
+        return _run(Invocation(scope, name, arguments, request, call_id))
 
     def _scope_with_fields(self, fields: dict[str, Any]) -> Scope:
         """A scope with further fields of a principal; they cannot change the user or session of this one."""
@@ -174,45 +171,52 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
 
     async def call_many(self, calls: Iterable[Call]) -> list[Outcome]:
         """Run calls in parallel; the outcomes are in the order of the calls."""
-        siblings: dict[str, list[str]] = {}
+        siblings: SiblingIds = {}
         return await asyncio.gather(*(self._run_call(call, siblings) for call in calls))
 
-    async def _run_call(self, call: Call, siblings: dict[str, list[str]]) -> Outcome:
+    async def _run_call(self, call: Call, siblings: SiblingIds) -> Outcome:
         try:
-            invocation = self._build_invocation(call)
+            invocation = self._build_invocation(call, siblings)
         except TypeError as error:
             return await self._refuse_invalid_option(Invocation(self, call.tool, call.arguments), error)
-        invocation.siblings = siblings
-        return await self.stack_for_call(invocation)(invocation)
+        return await _run(invocation)
 
-    def _build_invocation(self, call: Call) -> Invocation:
+    def _build_invocation(self, call: Call, siblings: SiblingIds) -> Invocation:
         """Convert a `Call` to an invocation in a scope with its principal."""
         fields = {name: value for name in PRINCIPAL_FIELDS if (value := getattr(call, name)) is not None}
-        invocation = Invocation(self._scope_with_fields(fields), call.tool, call.arguments)
-        invocation.parent = call.parent
-        invocation.model_id = call.model_id
-        invocation.priority = None if call.priority is None else validate_priority(call.priority)
-        if call.id is not None:
-            invocation.assigned_id = call.id
-            invocation.has_given_id = True
-        return invocation
+        request = CallRequest(
+            has_given_id=call.id is not None,
+            model_id=call.model_id,
+            parent=call.parent,
+            priority=None if call.priority is None else validate_priority(call.priority),
+            siblings=siblings,
+        )
+        return Invocation(self._scope_with_fields(fields), call.tool, call.arguments, request, call.id)
 
     async def dispatch(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> Outcome:
         """Run any tool by name or alias for a person; validation, policy and confirmation apply."""
-        _, run = self._prepare_call(name, arguments, timeout=timeout, for_person=True)
-        return await run
+        return await self._prepare(name, arguments, timeout, "person").run()
 
-    def _prepare_call(
-        self, name: str, arguments: Arguments, *, timeout: float | str | None, for_person: bool = False
-    ) -> tuple[Invocation, Coroutine[Any, Any, Outcome]]:
-        """A call without an id or context of its own, and the coroutine that runs it."""
-        invocation = Invocation(self, name, arguments)
-        invocation.is_dispatched = for_person
+    def prepare(self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None) -> PreparedCall:
+        """A call that does not run yet, and has its id: `await prepared.run()` runs it."""
+        return self._prepare(name, arguments, timeout, "program")
+
+    def stream(
+        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
+    ) -> AsyncIterator[Event]:
+        """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
+        return self.prepare(name, arguments, timeout=timeout).stream(self._parts.listeners)
+
+    def _prepare(
+        self, name: str, arguments: Arguments, timeout: float | str | None, made_by: Literal["person", "program"]
+    ) -> PreparedCall:
+        """A call without an id or context of its own."""
         try:
-            invocation.caller_timeout = parse_timeout(timeout)
+            request = CallRequest(made_by, timeout=parse_timeout(timeout))
         except (TypeError, ValueError) as error:
-            return invocation, self._refuse_invalid_option(invocation, error)
-        return invocation, self.stack_for_call(invocation)(invocation)
+            refused = Invocation(self, name, arguments, CallRequest(made_by))
+            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error))
+        return PreparedCall(Invocation(self, name, arguments, request), _run)
 
     # Narrowing
 
@@ -317,3 +321,8 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
     def find_value(self, value_type: type[T]) -> T | None:
         """The first value of a type that this scope or an outer one offers."""
         return next((value for value in self.offered_values if isinstance(value, value_type)), None)
+
+
+def _run(invocation: Invocation) -> Coroutine[Any, Any, Outcome]:
+    """Run a call through the stack of its tool, in its own scope."""
+    return invocation.scope.stack_for_call(invocation)(invocation)

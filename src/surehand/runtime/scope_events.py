@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.call import Arguments, CallerFields, CallIdentity
+from surehand.core.call import CallerFields, CallIdentity
 from surehand.core.events import CallEnded, CatalogueChanged, Event, Listener, Missed
 from surehand.core.outcome import Outcome
 from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.listeners import EventBuffer, stream_events
+from surehand.runtime.listeners import stream_events
 from surehand.runtime.scope_view import ScopeView
 
 if TYPE_CHECKING:
+    from surehand.runtime.agent_inbox import AgentInbox
     from surehand.store.tables.inbox import InboxEvent
 
 _NO_TOOL = CallIdentity()[:4]
@@ -24,34 +24,6 @@ class ScopeEvents(ScopeView):
 
     caller_fields: CallerFields
     """The principal, as fields of an event."""
-
-    def _prepare_call(
-        self, name: str, arguments: Arguments, *, timeout: float | str | None, for_person: bool = False
-    ) -> tuple[Invocation, Coroutine[Any, Any, Outcome]]:
-        """A call and the coroutine that runs it; `Scope` makes them."""
-        raise NotImplementedError
-
-    async def stream(
-        self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
-    ) -> AsyncIterator[Event]:
-        """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
-        invocation, run = self._prepare_call(name, arguments, timeout=timeout)
-        buffer = EventBuffer()
-        call_id = invocation.id
-        unsubscribe = self._parts.listeners.listen(
-            lambda event: buffer.put(event) if getattr(event, "call_id", None) == call_id else None
-        )
-        task = asyncio.create_task(run)
-        try:
-            while True:
-                event = await _next_event(buffer, task, invocation)
-                yield event
-                if isinstance(event, CallEnded):
-                    return
-        finally:
-            unsubscribe()
-            task.cancel()
-            await asyncio.wait({task})
 
     def listen(self, callback: Listener) -> Callable[[], None]:
         """Call `callback` for every event of this scope's user and session, until the returned function is called.
@@ -97,6 +69,10 @@ class ScopeEvents(ScopeView):
 
     # The inboxes of agents
 
+    @property
+    def _agent_inbox(self) -> AgentInbox:
+        return self._parts.calls.load().agent_inbox
+
     async def trigger(self, agent: Any, data: Any, event_id: str | None = None) -> InboxEvent:
         """Put an event into the inbox of an agent, for this scope's user and session; a `Worker` runs the agent on it.
 
@@ -107,7 +83,7 @@ class ScopeEvents(ScopeView):
             data: what the agent is run on: a text, or a JSON value, which its model reads as JSON.
             event_id: an id of the caller's: the same id again is the same event, and is run once.
         """
-        return await self._parts.calls.load().agent_inbox.trigger(self.principal, agent, data, event_id)
+        return await self._agent_inbox.trigger(self.principal, agent, data, event_id)
 
     async def inbox(
         self, agent: Any = None, *, limit: int = 100, before: InboxEvent | int | None = None
@@ -119,22 +95,8 @@ class ScopeEvents(ScopeView):
         Args:
             before: the last event of the page before, or its `cursor`.
         """
-        return await self._parts.calls.load().agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
+        return await self._agent_inbox.list_events(self.principal, agent, limit=limit, before=before)
 
     async def find_event(self, agent: Any, event_id: str) -> InboxEvent | None:
         """An event in the inbox of an agent, with what has become of it; None for an unknown one."""
-        return await self._parts.calls.load().agent_inbox.find_event(self.principal, agent, event_id)
-
-
-async def _next_event(buffer: EventBuffer, task: asyncio.Task[Outcome], invocation: Invocation) -> Event:
-    """The next event; `CallEnded` if the call ended and the runtime emits none (`auto_complete=False`)."""
-    next_event = asyncio.ensure_future(buffer.get())
-    try:
-        await asyncio.wait({next_event, task}, return_when=asyncio.FIRST_COMPLETED)
-        if next_event.done():
-            return next_event.result()
-        if (event := buffer.get_nowait()) is not None:
-            return event
-        return CallEnded(invocation.id, invocation.tool_name, task.result(), 0.0, *invocation.identity)
-    finally:
-        next_event.cancel()
+        return await self._agent_inbox.find_event(self.principal, agent, event_id)

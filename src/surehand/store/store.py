@@ -114,6 +114,10 @@ class Store:
         for flush in [*self._flushes]:
             await flush()
 
+    async def ping(self) -> None:
+        """Read from the database; raises `StoreUnavailable` if it cannot be reached."""
+        await self.database.read("SELECT 1 AS one")
+
     async def info(self) -> dict[str, Any]:
         """Return the schema version, the size, and the number of rows in each table."""
         counts = {}

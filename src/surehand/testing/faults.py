@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeAlias
 
-from surehand.core.clock import Clock
 from surehand.core.context import RunningCall
 from surehand.core.errors import FailureCode, ToolError
 from surehand.core.handler import StartHandler
@@ -23,7 +22,7 @@ def delay(seconds: float) -> Fault:
     """Delay the work, by the clock of the runtime."""
 
     async def delay(running: RunningCall, work: StartHandler) -> Any:
-        await _runtime_clock(running).sleep(seconds)
+        await running.clock.sleep(seconds)
         return await work(running)
 
     return delay
@@ -94,9 +93,3 @@ def chance(probability: float, fault: Fault, *, seed: int = 0) -> Fault:
         return await (fault(running, work) if random.random() < probability else work(running))
 
     return chance
-
-
-def _runtime_clock(running: RunningCall) -> Clock:
-    """Return the clock of the runtime, or the system clock for a tool that runs without one."""
-    scope = getattr(running, "scope", None)
-    return scope.environment.running.clock if scope is not None else Clock()

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from surehand.agent.runtime import Runtime
 from surehand.core.clock import Clock, Timer
-from surehand.runtime.runtime import Runtime
 
 
 class ManualRuntime(Runtime):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from surehand import gateway, mcp
+from surehand import Provider, gateway, mcp
 from surehand.gateway.access.tokens import Token, hash_token
 from surehand.providers.openapi.factory import openapi
 from tests.gateway.api.served_gateway import bearer, build_runtime, serve
@@ -81,3 +81,29 @@ async def test_a_changed_operation_of_a_document_is_shown_with_its_diff_and_acce
     assert stale.status_code == 409
     assert (accepted.status_code, accepted.json()["changes"]) == (200, [])
     assert tool.status_code == 200
+
+
+async def test_what_a_server_supports_is_not_looked_for_again_by_a_request():
+    looked_for: list[str] = []
+
+    class Lamps(Provider):
+        namespace = "lamps"
+
+        def __getattribute__(self, name):
+            looked_for.append(name)
+            return super().__getattribute__(name)
+
+        async def tools(self):
+            return []
+
+        async def invoke(self, call, context):
+            return None
+
+    async with serve(build_runtime(Lamps())) as served:
+        looked_for.clear()
+        [server] = (await served.client.get("/api/servers")).json()["items"]
+        refused = await served.client.post("/api/servers/lamps/sign-in")
+
+    assert server["can_refresh"] is False
+    assert refused.status_code == 404
+    assert not {"refresh", "sign_in", "server_status", "held_back_definitions"} & set(looked_for)

@@ -19,7 +19,6 @@ from surehand.cli.tables import print_rows
 from surehand.core.sanitize import escape_unprintable
 from surehand.store.tables.audit import AuditRow, AuditVerification
 
-_FIND_SEAL_SQL = "SELECT position FROM seals WHERE hash = :hash AND position <= :position"
 _HEAD_PARAM = HashParam("a head", "surehand audit verify")
 MAX_ROWS_OF_CALL = 1_000
 _KIND_COLOURS = {"denied": "red", "refused": "red", "conflict": "red", "wait": "yellow", "answer": "green"}
@@ -145,8 +144,8 @@ async def _verify(address: str, head: str | None) -> tuple[AuditVerification, in
     """The verification, and the position of the valid seal with the noted head."""
     async with open_store_for_reading(address) as store:
         verification = await store.audit.verify()
-        rows = await store.database.read(_FIND_SEAL_SQL, {"hash": head or "", "position": verification.seals})
-        return verification, int(rows[0]["position"]) if rows else None
+        noted = None if head is None else await store.audit.find_seal(head, last=verification.seals)
+        return verification, noted
 
 
 def _print_verification(verification: AuditVerification, problem: str | None, noted_seal: int | None) -> None:

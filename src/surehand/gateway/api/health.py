@@ -35,7 +35,7 @@ def health_routes(gateway: Gateway, registry: CollectorRegistry | None) -> APIRo
             raise Problem("unavailable", "The gateway is starting or shutting down.", retry_after=1)
         store = gateway.runtime.store
         if store is not None and gateway.runtime.is_durable:
-            await store.database.read("SELECT 1 AS one")
+            await store.ping()
         return json_response({"status": "ready"})
 
     @router.get("/metrics", responses={200: {"description": "Prometheus metrics", "content": _TEXT}})

@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from surehand.core.errors import DefinitionError, ToolError
 from surehand.core.protocols import Authorizable
-from surehand.core.provider import Provider
-from surehand.core.provider_abilities import find_abilities
+from surehand.core.provider_abilities import AddedProvider
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.models import Body
 from surehand.gateway.api.requests import Caller, Cursor, Limit, is_number, json_response, page_response
@@ -85,25 +84,25 @@ def server_routes(gateway: Gateway) -> APIRouter:
         if cursor is not None and not is_number(cursor):
             raise Problem("bad_request", f"{cursor[:80]!r} is not a cursor.")
         start = int(cursor or 0)
-        providers = gateway.runtime.providers[start:]
+        providers = gateway.runtime.added_providers[start:]
         items = [await _describe(gateway, sign_ins, identity, each) for each in providers[:limit]]
         return page_response(items, str(start + limit) if len(providers) > limit else None)
 
     @router.post("/api/servers/{server}/refresh", responses={200: {"model": ServerInfo}})
     async def refresh_server(identity: Caller, server: ServerName) -> Response:
         """List the tools of a server again."""
-        provider = await _require_server(gateway, identity, server, "refresh")
+        added = await _require_server(gateway, identity, server, "refresh")
         try:
             await gateway.runtime.refresh(server)
         except (ToolError, KeyError) as error:
             raise Problem("unavailable", str(error), retry_after=1) from None
-        return json_response(await _describe(gateway, sign_ins, identity, provider))
+        return json_response(await _describe(gateway, sign_ins, identity, added))
 
     @router.post("/api/servers/{server}/sign-in", responses={200: {"model": SignInInfo}})
     async def sign_in(identity: Caller, server: ServerName) -> Response:
         """Begin to sign your user in to a server. The browser has to run on the machine of the gateway."""
-        provider = await _require_server(gateway, identity, server, "sign in")
-        authorizable = find_abilities(provider).authorizable
+        added = await _require_server(gateway, identity, server, "sign in")
+        authorizable = added.abilities.authorizable
         if authorizable is None or authorizable.is_signed_in(identity.user) is None:
             raise Problem("not_found", f"{server[:80]} asks nobody to sign in.")
         begun = await sign_ins.begin(server, identity, authorizable)
@@ -114,8 +113,8 @@ def server_routes(gateway: Gateway) -> APIRouter:
     @router.post("/api/servers/{server}/accept", responses={200: {"model": ServerInfo}})
     async def accept_definition(identity: Caller, server: ServerName, body: AcceptBody) -> Response:
         """Accept a changed definition; one that has changed again is a conflict."""
-        provider = await _require_server(gateway, identity, server, "accept a definition")
-        reviewable = find_abilities(provider).reviewable
+        added = await _require_server(gateway, identity, server, "accept a definition")
+        reviewable = added.abilities.reviewable
         if reviewable is None:
             raise Problem("not_found", f"{server[:80]} holds no definitions back.")
         try:
@@ -125,25 +124,26 @@ def server_routes(gateway: Gateway) -> APIRouter:
         except DefinitionError as error:
             raise Problem("conflict", str(error)) from None
         await gateway.audit_acceptance(identity, server, body.tool, body.sha256)
-        return json_response(await _describe(gateway, sign_ins, identity, provider))
+        return json_response(await _describe(gateway, sign_ins, identity, added))
 
     return router
 
 
-async def _require_server(gateway: Gateway, identity: Identity, name: str, action: str) -> Provider:
+async def _require_server(gateway: Gateway, identity: Identity, name: str, action: str) -> AddedProvider:
     """A server that the identity may change, which only the operator may."""
     await gateway.require_all_calls(identity, action)
     if not identity.is_operator:
         await gateway.audit_refusal(identity, action, tool=name)
         raise Problem("denied", "Only the operator may do this: the scope * is needed.")
-    for provider in gateway.runtime.providers:
-        if provider.namespace == name:
-            return provider
+    for added in gateway.runtime.added_providers:
+        if added.namespace == name:
+            return added
     raise Problem("not_found", f"There is no server {name[:80]!r}.")
 
 
-async def _describe(gateway: Gateway, sign_ins: SignIns, identity: Identity, provider: Provider) -> dict[str, Any]:
-    abilities = find_abilities(provider)
+async def _describe(gateway: Gateway, sign_ins: SignIns, identity: Identity, added: AddedProvider) -> dict[str, Any]:
+    provider = added.provider
+    abilities = added.abilities
     listings = [each for each in gateway.runtime.catalogue if each.provider is provider]
     described: dict[str, Any] = {
         "name": provider.namespace,

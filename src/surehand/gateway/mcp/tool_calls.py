@@ -30,7 +30,6 @@ from surehand.gateway.mcp.progress import forward_progress
 from surehand.gateway.mcp.request_state import RequestState, digest_arguments
 from surehand.gateway.mcp.served_runtime import ServedRuntime, ServedTool
 from surehand.gateway.mcp.tool_result import downgrade_result, render_result
-from surehand.runtime.invocation.invocation import Invocation
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -117,9 +116,9 @@ class _CallInRequest:
         may_be_task = served_tool.task_support != "forbidden"
         if may_be_task and self._task_handlers.should_become_task(self._caller, served_tool):
             return await self._task_handlers.start(self._caller, served_tool, self._arguments or {})
-        invocation = Invocation(self._scope, served_tool.listing.name, self._arguments or {})
-        async with forward_progress(self._ctx, self._served_runtime.runtime, invocation.id):
-            outcome = await self._scope.stack_for_call(invocation)(invocation)
+        call = self._scope.prepare(served_tool.listing.name, self._arguments or {})
+        async with forward_progress(self._ctx, self._served_runtime.runtime, call.id):
+            outcome = await call.run()
         return await self.resolve_outcome(outcome, early_answers)
 
     async def resume(self, request_state: str, answers: ElicitationAnswers) -> dict[str, Any]:

@@ -218,7 +218,7 @@ class Server(ChangeNotifier, Provider):
     def check_variables(self, call: Call) -> None:
         """Raise `NotStarted` if the server has yet to be started for a call, and a variable of its entry is not set."""
         connection = self.connections.find(self.connections.owner_of(call))
-        if self.address.check_variables is None or (connection is not None and connection.state == "up"):
+        if connection is not None and connection.state == "up":
             return
         try:
             self.address.check_variables()

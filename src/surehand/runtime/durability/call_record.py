@@ -100,7 +100,7 @@ class StoredOutcomes:
 def is_same_call(call: LedgerRow, invocation: Invocation) -> bool:
     """Whether a stored call is the one that is made now; an id that the runtime generated has no fingerprint."""
     if call.fingerprint:
-        return invocation.ledger_row is not None and call.fingerprint == invocation.ledger_row.fingerprint
+        return invocation.stored.row is not None and call.fingerprint == invocation.stored.row.fingerprint
     principal = invocation.principal
     listing = invocation.listing
     if (call.tool, call.user_id, call.session) != (listing.name, principal.user, principal.session):
@@ -139,7 +139,7 @@ def build_ledger_row(invocation: Invocation, *, owner_id: str | None = None, fen
         owner=owner_id,
         fence=fence,
         posted=invocation.message.id,
-        repeat_key=invocation.repeat_key,
+        repeat_key=invocation.stored.repeat_key,
     )
 
 
@@ -195,9 +195,9 @@ def _serialize_context(invocation: Invocation) -> str:
         "task": principal.task,
         "space": principal.space,
         "turn": principal.turn,
-        "parent": invocation.parent,
-        "model_id": invocation.model_id,
-        "depth": invocation.nesting_depth,
+        "parent": invocation.request.parent,
+        "model_id": invocation.request.model_id,
+        "depth": invocation.request.nesting_depth,
         "given": invocation.has_given_id,
         "memory_dir": invocation.memory_dir,
         "session_dir": invocation.session_dir,

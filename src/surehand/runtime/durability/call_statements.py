@@ -99,12 +99,13 @@ class CallStatements:
     def start(self, store: Store, invocation: Invocation) -> list[Statement]:
         """Statements for a new call; a plain call uses the template of its tool and scope."""
         template = self._template_for(store, invocation)
-        invocation.end_template = template
         if template is not None:
+            invocation.note_template(template)
             arguments = serialize_call_arguments(invocation)
-            return template.start_statements(invocation.id, arguments, invocation.repeat_key)
-        invocation.ledger_row = build_ledger_row(invocation, owner_id=self._store.owner_id, fence=1)
-        return [ledger_table.start_statement(invocation.ledger_row), *self.intent_audit(invocation)]
+            return template.start_statements(invocation.id, arguments, invocation.stored.repeat_key)
+        row = build_ledger_row(invocation, owner_id=self._store.owner_id, fence=1)
+        invocation.note_row(row)
+        return [ledger_table.start_statement(row), *self.intent_audit(invocation)]
 
     def _template_for(self, store: Store, invocation: Invocation) -> RecordTemplate | None:
         """The template for a plain call of this tool and scope; None if the call has a context of its own."""
@@ -113,7 +114,7 @@ class CallStatements:
             templates = self._templates.setdefault(invocation.scope, {})
         listing = invocation.listing
         template = templates.get(listing)
-        if template is not None and invocation.parent is None and invocation.model_id is None:
+        if template is not None and invocation.request.parent is None and invocation.request.model_id is None:
             return template if invocation.message.id is None else None
         owner_id = self._store.owner_id
         call = build_ledger_row(invocation, owner_id=owner_id, fence=1)
@@ -126,37 +127,42 @@ class CallStatements:
         store = self._store.current
         if not self._store.is_durable or store is None:
             return []
-        row = invocation.ledger_row
+        row = invocation.stored.row
         detail = {"arguments": sha256_hex(row.arguments) if row else None}
         name = invocation.listing.name
         return [store.audit.row_statement("intent", invocation.id, name, identity=invocation.identity, detail=detail)]
 
-    def end(self, invocation: Invocation, outcome: Done | Failed, text: str) -> list[Statement]:
-        """All statements of one transaction that ends a call; `text` is the serialized outcome."""
+    def end(self, invocation: Invocation, outcome: Done | Failed, text: str, *, fence: int | None) -> list[Statement]:
+        """All statements of one transaction that ends a call.
+
+        Args:
+            text: the serialized outcome.
+            fence: the fence of the claim that the call ends under.
+        """
         call_id = invocation.id
-        if invocation.end_template is not None and invocation.claim.fence == 1 and not invocation.resumption.round:
-            invocation.is_journalled = True
+        template = invocation.stored.end_template
+        if template is not None and fence == 1 and not invocation.resumption.round:
             code = outcome.code if isinstance(outcome, Failed) else "ok"
-            return invocation.end_template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
-        if invocation.resumption.round_answer is not None:
+            return template.end_statements(call_id, text, code, invocation.elapsed_seconds() * 1000)
+        answer = invocation.claim.answer
+        if answer is not None:
             statements = [
-                invocation.resumption.round_answer.statement(),
+                answer.statement(),
                 ledger_table.end_open_statement(call_id, text),
                 *_cancel_followed_run(invocation, outcome),
             ]
-        elif invocation.claim.fence is not None:
-            owner_id = self._store.owner_id
-            statements = [ledger_table.end_statement(call_id, text, owner=owner_id, fence=invocation.claim.fence)]
+        elif fence is not None:
+            statements = [ledger_table.end_statement(call_id, text, owner=self._store.owner_id, fence=fence)]
         else:
             statements = [ledger_table.end_unclaimed_statement(call_id, text)]
-        row = invocation.ledger_row
+        row = invocation.stored.row
         if not self._store.is_durable and row is not None and len(row.arguments) > LARGE_ARGUMENTS_BYTES:
             statements.append(ledger_table.clear_arguments_statement(call_id))
         return [
             *statements,
             *self._inbox_statements(invocation, outcome),
             *self._outcome_audit(invocation, outcome, text),
-            *self._messages.amend_statements(invocation, outcome),
+            *(() if invocation.message.id is None else self._messages.amend_statements(invocation, outcome)),
         ]
 
     def _inbox_statements(self, invocation: Invocation, outcome: Done | Failed) -> list[Statement]:
@@ -175,7 +181,6 @@ class CallStatements:
         store = self._store.current
         if not self._store.is_durable or store is None:
             return []
-        invocation.is_journalled = True
         call_id = invocation.id
         name = invocation.listing.name
         whose = invocation.identity
@@ -183,7 +188,7 @@ class CallStatements:
         detail = {"code": code, "outcome": sha256_hex(text)}
         outcome_row = store.audit.row_statement("outcome", call_id, name, identity=whose, detail=detail)
         ended = self._journal.statements(invocation, "ended", code)
-        answer = invocation.resumption.round_answer
+        answer = invocation.claim.answer
         if answer is None:
             return [outcome_row, *ended]
         answered = {"answer": answer.answer, "answer_digest": answer.answer_digest, "round": answer.round}
@@ -199,7 +204,7 @@ def _cancel_followed_run(invocation: Invocation, outcome: Done | Failed) -> list
 
     The maintenance of any runtime then ends the calls of the run.
     """
-    answer = invocation.resumption.round_answer
+    answer = invocation.claim.answer
     if answer is None or answer.answer not in ("cancel", "expire") or not isinstance(outcome, Failed):
         return []
     problem = f"The call that started this run has ended: {outcome.message}"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from surehand.core.outcome import Failed
     from surehand.runtime.background_tasks import BackgroundTasks
     from surehand.runtime.crash_report import CrashReport
-    from surehand.runtime.invocation.approval import Approval
     from surehand.runtime.invocation.invocation import Invocation
+    from surehand.runtime.invocation.resumption import Approval
     from surehand.store.store import Store
     from surehand.store.tables.audit import AuditKind
 
@@ -46,6 +46,8 @@ class JournalWriter:
         self._crash_report = crash_report
         self._background_tasks = background_tasks
         self._buffered_entries: list[list[Statement]] = []
+        self.calls_with_progress: set[str] = set()
+        """The ids of calls whose progress may not be written yet."""
         self._is_writing = False
         self._has_warned = False
         """Whether the log has said that entries cannot be written; once is enough."""
@@ -79,12 +81,13 @@ class JournalWriter:
     def add_refusal(self, invocation: Invocation, outcome: Failed) -> None:
         """Buffer the audit row of a call that was refused before its handler ran."""
         detail = {"code": outcome.code, "arguments": _arguments_digest(invocation)}
+        decision = invocation.resumption.approval
         row = self._store.audit.row_statement(
             _REFUSAL_KINDS.get(outcome.code, "refused"),
             to_storable_name(invocation.id) or "",
             to_storable_name(invocation.tool_name) or "",
             identity=invocation.identity,
-            by=invocation.refused_by,
+            by=None if decision is None or decision.allow else decision.by,
             detail=detail,
         )
         self.add([row])
@@ -105,6 +108,7 @@ class JournalWriter:
         principal = invocation.principal
         call_id = invocation.id
         tool = invocation.tool_name
+        self.calls_with_progress.add(call_id)
         if principal.turn is not None:
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
         if principal.space is not None and invocation.message.id is not None:
@@ -143,6 +147,7 @@ class JournalWriter:
                     return
                 self._has_warned = False
                 self._store.streams.notify_written()
+            self.calls_with_progress.clear()
 
 
 def _arguments_digest(invocation: Invocation) -> str | None:

@@ -20,7 +20,7 @@ from surehand.runtime.durability.call_record import StoredOutcomes, build_ledger
 from surehand.runtime.durability.call_statements import CallStatements
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.write_retry import WriteRetry
-from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
@@ -53,6 +53,7 @@ class Ledger:
         messages: CallMessages,
         crash_report: CrashReport,
         on_ended: Callable[[Invocation], None],
+        on_answer_recorded: Callable[[Invocation], None],
     ) -> None:
         self._store = store
         self._statements = statements
@@ -62,6 +63,7 @@ class Ledger:
         self._messages = messages
         self._crash_report = crash_report
         self._on_ended = on_ended
+        self._on_answer_recorded = on_answer_recorded
         self._recorded_count = 0
         self.retained_calls: dict[str, SizeCallback] = {}
         """Calls that a store in memory must not drop until `forget_retained`."""
@@ -76,7 +78,7 @@ class Ledger:
         if invocation.scope.has_session:
             self._repeated_calls.key_of(invocation)  # is stored with the call: a later one may repeat it
         call = build_ledger_row(invocation)
-        invocation.ledger_row = call
+        invocation.note_row(call)
         if call.call_id in self._write_retry:
             await self._write_retry.retry_call(store, call.call_id)
         owner_id = self._store.owner_id if self._store.is_durable else None
@@ -149,24 +151,24 @@ class Ledger:
                 invocation.id, self._store.owner_id, invocation.claim.fence or 0, invocation.message.id
             )
             statements = [claim, *self._statements.intent_audit(invocation)]
-        invocation.claim = invocation.claim.to(ClaimState.CLAIMING)
+        invocation.move_claim(ClaimState.CLAIMING)
         try:
             await store.write(statements)
             fence = 1 if is_new else await self._find_claimed_fence(store, invocation)
         except UnexpectedRowCount:
-            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
+            invocation.move_claim(ClaimState.UNCLAIMED)
             if not is_new and await self._outcomes.find(invocation.id) is None:
                 raise StoreUnavailable(f"The record of call {invocation.id} was deleted while it waited.") from None
             return False
         except StoreUnavailable as error:
             self._queue_claim_return(invocation, error)
-            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
+            invocation.move_claim(ClaimState.UNCLAIMED)
             raise
         except asyncio.CancelledError:  # the claim is written or not, and the handler has not run
             await self._undo_claim(invocation)
-            invocation.claim = invocation.claim.to(ClaimState.UNCLAIMED)
+            invocation.move_claim(ClaimState.UNCLAIMED)
             raise
-        invocation.claim = Claim(ClaimState.CLAIMED, fence)
+        invocation.hold_claim(fence)
         return True
 
     async def _find_claimed_fence(self, store: Store, invocation: Invocation) -> int:
@@ -192,11 +194,8 @@ class Ledger:
             self._write_retry.retry_later(call_id, [ledger_table.release_unconfirmed_statement(call_id, owner_id)])
             return
         failed = Failed("unavailable", f"{invocation.tool_name} was not run: {error}")
-        claim = invocation.claim
-        invocation.claim = claim.with_fence(1)
-        self._write_retry.retry_later(call_id, self._statements.end(invocation, failed, serialize_outcome(failed)))
-        invocation.claim = claim
-        invocation.is_journalled = False
+        statements = self._statements.end(invocation, failed, serialize_outcome(failed), fence=1)
+        self._write_retry.retry_later(call_id, statements)
 
     async def _undo_claim(self, invocation: Invocation) -> None:
         """Undo a claim that may have been committed. An approved call stays approved, and can be resumed."""
@@ -216,7 +215,7 @@ class Ledger:
             later = ledger_table.return_to_ready_statement(call_id, owner_id, fence + 1, "running")
             taken = await self._write_retry.write_or_retry_later(call_id, revert, later_statement=later)
             if taken:
-                invocation.claim = invocation.claim.with_fence(taken[0]["fence"])
+                invocation.move_claim(ClaimState.UNCLAIMED, fence=taken[0]["fence"])
 
     def return_to_ready_later(self, invocation: Invocation) -> None:
         """Return the claim of an approved call that could not run, so that a runtime resumes it later."""
@@ -229,10 +228,10 @@ class Ledger:
         fence = invocation.claim.fence
         if fence is None:
             return
-        invocation.claim = Claim(ClaimState.CLAIMING)  # until the release is written
+        invocation.start_release()
         release = ledger_table.release_statement(invocation.id, self._store.owner_id, fence)
         await self._write_retry.write_or_retry_later(invocation.id, release)
-        invocation.claim = NO_CLAIM
+        invocation.drop_claim()
 
     async def record_outcome(
         self, invocation: Invocation, outcome: Done | Failed, *, is_interrupted: bool = False
@@ -250,10 +249,10 @@ class Ledger:
             log.error("%s", self._crash_report.redact(message))
             outcome = Failed("crashed", message, executed=True, data={"exception": type(error).__name__})
             text = serialize_outcome(outcome)
-        invocation.claim = invocation.claim.to(ClaimState.RECORDING)
-        statements = self._statements.end(invocation, outcome, text)
+        statements = self._statements.end(invocation, outcome, text, fence=invocation.claim.fence)
+        invocation.move_claim(ClaimState.RECORDING)
         try:
-            if invocation.may_have_executed and invocation.resumption.round_answer is None:
+            if invocation.may_have_executed and invocation.claim.answer is None:
                 # The effect may have happened, so its outcome must be stored.
                 await self._write_retry.write_with_retries(
                     store, invocation.id, statements, is_interrupted=is_interrupted
@@ -267,7 +266,7 @@ class Ledger:
             raise
         finally:
             if not invocation.claim.is_lost:
-                invocation.claim = invocation.claim.to(ClaimState.RECORDED)
+                invocation.move_claim(ClaimState.RECORDED)
         self._on_outcome_recorded(invocation, outcome)
         if not self._store.is_durable:
             on_size = self.retained_calls.get(invocation.id)
@@ -279,9 +278,10 @@ class Ledger:
     def _on_outcome_recorded(self, invocation: Invocation, outcome: Outcome) -> None:
         """Update the state in this process after the outcome was committed."""
         self._on_ended(invocation)
-        self._messages.mark_written(invocation, outcome)
-        if invocation.resumption.on_settled is not None:
-            invocation.resumption.on_settled(invocation)
+        if invocation.message.id is not None:
+            self._messages.mark_written(invocation, outcome)
+        if invocation.claim.answer is not None:
+            self._on_answer_recorded(invocation)
 
     async def _resolve_write_conflict(
         self, store: Store, invocation: Invocation, outcome: Done | Failed, text: str
@@ -289,10 +289,10 @@ class Ledger:
         """The outcome after a failed write: another invocation was first, or an earlier attempt was committed."""
         call = await self._outcomes.find(invocation.id)
         # An answer is never written twice: with one, an equal stored outcome came from another answer.
-        if call is not None and call.outcome == text and invocation.resumption.round_answer is None:
+        if call is not None and call.outcome == text and invocation.claim.answer is None:
             self._on_outcome_recorded(invocation, outcome)
             return outcome
-        invocation.claim = invocation.claim.to(ClaimState.LOST)
+        invocation.move_claim(ClaimState.LOST)
         if call is not None and call.outcome is None and call.state != "unknown":
             return Pending("result", invocation.id, f"{invocation.tool_name} was answered elsewhere and goes on.")
         return outcome if call is None else self._outcomes.outcome_of(call)

@@ -63,15 +63,18 @@ class RepeatedCalls:
         is_compared = is_first_attempt and (is_of_agent or not invocation.has_given_id)
         if invocation.principal.session is None or not is_compared:
             return None
-        if invocation.repeat_key is None:
-            try:
-                fingerprint = call_fingerprint(invocation)
-                invocation.repeat_key = f"{fingerprint} {invocation.scope.scope_name}" if is_of_agent else fingerprint
-            except UnstorableValue:  # a call that cannot be compared cannot be stored either
-                return None
-            if invocation.siblings is not None:
-                invocation.siblings.setdefault(invocation.repeat_key, []).append(invocation.id)
-        return invocation.repeat_key
+        if invocation.stored.repeat_key is not None:
+            return invocation.stored.repeat_key
+        try:
+            fingerprint = call_fingerprint(invocation)
+        except UnstorableValue:  # a call that cannot be compared cannot be stored either
+            return None
+        key = f"{fingerprint} {invocation.scope.scope_name}" if is_of_agent else fingerprint
+        invocation.note_repeat_key(key)
+        siblings = invocation.request.siblings
+        if siblings is not None:
+            siblings.setdefault(key, []).append(invocation.id)
+        return key
 
     def guard_statements(self, invocation: Invocation, key: str, *, locks: bool) -> list[Statement]:
         """Statements that undo the transaction if the call is a repetition.
@@ -93,12 +96,13 @@ class RepeatedCalls:
         if found is not None and found.state == "running":
             await self._store.recover_dead_runtimes()
             found = await self._find(invocation, key)  # in any case: the maintenance may have been faster
-        while found is not None and invocation.siblings is not None and found.call_id in invocation.siblings[key]:
+        siblings = invocation.request.siblings
+        while found is not None and siblings is not None and found.call_id in siblings[key]:
             found = await self._find(invocation, key)  # a call that is made together with this one follows it already
         if found is None or found.state == "running":
             return None
-        if invocation.siblings is not None:
-            invocation.siblings[key].append(found.call_id)
+        if siblings is not None:
+            siblings[key].append(found.call_id)
         return found
 
     async def _find(self, invocation: Invocation, key: str) -> FirstCall | None:
@@ -114,4 +118,4 @@ class RepeatedCalls:
 
 def _sibling_ids(invocation: Invocation, key: str) -> str:
     """The ids of equal calls of the same `call_many` or handler, which are never merged, and of those they follow."""
-    return " ".join((invocation.siblings or {}).get(key, ()))
+    return " ".join((invocation.request.siblings or {}).get(key, ()))

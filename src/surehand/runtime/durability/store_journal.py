@@ -42,9 +42,12 @@ class StoreJournal:
 
     async def write_progress(self, invocation: Invocation) -> None:
         """Write the progress of a call that is not in its streams yet: its end or its question comes after it."""
-        if invocation.has_streamed_progress and self.writer is not None:
+        if self.writer is not None and self.has_unwritten_progress(invocation):
             await self.writer.flush()
-            invocation.has_streamed_progress = False
+
+    def has_unwritten_progress(self, invocation: Invocation) -> bool:
+        """Whether progress of the call is not in its streams yet."""
+        return self.writer is not None and invocation.id in self.writer.calls_with_progress
 
 
 class ProgressReports:
@@ -68,7 +71,6 @@ class ProgressReports:
         """Send one report of a handler; `message`, `fraction` and `title` have a meaning, the rest is data."""
         named = {name: update.pop(name, None) for name in ("message", "fraction", "title")}
         if self._journal.writer is not None and self._has_stream(invocation):
-            invocation.has_streamed_progress = True
             self._journal.writer.add_progress(invocation, named, update)
         if not self._listeners.callbacks:
             return

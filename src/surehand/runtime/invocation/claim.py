@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from surehand.store.tables.pending import RoundAnswer
 
 
 class ClaimState(Enum):
@@ -24,10 +27,12 @@ class ClaimState(Enum):
     """The outcome of this invocation was given to the ledger."""
     LOST = auto()
     """Another invocation or process was first with the outcome, or with the answer."""
+    KNOWN = auto()
+    """The call has an outcome from another invocation, which this one returns."""
 
 
 _BUSY_STATES = frozenset({ClaimState.CLAIMING, ClaimState.CLAIMED, ClaimState.RUNNING, ClaimState.RECORDING})
-_RECORDED_STATES = frozenset({ClaimState.RECORDING, ClaimState.RECORDED, ClaimState.LOST})
+_RECORDED_STATES = frozenset({ClaimState.RECORDING, ClaimState.RECORDED, ClaimState.LOST, ClaimState.KNOWN})
 _ELSEWHERE_STATES = frozenset({ClaimState.ELSEWHERE, ClaimState.CLAIMING, ClaimState.RUNNING})
 _HELD_STATES = frozenset({ClaimState.CLAIMED, ClaimState.RUNNING})
 
@@ -38,6 +43,8 @@ class Claim(NamedTuple):
     state: ClaimState = ClaimState.UNCLAIMED
     fence: int | None = None
     """The fencing token under which this runtime owns the call in the ledger."""
+    answer: RoundAnswer | None = None
+    """In place of a fence: the answer that ends the call, which is written in one transaction with the outcome."""
 
     @property
     def is_busy(self) -> bool:
@@ -71,11 +78,11 @@ class Claim(NamedTuple):
 
     def to(self, state: ClaimState) -> Claim:
         """The same claim in another state."""
-        return Claim(state, self.fence)
+        return Claim(state, self.fence, self.answer)
 
     def with_fence(self, fence: int | None) -> Claim:
         """The same claim with another fence."""
-        return Claim(self.state, fence)
+        return Claim(self.state, fence, self.answer)
 
     def given_up(self) -> Claim:
         """The claim once the call waits again, and nothing in the ledger is this runtime's any more."""

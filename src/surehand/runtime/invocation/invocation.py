@@ -9,31 +9,33 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.catalogue.listing import Listing
 from surehand.core.call import NO_DISPLAY, Arguments, Call, CallerFields, CallIdentity, Principal, ScopeFolders
+from surehand.core.clock import Clock
 from surehand.core.content import to_text
 from surehand.core.errors import FailureCode
 from surehand.core.events import Listener
 from surehand.core.ids import new_id
-from surehand.core.outcome import CallMeta, Failed, Outcome
+from surehand.core.outcome import CallMeta, Done, Failed, Outcome
 from surehand.core.threads import HandlerThreads
-from surehand.runtime.invocation.claim import NO_CLAIM, Claim
+from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
+from surehand.runtime.invocation.execution import NO_EXECUTION, NO_WAITS, STARTED_EXECUTION, Execution, Waits
 from surehand.runtime.invocation.interruption import Interruption
 from surehand.runtime.invocation.object_tokens import ObjectTokens
-from surehand.runtime.invocation.resumption import NO_RESUMPTION, Resumption
-from surehand.runtime.invocation.space_message import NO_MESSAGE, SpaceMessage
+from surehand.runtime.invocation.request import PLAIN_REQUEST, CallRequest, SiblingIds
+from surehand.runtime.invocation.resumption import NO_RESUMPTION, Approval, GivenAnswer, Resumption
+from surehand.runtime.invocation.stored_call import NO_MESSAGE, NOT_STORED, EndTemplate, SpaceMessage, StoredCall
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
-    from surehand.store.database import Statement
     from surehand.store.store import Store
     from surehand.store.tables.ledger import LedgerRow
 
@@ -43,12 +45,6 @@ MAX_NESTING_DEPTH = 32
 """Limit on nested calls: a tool that calls itself fails here instead of exhausting the memory."""
 MAX_UNKNOWN_NAME_LENGTH = 200
 """Characters of an unknown tool's name in events, journal and messages."""
-
-
-class EndTemplate(Protocol):
-    """Prepared rows for the end of a plain durable call."""
-
-    def end_statements(self, call_id: str, outcome: str, code: str, latency_ms: float) -> list[Statement]: ...
 
 
 class ProgressSink(Protocol):
@@ -69,10 +65,6 @@ class CallEnvironment:
     store: RuntimeStore
     progress: ProgressSink
     object_tokens: ObjectTokens
-
-
-SiblingIds: TypeAlias = dict[str, list[str]]
-"""The ids of calls that are made together, by their keys."""
 
 
 class CallScope(Protocol):
@@ -111,83 +103,58 @@ class CallScope(Protocol):
 
 
 class Invocation:
-    """The state of one call. Defaults live on the class, so that a plain call sets only three attributes."""
+    """One call: the facts of its request, and a few values that say how far it has come.
+
+    The values do not change: a new one takes the place of the last. Their defaults live on the class, so that a plain
+    call sets only three attributes, and makes none of them.
+    """
 
     # What was asked for
 
+    request: CallRequest = PLAIN_REQUEST
     listing: Listing
     arguments: dict[str, Any]
     """The validated arguments, as the handler receives them."""
     is_repaired: bool = False
-    """Whether `repair` had to correct the arguments before they could be validated."""
+    """Whether the arguments had to be corrected before they could be validated."""
     assigned_id: str | None = None
     """The id, once it was given or generated; reading `id` generates one."""
-    has_given_id: bool = False
-    """Whether the caller supplied the id, so that `recall` can look the call up."""
-    model_id: str | None = None
-    parent: str | None = None
-    nesting_depth: int = 0
-    """Number of calls that this one is nested in."""
-    priority: int | None = None
-    """The call's own priority in its queue; None takes that of its scope or tool."""
-    caller_timeout: float | None = None
-    """Seconds for the whole call, queueing and retries included, if the caller set a limit."""
-    is_dispatched: bool = False
-    """Whether a person made the call with `dispatch`, not a model."""
     is_standalone = False
 
-    # What the stages know of it
+    # How far it has come
 
     claim: Claim = NO_CLAIM
     """Whether this process owns the call in the ledger, and how far it has come there."""
     resumption: Resumption = NO_RESUMPTION
     """What the call continues with, if it was pending."""
-    is_resumed: bool = False
-    """Whether the call was restored from the store, and now continues after an answer."""
+    execution: Execution = NO_EXECUTION
+    """How the run of its handler goes."""
+    stored: StoredCall = NOT_STORED
+    """What the store has of it."""
     message: SpaceMessage = NO_MESSAGE
     """The message that shows the call in its space."""
     interruption: Interruption | None = None
     """Set while the call can be interrupted."""
-    repeat_key: str | None = None
-    """What the call is recognised by if it is repeated, once that was computed."""
-    siblings: SiblingIds | None = None
-    """The calls that are made together with this one: none of them follows another."""
-    nested_siblings: SiblingIds | None = None
-    """The same for the calls that its handler makes."""
-    ledger_row: LedgerRow | None = None
-    """The call's row in the ledger, once there is one."""
-    end_template: EndTemplate | None = None
-    """Prepared rows for the end of a plain durable call."""
-    handler_outcome: Outcome | None = None
-    """The outcome of the single run of a call that is not repeatable."""
-    may_have_executed: bool = False
-    """Whether the handler may have run; becomes `Failed.executed`."""
-    attempt: int = 1
-    cancelled: bool = False
-    is_cached: bool = False
-    is_refused_by_queue: bool = False
-    """Whether the call was not let into its queue: `retry` does not try again, which would be waiting too."""
-    refused_by: str | None = None
-    """Who rejected the call, if the runtime's approver did."""
-    deferred_start: Callable[[], None] | None = None
-    """Emits `CallStarted`, for a call whose wait must be stored first."""
-    is_journalled: bool = False
-    has_store_failed: bool = False
-    """Whether the store failed in the middle of the call, where no stage has an outcome for that."""
-    has_streamed_progress: bool = False
-    """Whether progress was added to the streams, which has to be written before the end of the call."""
+    waits: Waits = NO_WAITS
+    """How long it has waited for its slot and for people."""
     started_perf_counter: float = 0.0
     latency_seconds: float = 0.0
-    queued_seconds: float = 0.0
-    person_seconds_before: float = 0.0
-    """How long the call waited for people until now, without the wait that goes on."""
-    person_wait_started_at: float | None = None
-    """Since when the call waits for a person, and its caller with it."""
+    _siblings_inside: SiblingIds | None = None
+    """The calls that its handler makes: none of them follows another."""
 
-    def __init__(self, scope: CallScope, requested_name: str, raw_arguments: Arguments) -> None:
+    def __init__(
+        self,
+        scope: CallScope,
+        requested_name: str,
+        raw_arguments: Arguments,
+        request: CallRequest = PLAIN_REQUEST,
+        call_id: str | None = None,
+    ) -> None:
         self.scope = scope
         self.requested_name = requested_name
         self.raw_arguments = raw_arguments
+        self.request = request
+        self.assigned_id = call_id
 
     @property
     def id(self) -> str:
@@ -195,6 +162,10 @@ class Invocation:
         if self.assigned_id is None:
             self.assigned_id = new_id()
         return self.assigned_id
+
+    def drop_id(self) -> None:
+        """Forget an id that cannot be used; the call gets another one."""
+        self.assigned_id = None
 
     @property
     def tool_name(self) -> str:
@@ -206,9 +177,35 @@ class Invocation:
         return self.scope.principal
 
     @property
+    def environment(self) -> CallEnvironment:
+        """What the runtime gives to the call while it runs."""
+        return self.scope.environment
+
+    @property
     def is_new(self) -> bool:
         """Whether the ledger can have no row of the call: its id was not given, and it never waited."""
-        return not (self.has_given_id or self.resumption.round)
+        return not (self.request.has_given_id or self.resumption.round)
+
+    @property
+    def has_given_id(self) -> bool:
+        """Whether the caller supplied the id."""
+        return self.request.has_given_id
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the call was restored from the store, and now continues after an answer."""
+        return self.request.made_by == "store"
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the call that this one is nested in."""
+        return self.request.parent
+
+    @property
+    def answer(self) -> Done | Failed | None:
+        """The answer to the call's last question, if it continues with one."""
+        answer = self.resumption.answer
+        return None if answer is None else answer.value
 
     @property
     def is_waiting_for_answer(self) -> bool:
@@ -219,7 +216,7 @@ class Invocation:
     def identity(self) -> CallIdentity:
         """Whose call it is, for its events, waits and stored rows."""
         intent, display = self.presentation
-        return CallIdentity(self.parent, self.model_id, intent, display, *self.scope.caller_fields)
+        return CallIdentity(self.request.parent, self.request.model_id, intent, display, *self.scope.caller_fields)
 
     @property
     def presentation(self) -> tuple[str | None, Mapping[str, Any]]:
@@ -236,7 +233,7 @@ class Invocation:
 
     @property
     def workspace(self) -> str:
-        return self.scope.environment.workspace
+        return self.environment.workspace
 
     @property
     def memory_dir(self) -> str | None:
@@ -248,7 +245,11 @@ class Invocation:
 
     @property
     def threads(self) -> HandlerThreads:
-        return self.scope.environment.threads
+        return self.environment.threads
+
+    @property
+    def clock(self) -> Clock:
+        return self.environment.running.clock
 
     @property
     def call(self) -> Call:
@@ -257,7 +258,7 @@ class Invocation:
 
     def call_as(self, tool_name: str) -> Call:
         """The call as a value under another tool name, such as the one its provider uses."""
-        identity = {"id": self.id, "parent": self.parent, "model_id": self.model_id}
+        identity = {"id": self.id, "parent": self.request.parent, "model_id": self.request.model_id}
         call = object.__new__(Call)  # like `Call(tool, arguments, ...)`, in a quarter of the time
         arguments = self.__dict__.get("arguments", self.raw_arguments)
         call.__dict__.update(self.scope.principal_fields, tool=tool_name, arguments=arguments, **identity)
@@ -269,23 +270,25 @@ class Invocation:
 
     def find_value(self, value_type: type[T]) -> T | None:
         """The nearest value of a type: from the tool's own lifespan, then from the scopes."""
-        mounted = self.scope.environment.lifespans.value_of(self.listing.tool)
+        mounted = self.environment.lifespans.value_of(self.listing.tool)
         return mounted if isinstance(mounted, value_type) else self.scope.find_value(value_type)
 
     async def call_tool(self, tool: str, arguments: Arguments, timeout: float | None) -> Outcome:
         """Run another tool as a nested call of this one."""
-        if self.nesting_depth >= MAX_NESTING_DEPTH:
+        request = self.request
+        if request.nesting_depth >= MAX_NESTING_DEPTH:
             problem = f"calls are nested {MAX_NESTING_DEPTH} deep already. Call the tool from further out."
             return Failed("limit_exceeded", problem)
-        inner = Invocation(self.scope, tool, arguments)
-        inner.parent = self.id
-        inner.priority = self.priority
-        inner.caller_timeout = timeout
-        inner.nesting_depth = self.nesting_depth + 1
-        if self.principal.session is not None:
-            if self.nested_siblings is None:
-                self.nested_siblings = {}
-            inner.siblings = self.nested_siblings
+        if self._siblings_inside is None and self.principal.session is not None:
+            self._siblings_inside = {}
+        inner_request = CallRequest(
+            parent=self.id,
+            priority=request.priority,
+            timeout=timeout,
+            nesting_depth=request.nesting_depth + 1,
+            siblings=self._siblings_inside,
+        )
+        inner = Invocation(self.scope, tool, arguments, inner_request)
         return await self.scope.stack_for_call(inner)(inner)
 
     def find_tool(self, name: str) -> Listing | None:
@@ -299,7 +302,7 @@ class Invocation:
 
     async def open_store(self) -> Store:
         """The runtime's store, opened on first use."""
-        return await self.scope.environment.store.open()
+        return await self.environment.store.open()
 
     def set_active_space(self, space: str | None) -> None:
         """Show the later visible calls of this agent and session in another space, or in none."""
@@ -309,45 +312,159 @@ class Invocation:
         """The same, in every process on the store."""
         await self.scope.enter_space(space)
 
-    def emit_deferred_start(self) -> None:
-        """Emit `CallStarted`, if that was put off."""
-        emit, self.deferred_start = self.deferred_start, None
-        if emit is not None:
-            emit()
-
     def report(self, update: Mapping[str, Any]) -> None:
         """Emit a progress event; safe to call from the handler's thread."""
-        progress = self.scope.environment.progress
+        progress = self.environment.progress
         if not progress.is_wanted(self):
             return
-        loop = self.scope.environment.running.event_loop
+        loop = self.environment.running.event_loop
         if loop is not None and _is_other_thread(loop):
             loop.call_soon_threadsafe(progress.emit, self, dict(update))
         else:
             progress.emit(self, dict(update))
 
+    def add_queued_seconds(self, seconds: float) -> None:
+        """Count the time that the call has waited for its slot."""
+        self.waits = self.waits._replace(queued_seconds=self.waits.queued_seconds + seconds)
+
     @contextmanager
     def waiting_for_person(self) -> Iterator[None]:
         """Measure the time in which the call waits for a person."""
-        self.person_wait_started_at = self.scope.environment.running.clock.now()
+        self.waits = self.waits._replace(person_wait_started_at=self.clock.now())
         try:
             yield
         finally:
-            self.person_seconds_before = self.person_seconds
-            self.person_wait_started_at = None
+            self.waits = self.waits._replace(person_seconds=self.person_seconds, person_wait_started_at=None)
 
     @property
     def is_waiting_for_person(self) -> bool:
         """Whether the call waits for a person, and its caller with it."""
-        return self.person_wait_started_at is not None
+        return self.waits.person_wait_started_at is not None
 
     @property
     def person_seconds(self) -> float:
         """How long the call has waited for people while its caller waited too."""
-        if self.person_wait_started_at is None:
-            return self.person_seconds_before
-        now = self.scope.environment.running.clock.now()
-        return self.person_seconds_before + now - self.person_wait_started_at
+        waits = self.waits
+        if waits.person_wait_started_at is None:
+            return waits.person_seconds
+        return waits.person_seconds + self.clock.now() - waits.person_wait_started_at
+
+    # How far it has come: the verbs of the stages
+
+    def repair(self, arguments: dict[str, Any]) -> None:
+        """Run with arguments that were corrected."""
+        self.arguments = arguments
+        self.is_repaired = True
+
+    def edit(self, raw_arguments: Arguments, arguments: dict[str, Any]) -> None:
+        """Run with arguments that a person has edited, as they gave them and as they were validated."""
+        self.raw_arguments = raw_arguments
+        self.arguments = arguments
+
+    def move_claim(self, state: ClaimState, *, fence: int | None = None) -> None:
+        """Let the claim come to another state; under another fence, if one is given."""
+        claim = self.claim if fence is None else self.claim.with_fence(fence)
+        self.claim = claim.to(state)
+
+    def hold_claim(self, fence: int) -> None:
+        """The ledger records this runtime as the one that runs the call."""
+        self.claim = Claim(ClaimState.CLAIMED, fence)
+
+    def start_release(self) -> None:
+        """Give the claim up: until that is written, no other invocation may claim the call."""
+        self.claim = Claim(ClaimState.CLAIMING)
+
+    def drop_claim(self) -> None:
+        """The claim was released."""
+        self.claim = NO_CLAIM
+
+    def resume_with(self, claim: Claim, *, approval: Approval | None, answer: GivenAnswer | None) -> None:
+        """Continue with the answer to the last question, under the claim that comes with it."""
+        self.claim = claim
+        self.resumption = Resumption(self.resumption.round, approval, answer)
+
+    def refuse_approval(self, note: str) -> None:
+        """Ask a person again: the approval does not hold any more."""
+        self.resumption = replace(self.resumption, approval=None, note=note)
+
+    def reject(self, approval: Approval) -> None:
+        """Keep who rejected the call."""
+        self.resumption = replace(self.resumption, approval=approval)
+
+    def take_answer(self) -> GivenAnswer | None:
+        """The answer that a provider continues with; from here on the call runs, and has none."""
+        answer = self.resumption.answer
+        self.resumption = replace(self.resumption, answer=None)
+        return answer
+
+    def wait_again(self, round: int) -> None:
+        """The call waits for the answer to its next question, and no process runs it."""
+        self.resumption = replace(self.resumption, round=round)
+        self.claim = self.claim.given_up()
+
+    def without_arguments(self) -> Invocation:
+        """A waiting call as this process keeps it: its arguments are in the store, and need no memory here."""
+        reduced = Invocation(self.scope, self.requested_name, {}, call_id=self.id)
+        reduced.listing = self.listing
+        reduced.resumption = Resumption(self.resumption.round)
+        return reduced
+
+    def note_row(self, row: LedgerRow) -> None:
+        """The call has, or will have, this row in the ledger."""
+        self.stored = self.stored._replace(row=row)
+
+    def note_template(self, template: EndTemplate) -> None:
+        """The row of the call comes from prepared ones, and so will its end."""
+        self.stored = self.stored._replace(end_template=template)
+
+    def note_repeat_key(self, key: str) -> None:
+        """What the call is recognised by if it is repeated."""
+        self.stored = self.stored._replace(repeat_key=key)
+
+    def show_in(self, message: SpaceMessage) -> None:
+        """The message that shows the call in its space has changed."""
+        self.message = message
+
+    @property
+    def may_have_executed(self) -> bool:
+        """Whether the handler may have run."""
+        return self.execution.may_have_executed
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt, more after a retry."""
+        return self.execution.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt was cancelled or timed out."""
+        return self.execution.is_cancelled
+
+    def start_handler(self) -> None:
+        """From here on the handler may have run."""
+        execution = self.execution
+        if not execution.may_have_executed:
+            self.execution = (
+                STARTED_EXECUTION if execution is NO_EXECUTION else execution._replace(may_have_executed=True)
+            )
+
+    def cancel_handler(self) -> None:
+        """Let the handler see that its attempt was cancelled or timed out."""
+        self.execution = self.execution._replace(is_cancelled=True)
+
+    def start_next_attempt(self) -> None:
+        """Count a retry."""
+        self.execution = self.execution._replace(attempt=self.execution.attempt + 1, is_cancelled=False)
+
+    def keep_outcome(self, outcome: Outcome) -> None:
+        """The outcome of the single run: whoever runs the call again gets this one."""
+        self.execution = self.execution._replace(outcome=outcome)
+
+    def end_by(self, source: Literal["cache", "full queue", "store failure"]) -> None:
+        """The outcome does not come from the handler."""
+        self.execution = self.execution._replace(ended_by=source)
+
+    # Interruptions
 
     def make_interruptible(self) -> None:
         """Register the current task, so that `cancel` and the caller's timeout can interrupt the call."""
@@ -356,7 +473,7 @@ class Invocation:
         task = asyncio.current_task()
         if task is None:
             return
-        running = self.scope.environment.running
+        running = self.environment.running
         if task.get_loop() is not running.event_loop:
             raise running.wrong_loop_error()
         self.interruption = Interruption(task)
@@ -365,22 +482,22 @@ class Invocation:
     def start_caller_timeout(self) -> None:
         """Start the timer for the caller's own limit on the whole call."""
         self.make_interruptible()
-        message = f"{self.listing.name} timed out after {self.caller_timeout:g} s, waiting included."
+        message = f"{self.listing.name} timed out after {self.request.timeout:g} s, waiting included."
         if self.interruption is not None:
-            clock = self.scope.environment.running.clock
+            clock = self.environment.running.clock
             on_due = partial(self.interrupt, "timed_out", message)
-            self.interruption.start_timer(clock, self.caller_timeout or 0.0, on_due)
+            self.interruption.start_timer(clock, self.request.timeout or 0.0, on_due)
 
     def seconds_left(self) -> float | None:
         """Seconds until the caller's own time limit; None if it set none."""
         if self.interruption is None or self.interruption.deadline is None:
             return None
-        return self.interruption.deadline - self.scope.environment.running.clock.now()
+        return self.interruption.deadline - self.clock.now()
 
     @property
     def can_go_on_later(self) -> bool:
         """Whether a call of an agent that is stopped now can be made again: its caller was stopped, not the call."""
-        is_recallable = self.has_given_id and not self.resumption.round
+        is_recallable = self.request.has_given_id and not self.resumption.round
         return is_recallable and self.listing.kind == "agent" and self.interruption_reason is None
 
     @property
@@ -400,18 +517,14 @@ class Invocation:
         if self.interruption is not None:
             self.interruption.end()
             self.interruption = None
-        running = self.scope.environment.running
-        running.calls.discard(self)
-        if running.ends.waiters:
-            running.ends.notify(self.assigned_id, outcome)
-        if self.resumption.on_end is not None:
-            self.resumption.on_end(outcome)
+        self.environment.running.end(self, outcome)
 
     def interrupt(self, code: FailureCode, message: str) -> None:
         """Stop the call from outside: because of `cancel`, or because the caller's timeout expired."""
         if self.interruption is not None:
             self.interruption.interrupt(code, message)
-            self.cancelled = self.cancelled or self.interruption.reason is not None
+            if self.interruption.reason is not None:
+                self.cancel_handler()
 
     def elapsed_seconds(self) -> float:
         """Seconds that the call took, or has taken so far."""
@@ -437,9 +550,9 @@ class Invocation:
             namespace=listing.namespace if listing else "",
             started_at=self.started_at,
             latency_ms=self.latency_seconds * 1000,
-            queued_ms=self.queued_seconds * 1000,
-            attempts=self.attempt,
-            cached=self.is_cached,
+            queued_ms=self.waits.queued_seconds * 1000,
+            attempts=self.execution.attempt,
+            cached=self.execution.ended_by == "cache",
             characters_in=_count_characters(self.raw_arguments),
             characters_out=characters,
             tokens=-(-characters // 4),

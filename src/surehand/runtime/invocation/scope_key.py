@@ -14,7 +14,7 @@ from surehand.runtime.invocation.invocation import CallScope, Invocation
 def scope_key(invocation: Invocation) -> list[str]:
     """What a call takes from its scope; empty for a tool of the runtime in a scope that offers nothing."""
     scope = invocation.scope
-    tokens = scope.environment.object_tokens
+    tokens = invocation.environment.object_tokens
     name = invocation.listing.name
     parts = [f"offers {tokens.token_of(value)}" for value in scope.offered_values]
     own = None if scope.own_catalogue is None else scope.own_catalogue.find(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -11,7 +12,8 @@ from surehand.core.call import Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.errors import FailureCode
 from surehand.core.outcome import Done, Failed, Outcome
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.resumption import Approval
 from surehand.store.serialization import deserialize_outcome, serialize_arguments, serialize_outcome
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer, compute_answer_binding
 
@@ -45,7 +47,7 @@ class Answer:
     def answer_digest(self) -> str:
         """Digest of the content: two answers with the same kind and digest are the same answer."""
         if self.kind == "approve":
-            return json_digest(self.approval.arguments if self.approval else None)
+            return json_digest(None if self.approval is None else self.approval.arguments)
         if self.kind == "reject":  # whatever its reason is
             return json_digest(None)
         match self.value:
@@ -137,3 +139,5 @@ class AnswerInProgress:
     answer_digest: str
     round: int
     task: asyncio.Task[Outcome | None] | None = None
+    on_recorded: Callable[[Invocation], None] | None = None
+    """Called once an answer that ends the call is committed with its outcome."""

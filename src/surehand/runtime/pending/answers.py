@@ -17,7 +17,7 @@ from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
 from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
-from surehand.runtime.invocation.approval import Approval
+from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.local_calls import ExpiryTimer
@@ -87,6 +87,14 @@ class Answers:
             return store_failure(error)
         approval = Approval(True, always, arguments, by=by)
         return await self._submit(viewer, call_id, Answer("approve", approval=approval, by=by, round=round))
+
+    async def end_calls_that_follow_run(self, run_id: str) -> None:
+        """End the calls that wait for a run of an agent which has ended."""
+        await self._resumptions.following_calls.end_calls_that_follow_run(run_id)
+
+    async def cancel_run(self, viewer: Principal, run_id: str, reason: str) -> bool:
+        """Stop a run of an agent for good, and end its calls; False if it has ended, or is not the viewer's."""
+        return await self._cancelled_runs.cancel(run_id, reason, viewer)
 
     async def _validate_edited_arguments(
         self, viewer: Principal, call_id: str, arguments: Any, by: str | None

@@ -9,7 +9,6 @@ from math import inf
 from surehand.core.clock import Clock, Timer, wake
 from surehand.core.quotas import Quota
 from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.invocation.resumption import Resumption
 from surehand.runtime.pending.answer import AnswerInProgress
 
 
@@ -50,11 +49,13 @@ class LocalPendingCalls:
     def drop_arguments(self, invocation: Invocation) -> None:
         """Replace a parked invocation by one without arguments: they are in the store, and need no memory here."""
         if self.invocations.get(invocation.id) is invocation:
-            reduced = Invocation(invocation.scope, invocation.requested_name, {})
-            reduced.listing = invocation.listing
-            reduced.assigned_id = invocation.id
-            reduced.resumption = Resumption(invocation.resumption.round)
-            self.invocations[invocation.id] = reduced
+            self.invocations[invocation.id] = invocation.without_arguments()
+
+    def on_answer_recorded(self, invocation: Invocation) -> None:
+        """Say that an answer is committed, together with the end of its call."""
+        in_progress = self.answers_in_progress.get(invocation.id)
+        if in_progress is not None and in_progress.on_recorded is not None:
+            in_progress.on_recorded(invocation)
 
     def on_call_ended(self, invocation: Invocation) -> None:
         """Forget a call that has its outcome."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from surehand.runtime.listeners import Listeners
 from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.pending.pending_calls import PendingCalls
+from surehand.runtime.running_calls import CallEnds
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, StoreUnavailable, UnexpectedRowCount
 from surehand.store.serialization import dump_json
@@ -55,6 +55,7 @@ class PendingCallWriter:
         write_retry: WriteRetry,
         expiry_timer: ExpiryTimer,
         listeners: Listeners,
+        call_ends: CallEnds,
         default_time_to_live: float | None,
     ) -> None:
         self._store = store
@@ -67,6 +68,7 @@ class PendingCallWriter:
         self._write_retry = write_retry
         self._expiry_timer = expiry_timer
         self._listeners = listeners
+        self._call_ends = call_ends
         self._default_time_to_live = default_time_to_live
 
     async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
@@ -135,7 +137,7 @@ class PendingCallWriter:
             results = await store.write(statements)
         except UnexpectedRowCount:
             if post_statements:
-                invocation.message = invocation.message._replace(id=None)  # the message was not written either
+                invocation.show_in(invocation.message._replace(id=None))  # the message was not written either
             raise
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # the handler has run: no other process knows that the call is pending
@@ -161,7 +163,7 @@ class PendingCallWriter:
         fence = invocation.claim.fence
         owner_id = None if fence is None else self._store.owner_id
         call = build_ledger_row(invocation, owner_id=owner_id, fence=fence or 0)
-        stored = invocation.ledger_row
+        stored = invocation.stored.row
         if stored is None:
             return call
         arguments = stored.arguments if invocation.may_have_executed else call.arguments
@@ -181,8 +183,7 @@ class PendingCallWriter:
         call_id = invocation.id
         if not invocation.resumption.round:
             self._local.open_count += 1
-        invocation.resumption = replace(invocation.resumption, round=round)
-        invocation.claim = invocation.claim.given_up()
+        invocation.wait_again(round)
         self._local.invocations[call_id] = invocation
         self._messages.mark_written(invocation, pending)
         self._local.answers_in_progress.pop(call_id, None)  # the call is pending again, and can be answered again
@@ -201,12 +202,10 @@ class PendingCallWriter:
             round=round,
             **invocation.identity._asdict(),
         )
-        invocation.emit_deferred_start()
+        self._listeners.release(invocation)
         self._emit_pending(pending_call, invocation.identity)
-        on_end = invocation.resumption.on_end
-        if on_end is not None:  # the task that gave the last answer does not wait for the next one
-            invocation.resumption = replace(invocation.resumption, on_end=None)
-            on_end(pending_call.to_outcome())
+        if self._call_ends.resumed_calls:  # the task that gave the last answer does not wait for the next one
+            self._call_ends.resolve(invocation, pending_call.to_outcome())
         return pending_call
 
     def _audit_statements(self, store: Store, invocation: Invocation, pending: Pending) -> list[Any]:

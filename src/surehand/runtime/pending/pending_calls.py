@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 from surehand.catalogue.catalogue import Catalogue
@@ -57,6 +58,11 @@ class PendingCalls:
             return await store.pending.find(call_id, viewer.user, viewer.session)
         except UnstorableValue:  # an id or user that cannot be stored was never stored
             return None
+
+    async def find_followers(self, call_id: str) -> Sequence[str]:
+        """The ids of the calls that wait for this one."""
+        store = await self._store.open()
+        return await store.pending.find_followers(call_id)
 
     async def ended_outcome(self, call_id: str, viewer: Principal) -> Outcome | None:
         """The outcome of a call that was pending and has ended, if the viewer may see it."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from surehand.catalogue.listing import Listing
 from surehand.core.approval_binding import describe_tool_change
 from surehand.core.call import Principal
 from surehand.core.define import tool
-from surehand.core.outcome import Done, Outcome, WaitingFor
+from surehand.core.outcome import Done, WaitingFor
 from surehand.runtime.invocation.claim import Claim
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
-from surehand.runtime.invocation.resumption import Resumption
-from surehand.runtime.invocation.space_message import SpaceMessage
+from surehand.runtime.invocation.request import CallRequest
+from surehand.runtime.invocation.resumption import GivenAnswer
+from surehand.runtime.invocation.stored_call import SpaceMessage
 from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.pending.answer import Answer
@@ -33,7 +33,6 @@ class AppliedAnswer:
     answer: Answer
     round_answer: RoundAnswer | None = None
     fence: int | None = None
-    on_settled: Callable[..., None] | None = None
 
     @property
     def continues(self) -> bool:
@@ -43,34 +42,16 @@ class AppliedAnswer:
         return self.fence is not None and lets_continue
 
 
-def apply_answer_to(
-    invocation: Invocation,
-    row: PendingRow,
-    applied: AppliedAnswer,
-    *,
-    on_end: Callable[[Outcome], object] | None = None,
-) -> None:
+def apply_answer_to(invocation: Invocation, row: PendingRow, applied: AppliedAnswer) -> None:
     """Let an invocation continue with an answer."""
     last = row.rounds[-1]
-    answer = applied.answer
-    invocation.claim = Claim(fence=applied.fence)
-    resumption = Resumption(
-        invocation.resumption.round,
-        provider_state=row.provider_state,
-        round_answer=applied.round_answer,
-        on_settled=applied.on_settled,
-        on_end=on_end,
-        has_lost_scope=invocation.resumption.has_lost_scope,
-    )
-    if answer.approval is not None:
-        invocation.resumption = replace(resumption, approval=answer.approval)
-        return
-    invocation.resumption = replace(
-        resumption,
-        answer=answer.value,
-        is_following=last.first_call_id is not None,
-        waited_for="result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for),
-    )
+    value = applied.answer.value
+    given = None
+    if applied.answer.approval is None and value is not None:
+        waited_for = "result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for)
+        given = GivenAnswer(value, waited_for, row.provider_state, is_following=last.first_call_id is not None)
+    claim = Claim(fence=applied.fence, answer=applied.round_answer)
+    invocation.resume_with(claim, approval=applied.answer.approval, answer=given)
 
 
 class OpenScope(Protocol):
@@ -127,19 +108,21 @@ class RestoredCalls:
         """A new invocation of the call, with its stored arguments."""
         call = row.call
         context = json.loads(call.context)
-        invocation = Invocation(self.restore_scope(row), call.tool, deserialize_arguments(call.arguments))
-        invocation.assigned_id = call.call_id
-        invocation.has_given_id = bool(context.get("given"))
-        invocation.is_resumed = True
-        invocation.message = SpaceMessage(call.posted)
-        invocation.model_id = context.get("model_id")
-        invocation.parent = context.get("parent")
-        invocation.nesting_depth = int(context.get("depth", 0))
+        scope = self.restore_scope(row)
         is_known_here = call.call_id in self._local.invocations
-        is_rebuilt = invocation.scope.scope_name is not None
-        has_lost_scope = bool(context.get("own_scope")) and not (is_known_here or is_rebuilt)
-        invocation.resumption = Resumption(row.rounds[-1].round, has_lost_scope=has_lost_scope)
-        invocation.ledger_row = call
+        is_rebuilt = scope.scope_name is not None
+        request = CallRequest(
+            made_by="store",
+            has_given_id=bool(context.get("given")),
+            model_id=context.get("model_id"),
+            parent=context.get("parent"),
+            nesting_depth=int(context.get("depth", 0)),
+            has_lost_scope=bool(context.get("own_scope")) and not (is_known_here or is_rebuilt),
+        )
+        invocation = Invocation(scope, call.tool, deserialize_arguments(call.arguments), request, call.call_id)
+        invocation.show_in(SpaceMessage(call.posted))
+        invocation.wait_again(row.rounds[-1].round)
+        invocation.note_row(call)
         return invocation
 
     def restore_resumed_call(self, row: PendingRow, applied: AppliedAnswer) -> tuple[Invocation, NextStage]:
@@ -159,8 +142,7 @@ class RestoredCalls:
             return invocation, invocation.scope.stack_for_listing(made_for, invocation)
         if not is_unchanged and invocation.resumption.approval is not None:
             now = listing.tool.approval_binding
-            note = describe_tool_change(call.tool, call.definition, now)
-            invocation.resumption = replace(invocation.resumption, approval=None, note=note)
+            invocation.refuse_approval(describe_tool_change(call.tool, call.definition, now))
         return invocation, invocation.scope.stack_for_call(invocation)
 
 

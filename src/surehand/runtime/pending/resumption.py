@@ -77,7 +77,7 @@ class Resumptions:
     ) -> Outcome | None:
         """Apply an answer and return the call's outcome; None if another answer was stored first."""
         in_progress = AnswerInProgress(answer.kind, answer.answer_digest(), pending_round.round)
-        work = partial(self._resume_or_end, row, pending_round, answer, viewer)
+        work = partial(self._resume_or_end, row, pending_round, answer, viewer, in_progress)
         return await wait_for_task(self._start(row, in_progress, work))
 
     def find_in_progress(self, call_id: str) -> AnswerInProgress | None:
@@ -161,13 +161,19 @@ class Resumptions:
             if answers_in_progress.get(call_id) is in_progress:
                 del answers_in_progress[call_id]
         try:
-            await self.following_calls.end_following_calls(call_id, outcome)
+            if await self._pending_calls.find_followers(call_id):
+                await self.following_calls.end_following_calls(call_id, outcome)
         except StoreError as error:  # the answer is stored; maintenance finds the following calls in its next round
             log.warning("The calls that wait for call %s are ended later: %s", call_id, error)
         return outcome
 
     async def _resume_or_end(
-        self, row: PendingRow, pending_round: PendingRound, answer: Answer, viewer: Principal
+        self,
+        row: PendingRow,
+        pending_round: PendingRound,
+        answer: Answer,
+        viewer: Principal,
+        in_progress: AnswerInProgress,
     ) -> Outcome:
         """Store the answer, and run the call to its end or to its next question."""
         listing = self._restored_calls.find_listing(row)
@@ -176,7 +182,8 @@ class Resumptions:
         round_answer = answer.to_round_answer(edited, pending_round, viewer)
         emit_settled = partial(self._emit_settled, row, pending_round, answer)
         if not continues:
-            outcome = await self._deliver_answer(row, AppliedAnswer(answer, round_answer, on_settled=emit_settled))
+            in_progress.on_recorded = emit_settled
+            outcome = await self._deliver_answer(row, AppliedAnswer(answer, round_answer))
             if pending_round.waiting_for == "input" and listing is not None:
                 await _cancel_input_request(listing, row.call.call_id, answer.kind)
             return outcome
@@ -243,8 +250,8 @@ class Resumptions:
         invocation = local.invocations.get(call_id)
         if caller is None or caller.done() or invocation is None:
             return None
-        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        apply_answer_to(invocation, row, applied, on_end=partial(_set_outcome, ended))
+        ended = self._running.ends.wait_for_resumed(invocation)
+        apply_answer_to(invocation, row, applied)
         caller.set_result(True)
         outcome = await ended
         if invocation.claim.is_lost:
@@ -265,7 +272,11 @@ class Resumptions:
             raise UnexpectedRowCount("another answer was stored first")
         if isinstance(outcome, Pending) or invocation.claim.is_recorded:
             return outcome
-        if applied.fence is not None and invocation.has_store_failed and self._can_go_on_later(invocation):
+        if (
+            applied.fence is not None
+            and invocation.execution.ended_by == "store failure"
+            and self._can_go_on_later(invocation)
+        ):
             return Pending(
                 "result", row.call.call_id, f"{row.call.tool} goes on when the store is back: {outcome.text}"
             )
@@ -368,11 +379,6 @@ def _check_row(
     if not row.matches_answer_binding:
         return _end_altered_call(row, pending_round, answer), False
     return answer, True
-
-
-def _set_outcome(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
 
 
 def store_failure(error: StoreError) -> Failed:

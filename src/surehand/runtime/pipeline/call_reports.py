@@ -14,6 +14,7 @@ from surehand.core.ids import new_id
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.store_journal import StoreJournal
 from surehand.runtime.invocation.invocation import Invocation
+from surehand.runtime.invocation.request import PLAIN_REQUEST
 from surehand.runtime.listeners import Listeners
 from surehand.runtime.stats import MemoryJournal, StatsTable
 
@@ -52,9 +53,15 @@ class CallReports:
         """Whether the ends of calls are written anywhere."""
         return self.memory_journal is not None or self.store_journal.writer is not None
 
-    def for_tool(self, name: str, intent: str | None, display: Mapping[str, Any]) -> ToolReports:
-        """The reports of one tool's calls; made once for each stack, so that a call builds its events quickly."""
-        return ToolReports(self, name, intent, display)
+    def for_tool(
+        self, name: str, intent: str | None, display: Mapping[str, Any], *, holds_start: bool = False
+    ) -> ToolReports:
+        """The reports of one tool's calls; made once for each stack, so that a call builds its events quickly.
+
+        Args:
+            holds_start: `CallStarted` is not heard before the wait of the call is stored.
+        """
+        return ToolReports(self, name, intent, display, holds_start=holds_start)
 
     def report_queued(self, invocation: Invocation, queue_name: str, position: int) -> None:
         """Emit `CallQueued`."""
@@ -66,9 +73,22 @@ class CallReports:
 class ToolReports:
     """Reports the start and the end of one tool's calls."""
 
-    __slots__ = ("_append", "_auto_complete", "_display", "_intent", "_listeners", "_name", "_now", "_store_journal")
+    __slots__ = (
+        "_append",
+        "_auto_complete",
+        "_display",
+        "_holds_start",
+        "_intent",
+        "_listeners",
+        "_name",
+        "_now",
+        "_store_journal",
+    )
 
-    def __init__(self, reports: CallReports, name: str, intent: str | None, display: Mapping[str, Any]) -> None:
+    def __init__(
+        self, reports: CallReports, name: str, intent: str | None, display: Mapping[str, Any], *, holds_start: bool
+    ) -> None:
+        self._holds_start = holds_start
         self._name = name
         self._intent = intent
         self._display = display
@@ -80,47 +100,51 @@ class ToolReports:
 
     def start(self, invocation: Invocation, at: float) -> None:
         """Emit `CallStarted`, or `CallResumed` for a resumed call."""
+        request = invocation.request
+        if request is not PLAIN_REQUEST and request.made_by == "store":
+            if invocation.claim.answer is None:  # else it is emitted once the answer is stored
+                self._listeners.emit(CallResumed(invocation.id, self._name, at, *invocation.identity))
+            return
         call_id = invocation.assigned_id
         if call_id is None:
-            call_id = invocation.assigned_id = new_id()
-        if invocation.is_resumed:
-            if invocation.resumption.on_settled is None:  # else it is emitted once the answer is stored
-                self._listeners.emit(CallResumed(call_id, self._name, at, *invocation.identity))
-            return
+            call_id = invocation.assigned_id = new_id()  # as `id` does, without calling a property
         tool_fields = (
             call_id,
             self._name,
             invocation.raw_arguments,
-            invocation.parent,
+            request.parent,
             self._display,
             at,
-            invocation.model_id,
+            request.model_id,
             self._intent,
         )
         # Adding two tuples takes half the time of unpacking one into the other.
-        self._listeners.emit(_new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields))
+        event = _new_tuple(CallStarted, tool_fields + invocation.scope.caller_fields)
+        if self._holds_start:
+            self._listeners.hold(invocation, event)
+        else:
+            self._listeners.emit(event)
 
     def end(self, invocation: Invocation, outcome: Outcome) -> None:
         """Write the journals and emit `CallEnded`."""
         call_id = invocation.assigned_id or invocation.id
         name = self._name
-        if invocation.deferred_start is not None:
-            invocation.emit_deferred_start()
         if self._append is not None:
             status = "ok" if outcome.ok else _status_word(outcome)
             self._append((call_id, name, invocation.started_perf_counter, invocation.latency_seconds, status))
-        if self._store_journal.writer is not None and not invocation.is_journalled:
+        if self._store_journal.writer is not None and not invocation.claim.is_recorded:
             self._write_store_journal(self._store_journal.writer, invocation, outcome)
         if self._auto_complete and self._listeners.callbacks:
-            if invocation.is_resumed and invocation.claim.is_lost:
+            request = invocation.request
+            if request is not PLAIN_REQUEST and invocation.is_resumed and invocation.claim.is_lost:
                 return  # of two answers to one call, only the first emits the end
             tool_fields = (
                 call_id,
                 name,
                 outcome,
                 self._now(),
-                invocation.parent,
-                invocation.model_id,
+                request.parent,
+                request.model_id,
                 self._intent,
                 self._display,
             )
@@ -128,7 +152,7 @@ class ToolReports:
 
     def _write_store_journal(self, writer: JournalWriter, invocation: Invocation, outcome: Outcome) -> None:
         """Add the end of a call to the store's journal; a call that is still pending has its entry already."""
-        if isinstance(outcome, Pending) or (invocation.resumption.round and not invocation.claim.is_recorded):
+        if isinstance(outcome, Pending) or invocation.resumption.round:
             return
         status = "ok" if outcome.ok else _status_word(outcome)
         writer.add(self._store_journal.statements(invocation, "ended", status))

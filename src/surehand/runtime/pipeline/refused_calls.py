@@ -76,7 +76,7 @@ class RefusedCalls:
         listing = invocation.scope.find(name) if isinstance(name, str) else None
         if listing is not None:
             invocation.listing = listing
-        is_open = invocation.scope.environment.running.is_open
+        is_open = invocation.environment.running.is_open
         return await self.report(invocation, failure) if is_open else failure
 
     async def report(self, invocation: Invocation, outcome: Failed) -> Failed:
@@ -99,7 +99,7 @@ class RefusedCalls:
 def _hint(invocation: Invocation, name: str) -> str:
     """Whether the namespace exists, and the nearest tools that the caller may use."""
     namespace, separator, short_name = name.partition(NAMESPACE_SEPARATOR)
-    usable = invocation.scope.usable_listings(for_person=invocation.is_dispatched)
+    usable = invocation.scope.usable_listings(for_person=invocation.request.made_by == "person")
     names = [each for listing in usable for each in (listing.name, *listing.tool.aliases)]
     suggestions = nearest_names(name, dict.fromkeys(names))  # two tools may have the same alias
     advice = (

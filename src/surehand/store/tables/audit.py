@@ -188,6 +188,11 @@ class AuditTable:
         [counts] = await self._database.read(_SQL["count_audit_rows"], {"tx": last.last_tx, "id": last.last_id})
         return AuditVerification(counts["present"], last.position, counts["unsealed"], last.hash, problem)
 
+    async def find_seal(self, hash: str, *, last: int) -> int | None:
+        """The position of the seal with this hash; None if none up to the position `last` has it."""
+        rows = await self._database.read(_SQL["find_seal"], {"hash": hash, "position": last})
+        return int(rows[0]["position"]) if rows else None
+
     async def list(
         self,
         *,

@@ -45,7 +45,7 @@ class CassettePlayer:
     async def __call__(self, invocation: Invocation, proceed: NextStage) -> Outcome:
         """Replay one pass of a call; a pending call passes again with its answer."""
         replay = self.open_calls.pop(invocation.id, None)
-        if isinstance(invocation.resumption.answer, Failed):
+        if isinstance(invocation.answer, Failed):
             return await proceed(invocation)  # cancelled or expired while pending: that does no work
         wanted = Recording.from_invocation(invocation, self._to_json)
         replay = replay or self._start_replay(wanted, invocation)
@@ -71,9 +71,9 @@ class CassettePlayer:
 
     def _answer_mismatch(self, replay: Replay, invocation: Invocation) -> str:
         """Explain how an answer differs from the recorded one; settling with None means the recorded answer."""
-        if not isinstance(invocation.resumption.answer, Done) or not replay.returned_waits:
+        if not isinstance(invocation.answer, Done) or not replay.returned_waits:
             return ""
-        given = self._to_json(invocation.resumption.answer.data)
+        given = self._to_json(invocation.answer.data)
         wait = replay.recording.waits[replay.returned_waits - 1]
         if given is None or "answer" not in wait or wait["answer"] == given:
             return ""

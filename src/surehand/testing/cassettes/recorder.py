@@ -41,12 +41,12 @@ class CassetteRecorder:
         return recording
 
     def _record_answer(self, recording: Recording, invocation: Invocation) -> None:
-        if invocation.resumption.answer is None or not recording.waits:
+        if invocation.answer is None or not recording.waits:
             return
         if not invocation.is_resumed:
             recording.waits.pop()  # its caller waited for the answer, and never received the pending outcome
-        elif isinstance(invocation.resumption.answer, Done):
-            recording.waits[-1]["answer"] = self._to_json(invocation.resumption.answer.data)
+        elif isinstance(invocation.answer, Done):
+            recording.waits[-1]["answer"] = self._to_json(invocation.answer.data)
 
     def _record_outcome(self, recording: Recording, invocation: Invocation, outcome: Outcome) -> None:
         if isinstance(outcome, Pending) and outcome.call_id == invocation.id:

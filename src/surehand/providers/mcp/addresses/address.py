@@ -38,8 +38,8 @@ class ServerAddress:
         """The logger of messages about and from the server."""
         return logging.getLogger(f"surehand.mcp.{self.log_name or self.namespace}")
 
-    check_variables: Callable[[], object] | None = None
-    """Raises `DefinitionError` if a variable that its configuration names is not set; None if it names none."""
+    configured_by: ServerAddress | None = None
+    """The address of a configuration entry that this one was resolved from."""
 
     connection_timeout_seconds: float = 120.0
     """Time for starting the server, the handshake and the first list: some servers are downloaded first."""
@@ -54,6 +54,11 @@ class ServerAddress:
             secrets: takes the secrets that the transports send to the server, and masks them in their logs.
         """
         raise NotImplementedError
+
+    def check_variables(self) -> None:
+        """Raise `DefinitionError` if a variable that its configuration names is not set."""
+        if self.configured_by is not None:
+            self.configured_by.check_variables()
 
     def exit_report(self) -> str:
         """How the last process of the server ended, for a person; empty if it is not a process."""

@@ -35,7 +35,7 @@ class DeferredAddress(ServerAddress):
         self._entry = entry
         self._variables = variables
         self._location = location
-        self.check_variables = self._resolve_variables
+        self._stdio_options: dict[str, Any] | None = None
         self._resolved: ServerAddress | None = None
         """The address of the last connection."""
         self.namespace = str(entry.options["namespace"])
@@ -59,10 +59,14 @@ class DeferredAddress(ServerAddress):
     def resolve(self) -> ServerAddress:
         """The address with the current values of its variables; raises `DefinitionError` that names the file."""
         address = self._build_address(self.substitute)
-        address.check_variables = self._resolve_variables
+        address.configured_by = self
         address.label = self.label
         address.identity = self.identity
         return address
+
+    def check_variables(self) -> None:
+        """Raise `DefinitionError` if a variable of the entry is not set."""
+        self._resolve_variables()
 
     def _resolve_variables(self) -> ServerAddress:
         """The resolved address. Raises `DefinitionError` also if a variable of environment or headers is not set."""
@@ -132,7 +136,7 @@ class DeferredAddress(ServerAddress):
         command = self._program_path(substitute(self._entry.command), cwd)
         args = map(substitute, self._entry.args)
         is_default = not self._entry.cwd
-        options = self._connection_options
+        options = self._build_connection_options()
         return StdioAddress(command, *args, env=self._environment, cwd=cwd, is_cwd_default=is_default, **options)
 
     def _working_directory(self, substitute: Callable[[str], str]) -> Path | None:
@@ -163,9 +167,13 @@ class DeferredAddress(ServerAddress):
         except (OSError, UnicodeDecodeError):
             raise self._error("its envFile cannot be read", "give a file of NAME=value lines.") from None
 
-    @cached_property
-    def _connection_options(self) -> dict[str, Any]:
-        """The connection options as `StdioAddress` takes them, with a `Sandbox` object."""
+    def _build_connection_options(self) -> dict[str, Any]:
+        """The connection options as `StdioAddress` takes them, with a `Sandbox` object; built once."""
+        if self._stdio_options is None:
+            self._stdio_options = self._options_with_sandbox()
+        return self._stdio_options
+
+    def _options_with_sandbox(self) -> dict[str, Any]:
         options = dict(self._entry.connection_options)
         sandbox = options.pop("sandbox", False)
         if not sandbox:

@@ -1,7 +1,8 @@
 """The stages of the pipeline, outermost first: a call passes them in this order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeAlias
 
 from surehand.catalogue.catalogue import Catalogue
 from surehand.core.clock import Deadlines
@@ -20,11 +21,8 @@ from surehand.runtime.limits.breaker_table import ProviderBreakers
 from surehand.runtime.limits.queue_table import QueueTable
 from surehand.runtime.outputs import OversizedOutputs
 from surehand.runtime.pending.confirmation import Confirmation
-from surehand.runtime.pending.local_calls import LocalPendingCalls
-from surehand.runtime.pending.pending_call_writer import PendingCallWriter
+from surehand.runtime.pending.parking import Parking
 from surehand.runtime.pending.pending_calls import PendingCalls
-from surehand.runtime.pending.resumption import Resumptions
-from surehand.runtime.pending.wait_refusal import WaitRefusal
 from surehand.runtime.pipeline.call_reports import CallReports
 from surehand.runtime.pipeline.installed_middleware import MiddlewareTable
 from surehand.runtime.pipeline.pipeline import CallStages
@@ -54,6 +52,9 @@ from surehand.runtime.pipeline.stages.validate import validate
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 
+BoundStage: TypeAlias = partial[NextStage]
+"""A stage with the services that it uses."""
+
 STAGES: tuple[Callable[..., NextStage], ...] = (
     active_space,  # make calls in the space that their agent entered
     record,  # statistics, journal and events, once per call; interruptions and our own bugs become outcomes
@@ -81,71 +82,83 @@ STAGES: tuple[Callable[..., NextStage], ...] = (
 )
 
 
-def bind_stages(
+def bind_outer_stages(
     *,
     active_spaces: ActiveSpaces,
     background_tasks: BackgroundTasks,
-    breakers: ProviderBreakers,
     catalogue: Catalogue,
     committed_results: CommittedResults,
-    confirmation: Confirmation,
     crash_report: CrashReport,
-    deadlines: Deadlines,
-    defaults: Defaults,
     journal: StoreJournal,
-    ledger_service: Ledger,
     lifespans: Lifespans,
-    local: LocalPendingCalls,
+    max_input: int,
     messages: CallMessages,
     middleware_table: MiddlewareTable,
-    outcomes: StoredOutcomes,
     outputs: OversizedOutputs,
-    pending_calls: PendingCalls,
-    queues: QueueTable,
-    repeated_calls: RepeatedCalls,
     reports: CallReports,
-    result_cache: ResultCache,
-    resumptions: Resumptions,
     running: RunningCalls,
-    store: RuntimeStore,
-    wait_refusal: WaitRefusal,
-    writer: PendingCallWriter,
-) -> CallStages:
-    """The stages of one runtime, each with the services that it uses."""
-    is_durable = store.is_durable
-    max_output = defaults.max_output
-    bound: list[partial[NextStage]] = [
+) -> list[BoundStage]:
+    """The stages that every call passes once: those that report it, check its arguments and show it."""
+    return [
         partial(active_space, active_spaces=active_spaces),
         partial(record, reports=reports, running=running, crash_report=crash_report),
         partial(commit, committed_results=committed_results),
         partial(outer_middleware, table=middleware_table, background_tasks=background_tasks, crash_report=crash_report),
         partial(audience),
         partial(mount, lifespans=lifespans),
-        partial(validate, max_input=defaults.max_input),
-        partial(recall, store=store, ledger=ledger_service, outcomes=outcomes, pending_calls=pending_calls),
+        partial(validate, max_input=max_input),
         partial(budget, outputs=outputs),
         partial(publish, active_spaces=active_spaces, messages=messages, journal=journal, catalogue=catalogue),
-        partial(
-            park,
-            writer=writer,
-            pending_calls=pending_calls,
-            local=local,
-            resumptions=resumptions,
-            ledger=ledger_service,
-            journal=journal,
-            wait_refusal=wait_refusal,
-            is_durable=is_durable,
-        ),
+    ]
+
+
+def bind_durable_stages(
+    *,
+    confirmation: Confirmation,
+    crash_report: CrashReport,
+    journal: StoreJournal,
+    ledger_service: Ledger,
+    outcomes: StoredOutcomes,
+    parking: Parking,
+    pending_calls: PendingCalls,
+    repeated_calls: RepeatedCalls,
+    store: RuntimeStore,
+) -> list[BoundStage]:
+    """The stages of calls that wait or have effects: recalled, parked, approved, claimed and recorded."""
+    is_durable = store.is_durable
+    return [
+        partial(recall, store=store, ledger=ledger_service, outcomes=outcomes, pending_calls=pending_calls),
+        partial(park, parking=parking, ledger=ledger_service, is_durable=is_durable),
         partial(follow, repeated_calls=repeated_calls, store=store),
         partial(approve, confirmation=confirmation, store=store, journal=journal),
         partial(ledger, ledger=ledger_service, journal=journal, crash_report=crash_report, is_durable=is_durable),
-        partial(clip, outputs=outputs, max_output=max_output),
+        partial(intent, ledger=ledger_service, repeated_calls=repeated_calls, is_durable=is_durable),
+    ]
+
+
+def bind_inner_stages(
+    *,
+    background_tasks: BackgroundTasks,
+    breakers: ProviderBreakers,
+    crash_report: CrashReport,
+    deadlines: Deadlines,
+    defaults: Defaults,
+    ledger_service: Ledger,
+    middleware_table: MiddlewareTable,
+    outputs: OversizedOutputs,
+    queues: QueueTable,
+    reports: CallReports,
+    result_cache: ResultCache,
+    running: RunningCalls,
+) -> list[BoundStage]:
+    """The stages around the handler: what limits it, repeats it and shortens its output."""
+    return [
+        partial(clip, outputs=outputs, max_output=defaults.max_output),
         partial(middleware, table=middleware_table, background_tasks=background_tasks, crash_report=crash_report),
         partial(cache, results=result_cache),
         partial(retry, clock=running.clock, first_delay=defaults.retry_delay),
         partial(breaker, breakers=breakers),
         partial(queue, queues=queues, reports=reports, ledger=ledger_service),
-        partial(intent, ledger=ledger_service, repeated_calls=repeated_calls, is_durable=is_durable),
         partial(
             deadline,
             deadlines=deadlines,
@@ -153,8 +166,12 @@ def bind_stages(
             defaults=defaults,
             crash_report=crash_report,
         ),
-        partial(invoke, crash_report=crash_report, max_output=max_output),
+        partial(invoke, crash_report=crash_report, max_output=defaults.max_output),
     ]
+
+
+def order_stages(bound: Iterable[BoundStage]) -> CallStages:
+    """The stages of one runtime in their order."""
     by_function = {each.func: each for each in bound}
     return CallStages(
         all=tuple(by_function[stage] for stage in STAGES),

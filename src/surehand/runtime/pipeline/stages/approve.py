@@ -12,9 +12,9 @@ from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.store_journal import StoreJournal
-from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign
 from surehand.runtime.invocation.invocation import Invocation, NextStage
+from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.invocation.scope_key import scope_key
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pipeline.pipeline import StackPlan
@@ -109,7 +109,7 @@ class _ApproveStage:
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
         """Run the call if it was approved, else end it."""
         if not approval.allow:
-            invocation.refused_by = approval.by
+            invocation.reject(approval)
             return _rejection(approval)
         # With a stored approval, the call was restored with the edited arguments already.
         if approval.arguments is not None and approval is not invocation.resumption.approval:
@@ -122,7 +122,7 @@ class _ApproveStage:
 
     async def _save_grant(self, invocation: Invocation, approval: Approval) -> None:
         """Store a standing approval; that of a stored answer only if it has not been revoked since."""
-        if invocation.resumption.has_lost_scope:
+        if invocation.request.has_lost_scope:
             log.warning("%s is approved for this call alone: its scope is not known here.", invocation.listing.name)
             return
         store = await self.store.open()
@@ -138,8 +138,7 @@ class _ApproveStage:
             arguments = invocation.listing.tool.validate_arguments(edited)
         except InvalidArguments as error:
             return failed_from_error(error).evolve(executed=False)
-        invocation.raw_arguments = edited
-        invocation.arguments = arguments
+        invocation.edit(edited, arguments)
         decided = self._decide(invocation)
         return decided if isinstance(decided, Failed) else None
 
@@ -161,7 +160,8 @@ def _grant_key(invocation: Invocation, binding: str) -> str:
 
 def _has_handler_run(invocation: Invocation) -> bool:
     """Whether the handler ran before the call became pending, and the answer is its result."""
-    has_result = invocation.resumption.answer is not None and invocation.resumption.waited_for == "result"
+    answer = invocation.resumption.answer
+    has_result = answer is not None and answer.waited_for == "result"
     return has_result and invocation.listing.kind not in ("client", "external")
 
 

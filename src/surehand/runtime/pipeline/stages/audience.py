@@ -14,7 +14,7 @@ def audience(plan: StackPlan, proceed: NextStage) -> NextStage:
     name = plan.listing.name
 
     async def stage(invocation: Invocation) -> Outcome:
-        if invocation.is_dispatched or invocation.is_resumed:
+        if invocation.request.made_by in ("person", "store"):
             return await proceed(invocation)
         return Failed("denied", f"{name} is not allowed here: it is for people, who run it with runtime.dispatch.")
 

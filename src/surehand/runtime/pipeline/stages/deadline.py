@@ -54,7 +54,7 @@ def deadline(
         except (ForeignCodeError, ValueError, TypeError) as error:
             original = error.original if isinstance(error, ForeignCodeError) else error
             return crash_report.failure(listing.name, original).evolve(executed=False)
-        invocation.may_have_executed = True
+        invocation.start_handler()
         outcome = await attempt(invocation, seconds)
         if outcome is None:
             return Failed("timed_out", f"{listing.name} timed out after {seconds:g} s.", executed=True)
@@ -83,7 +83,7 @@ class _Attempts:
             if timer is not None:
                 timer.cancel()
             expired = expiry.take_back_cancellation()
-            invocation.cancelled = True
+            invocation.cancel_handler()
             await self._notify_provider(invocation, "timed_out" if expired else "cancelled")
             if not expired:
                 raise
@@ -115,7 +115,7 @@ class _Attempts:
         return None
 
     async def _stop_task(self, invocation: Invocation, task: asyncio.Task[Outcome], reason: str) -> None:
-        invocation.cancelled = True
+        invocation.cancel_handler()
         try:
             await self._background_tasks.stop(task)
         finally:  # also if this task was cancelled again while it waited
@@ -157,7 +157,7 @@ class _DeadlineExpiry:
 
     def __call__(self) -> None:
         self._has_expired = True
-        self._invocation.cancelled = True
+        self._invocation.cancel_handler()
         self._task.cancel()
 
     def take_back_cancellation(self) -> bool:

@@ -34,15 +34,17 @@ def intent(
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumption.answer is not None and invocation.claim.fence is None:
             return await proceed(invocation)  # the answer replaces running the handler
-        if invocation.handler_outcome is not None:  # middleware that calls `proceed` twice gets the same outcome twice
-            return invocation.handler_outcome
+        if (
+            invocation.execution.outcome is not None
+        ):  # middleware that calls `proceed` twice gets the same outcome twice
+            return invocation.execution.outcome
         if invocation.claim.state in (ClaimState.CLAIMING, ClaimState.RUNNING):  # middleware calls it twice at once
             return _running_already(invocation)
         if is_durable:
             invocation.make_interruptible()
         try:
             has_claim = invocation.claim.is_held or await ledger.claim(invocation, unless_repeated=True)
-            if not has_claim and invocation.repeat_key is not None and not invocation.claim.is_busy:
+            if not has_claim and invocation.stored.repeat_key is not None and not invocation.claim.is_busy:
                 first = await repeated_calls.find_first(invocation)
                 if first is not None:
                     return first.to_pending(name)
@@ -51,17 +53,17 @@ def intent(
             return _claim_failure(invocation, name, error)
         if not has_claim:
             if not invocation.claim.is_busy:
-                invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
+                invocation.move_claim(ClaimState.ELSEWHERE)
             return _running_already(invocation)
-        invocation.claim = invocation.claim.to(ClaimState.RUNNING)
-        invocation.may_have_executed = True  # `deadline` is left out for handlers that never await
+        invocation.move_claim(ClaimState.RUNNING)
+        invocation.start_handler()  # `deadline` is left out for handlers that never await
         try:
             outcome = await proceed(invocation)
         finally:
             if invocation.claim.is_running:
-                invocation.claim = invocation.claim.to(ClaimState.CLAIMED)
+                invocation.move_claim(ClaimState.CLAIMED)
         if not isinstance(outcome, Pending) and may_have_executed(outcome):
-            invocation.handler_outcome = outcome
+            invocation.keep_outcome(outcome)
         return outcome
 
     return stage
@@ -77,6 +79,6 @@ def _claim_failure(invocation: Invocation, name: str, error: StoreError) -> Outc
     if isinstance(error, UnstorableValue):
         return Failed("invalid_arguments", problem)
     if invocation.is_resumed:  # the call was approved, and stays so
-        invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
+        invocation.move_claim(ClaimState.ELSEWHERE)
         return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")
     return Failed("unavailable", problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Any, cast
 
 from surehand.core.context import CURRENT_CALL, Context, RunningCall
@@ -54,15 +53,16 @@ def invoke(plan: StackPlan, proceed: NextStage, *, crash_report: CrashReport, ma
         answer = invocation.resumption.answer
         if answer is None:
             return await run(invocation)
-        if isinstance(answer, Done) and invocation.resumption.waited_for == "input" and listing.provider is not None:
+        value = answer.value
+        if isinstance(value, Done) and answer.waited_for == "input" and listing.provider is not None:
             return await resume(invocation)
         outcome: Outcome
-        if isinstance(answer, Done):
-            outcome = outcome_from_value(listing.name, with_block_content(answer))
+        if isinstance(value, Done):
+            outcome = outcome_from_value(listing.name, with_block_content(value))
         else:
             # A handler has run before it asked for the answer.
-            has_not_run = has_no_handler or invocation.resumption.is_following
-            outcome = answer if has_not_run else answer.evolve(executed=True)
+            has_not_run = has_no_handler or answer.is_following
+            outcome = value if has_not_run else value.evolve(executed=True)
         for outcome_filter in outcome_filters:
             outcome = await outcome_filter(invocation, outcome)
         return outcome
@@ -110,13 +110,13 @@ async def _refuse_hosted(running_call: RunningCall) -> Any:
 def _resume_provider(running_call: RunningCall) -> Awaitable[Any]:
     invocation = cast(Invocation, running_call)
     resumable = invocation.listing.abilities.resumable
-    answer = invocation.resumption.answer
-    assert isinstance(answer, Done)
-    invocation.resumption = replace(invocation.resumption, answer=None)
+    answer = invocation.take_answer()
+    assert answer is not None
+    assert isinstance(answer.value, Done)
     if resumable is None:
-        return _return_answer(answer)
+        return _return_answer(answer.value)
     call = invocation.call_as(invocation.listing.tool.provider_name)
-    return resumable.resume(call, invocation.resumption.provider_state, answer.data, Context(running_call))
+    return resumable.resume(call, answer.provider_state, answer.value.data, Context(running_call))
 
 
 async def _return_answer(answer: Done) -> Any:

@@ -32,7 +32,7 @@ def ledger(
     async def stage(invocation: Invocation) -> Outcome:
         try:
             outcome = await proceed(invocation)
-            if invocation.has_streamed_progress:
+            if journal.has_unwritten_progress(invocation):
                 await journal.write_progress(invocation)
         except asyncio.CancelledError:
             if invocation.can_go_on_later:
@@ -47,13 +47,13 @@ def ledger(
                 raise
             outcome = crash_report.failure(name, bug)
         if isinstance(outcome, Pending):
-            if outcome.call_id != invocation.id or invocation.handler_outcome is None:
+            if outcome.call_id != invocation.id or invocation.execution.outcome is None:
                 return outcome
-            outcome = invocation.handler_outcome  # middleware ran the call twice at once, and dropped its outcome
-        if invocation.handler_outcome is not None:
+            outcome = invocation.execution.outcome  # middleware ran the call twice at once, and dropped its outcome
+        if invocation.execution.outcome is not None:
             # The outcome references its invocation: drop the reference back, which would make a cycle for the GC.
-            invocation.handler_outcome = CALL_ENDED_FAILURE
-        if may_have_executed(outcome) or invocation.is_new or invocation.resumption.round_answer is not None:
+            invocation.keep_outcome(CALL_ENDED_FAILURE)
+        if may_have_executed(outcome) or invocation.is_new or invocation.claim.answer is not None:
             return await end(invocation, outcome)
         if not invocation.resumption.round:
             await ledger.release(invocation)
@@ -80,7 +80,7 @@ def _interruption_failure(invocation: Invocation) -> Failed:
 
 def _write_failure(name: str, error: Exception, invocation: Invocation) -> Failed:
     """The outcome of a call that ran, but whose outcome could not be stored."""
-    if invocation.resumption.round_answer is not None:
+    if invocation.claim.answer is not None:
         return Failed("unavailable", f"the answer could not be written down, and the call still waits: {error}")
     if invocation.claim.fence is None:  # a repeatable call, which needs no claim
         problem = f"{name} ran, but its outcome could not be written down: {error} It may be called again."

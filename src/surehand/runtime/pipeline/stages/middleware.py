@@ -82,7 +82,8 @@ def _track_execution(proceed: NextStage) -> NextStage:
 
     async def stage(invocation: Invocation) -> Outcome:
         outcome = await proceed(invocation)
-        invocation.may_have_executed = invocation.may_have_executed or may_have_executed(outcome)
+        if may_have_executed(outcome):
+            invocation.start_handler()
         return outcome
 
     return stage

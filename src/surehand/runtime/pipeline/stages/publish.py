@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from surehand.catalogue.catalogue import Catalogue
@@ -32,7 +33,6 @@ def publish(
 ) -> NextStage:
     """Left out without spaces, and for tools that are not visible."""
     spaces: SpaceWriter | None = active_spaces.host_spaces or (messages if messages.shows_calls else None)
-    name = plan.listing.name
     if not plan.listing.tool.visible:
         return proceed
     if not plan.has_space and active_spaces.on_no_space == "error":
@@ -45,60 +45,72 @@ def publish(
     plan.can_fold_into_invoke = False
     handler = plan.listing.tool.handler
     posts_when_stored = isinstance(handler, ClientHandler) and handler.waits and messages.shows_calls
+    return _PublishStage(spaces, messages, journal, posts_when_stored, proceed)
 
-    async def stage(invocation: Invocation) -> Outcome:
-        space = invocation.principal.space or ""
+
+@dataclass(frozen=True, slots=True)
+class _PublishStage:
+    """The stage for one listing, in a space."""
+
+    spaces: SpaceWriter
+    messages: CallMessages
+    journal: StoreJournal
+    posts_when_stored: bool
+    """Whether a client may answer what the space shows: its call is shown once the wait is stored."""
+    proceed: NextStage
+
+    async def __call__(self, invocation: Invocation) -> Outcome:
         invocation.make_interruptible()
-        # A client may answer what the space shows: its call is shown once the wait is stored.
-        posts_later = posts_when_stored and not invocation.is_resumed
-        invocation.message = invocation.message._replace(posts_when_stored=posts_later)
-        if invocation.message.id is None and not posts_later:
-            await post(invocation, space)
-        elif (
-            invocation.message.id is not None and invocation.resumption.round_answer is None
-        ):  # an answer that ends the call amends the message itself
-            await show(invocation, space, "running")
+        posts_later = self.posts_when_stored and not invocation.is_resumed
+        await self._show_start(invocation, posts_later=posts_later)
         try:
-            outcome = await proceed(invocation)
+            outcome = await self.proceed(invocation)
         except BaseException:
-            if (
-                not invocation.resumption.round or invocation.claim.is_recorded
-            ):  # else only the caller was cancelled: the call stays pending
-                await show(invocation, space, "error", Failed("cancelled", f"{name} was cancelled."))
+            # A call that waited and has no outcome stays pending: only its caller was cancelled.
+            if not invocation.resumption.round or invocation.claim.is_recorded:
+                failure = Failed("cancelled", f"{invocation.listing.name} was cancelled.")
+                await self._amend(invocation, "error", failure)
             raise
         if posts_later and invocation.message.id is None and not isinstance(outcome, Pending):
-            await post(invocation, space)  # it ended without a wait
-        if not (
-            invocation.claim.is_lost or invocation.claim.is_elsewhere
-        ):  # else the other invocation amends the message
-            await show(invocation, space, to_message_status(outcome), outcome)
+            await self._post(invocation)  # it ended without a wait
+        # Else the other invocation amends the message.
+        if not (invocation.claim.is_lost or invocation.claim.is_elsewhere):
+            await self._amend(invocation, to_message_status(outcome), outcome)
         return outcome
 
-    async def post(invocation: Invocation, space: str) -> None:
+    async def _show_start(self, invocation: Invocation, *, posts_later: bool) -> None:
+        invocation.show_in(invocation.message._replace(posts_when_stored=posts_later))
+        if invocation.message.id is None:
+            if not posts_later:
+                await self._post(invocation)
+        elif invocation.claim.answer is None:  # an answer that ends the call amends the message itself
+            await self._amend(invocation, "running")
+
+    async def _post(self, invocation: Invocation) -> None:
         """Post the message; the call runs even if that fails."""
+        space = invocation.principal.space or ""
         try:
-            message_id = await spaces.post(space, messages.build_message(invocation, "running"))
-            invocation.message = invocation.message._replace(id=message_id)
+            message_id = await self.spaces.post(space, self.messages.build_message(invocation, "running"))
+            invocation.show_in(invocation.message._replace(id=message_id))
         except BaseException as error:  # the spaces of a host application may raise anything
             if is_interruption(error, asyncio.current_task()):
                 raise
-            log.warning("The call of %s could not be posted to space %r: %s", name, space, error)
+            log.warning("The call of %s could not be posted to space %r: %s", invocation.listing.name, space, error)
 
-    async def show(invocation: Invocation, space: str, status: str, outcome: Outcome | None = None) -> None:
+    async def _amend(self, invocation: Invocation, status: str, outcome: Outcome | None = None) -> None:
         """Amend the message; a failure does not change the outcome."""
         message_id = invocation.message.id
         if message_id is None or invocation.message.status == status:
             return
-        invocation.message = invocation.message._replace(status=status)
-        await journal.write_progress(invocation)
+        invocation.show_in(invocation.message._replace(status=status))
+        await self.journal.write_progress(invocation)
+        space = invocation.principal.space or ""
         try:
-            await spaces.amend(space, message_id, messages.build_message(invocation, status, outcome))
+            await self.spaces.amend(space, message_id, self.messages.build_message(invocation, status, outcome))
         except BaseException as error:
             if is_interruption(error, asyncio.current_task()):
                 raise
-            log.exception("The message of %s could not be amended", name)
-
-    return stage
+            log.exception("The message of %s could not be amended", invocation.listing.name)
 
 
 def _refuse_without_space(plan: StackPlan, proceed: NextStage, catalogue: Catalogue) -> NextStage:

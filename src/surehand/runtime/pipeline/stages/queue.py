@@ -41,9 +41,9 @@ def queue(
         # Most calls have no outer call that could hold a slot.
         outer_slot = None if CURRENT_HOLD.get() is None else find_held_slot(active_queue)
         if outer_slot is not None:
-            return await run_nested(invocation, outer_slot)
+            return await _run_nested(invocation, proceed, active_queue, outer_slot, ledger)
         if not active_queue.try_acquire():
-            refusal = await wait_for_slot(invocation)
+            refusal = await _wait_for_slot(invocation, active_queue, reports, ledger)
             if refusal is not None:
                 return refusal
         if not may_nest:
@@ -58,52 +58,58 @@ def queue(
             leave_slot(slot, token)
             active_queue.release()
 
-    async def wait_for_slot(invocation: Invocation) -> Outcome | None:
-        """Wait until the call holds a slot; the outcome if it is refused, or if the queue is unavailable."""
-        priority = _priority_of(invocation)
-        if not invocation.is_resumed:  # a person has approved it: it may wait
-            refusal = active_queue.refusal(priority=priority, seconds_left=invocation.seconds_left())
-            if refusal is not None:
-                return _refuse(invocation, active_queue, refusal)
-        with waiting_for(active_queue) as waits_in_vain:
-            if waits_in_vain:
-                return _deadlock_failure(invocation, active_queue)
-            queued_at = perf_counter()
-            slot_future = _enqueue(invocation, active_queue, priority, reports)
-            try:
-                error = await slot_future
-            except asyncio.CancelledError:
-                active_queue.abandon(slot_future)
-                raise
-        invocation.queued_seconds += perf_counter() - queued_at
-        return None if error is None else _queue_unreachable(invocation, active_queue, error, ledger)
-
-    async def run_nested(invocation: Invocation, outer_slot: QueueSlot) -> Outcome:
-        """Run a nested call in the slot of its outer call: waiting for another slot could deadlock."""
-        invocation.make_interruptible()
-        turn = outer_slot.nested_turn
-        with waiting_for(turn) as waits_in_vain:
-            if waits_in_vain:
-                return _deadlock_failure(invocation, active_queue)
-            await turn.lock.acquire()
-        try:
-            error = await active_queue.wait_for_rate() if active_queue.has_rate else None
-            if error is not None:
-                return _queue_unreachable(invocation, active_queue, error, ledger)
-            slot, token = enter_slot(active_queue, turn)
-            try:
-                return await proceed(invocation)
-            finally:
-                leave_slot(slot, token, turn)
-        finally:
-            turn.lock.release()
-
     return stage
+
+
+async def _wait_for_slot(
+    invocation: Invocation, active_queue: ActiveQueue, reports: CallReports, ledger: Ledger
+) -> Outcome | None:
+    """Wait until the call holds a slot; the outcome if it is refused, or if the queue is unavailable."""
+    priority = _priority_of(invocation)
+    if not invocation.is_resumed:  # a person has approved it: it may wait
+        refusal = active_queue.refusal(priority=priority, seconds_left=invocation.seconds_left())
+        if refusal is not None:
+            return _refuse(invocation, active_queue, refusal)
+    with waiting_for(active_queue) as waits_in_vain:
+        if waits_in_vain:
+            return _deadlock_failure(invocation, active_queue)
+        queued_at = perf_counter()
+        slot_future = _enqueue(invocation, active_queue, priority, reports)
+        try:
+            error = await slot_future
+        except asyncio.CancelledError:
+            active_queue.abandon(slot_future)
+            raise
+    invocation.add_queued_seconds(perf_counter() - queued_at)
+    return None if error is None else _queue_unreachable(invocation, active_queue, error, ledger)
+
+
+async def _run_nested(
+    invocation: Invocation, proceed: NextStage, active_queue: ActiveQueue, outer_slot: QueueSlot, ledger: Ledger
+) -> Outcome:
+    """Run a nested call in the slot of its outer call: waiting for another slot could deadlock."""
+    invocation.make_interruptible()
+    turn = outer_slot.nested_turn
+    with waiting_for(turn) as waits_in_vain:
+        if waits_in_vain:
+            return _deadlock_failure(invocation, active_queue)
+        await turn.lock.acquire()
+    try:
+        error = await active_queue.wait_for_rate() if active_queue.has_rate else None
+        if error is not None:
+            return _queue_unreachable(invocation, active_queue, error, ledger)
+        slot, token = enter_slot(active_queue, turn)
+        try:
+            return await proceed(invocation)
+        finally:
+            leave_slot(slot, token, turn)
+    finally:
+        turn.lock.release()
 
 
 def _refuse(invocation: Invocation, active_queue: ActiveQueue, refusal: QueueRefusal) -> Failed:
     """The outcome of a call that may not wait in the queue."""
-    invocation.is_refused_by_queue = True
+    invocation.end_by("full queue")
     return Failed(
         "rate_limited",
         f"{invocation.listing.name} was not run, because its queue {active_queue.name!r} is full: {refusal.problem}. "
@@ -132,7 +138,7 @@ def _enqueue(invocation: Invocation, active_queue: ActiveQueue, priority: int, r
 
 def _priority_of(invocation: Invocation) -> int:
     """The priority of the call itself, else of its scope, else of its tool."""
-    given = (invocation.priority, invocation.scope.priority)
+    given = (invocation.request.priority, invocation.scope.priority)
     return next((value for value in given if value is not None), invocation.listing.tool.limits.priority)
 
 
@@ -144,6 +150,6 @@ def _queue_unreachable(invocation: Invocation, active_queue: ActiveQueue, error:
             "unavailable", f"{name} was not run, because its queue {active_queue.name!r} cannot be reached: {error}"
         )
     # The call was approved, and stays so: return the claim, so that a runtime resumes it later.
-    invocation.claim = invocation.claim.to(ClaimState.ELSEWHERE)
+    invocation.move_claim(ClaimState.ELSEWHERE)
     ledger.return_to_ready_later(invocation)
     return Pending("result", invocation.id, f"{name} goes on when the store is back: {error}")

@@ -9,6 +9,7 @@ from surehand.core.ids import MAX_CALL_ID_LENGTH
 from surehand.core.outcome import Failed, Outcome, Pending
 from surehand.runtime.durability.call_record import StoredOutcomes, is_same_call
 from surehand.runtime.durability.ledger import Ledger
+from surehand.runtime.invocation.claim import ClaimState
 from surehand.runtime.invocation.invocation import Invocation, NextStage
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pipeline.pipeline import StackPlan
@@ -38,7 +39,7 @@ def recall(
         if invocation.is_resumed or not invocation.has_given_id:
             return await proceed(invocation)
         if not isinstance(invocation.id, str):  # callers pass values of any type
-            invocation.assigned_id = None  # type: ignore[unreachable]
+            invocation.drop_id()  # type: ignore[unreachable]
         if invocation.assigned_id is None or not 0 < len(invocation.assigned_id) <= MAX_CALL_ID_LENGTH:
             return Failed("invalid_arguments", f"A call id is a text of 1 to {MAX_CALL_ID_LENGTH} characters.")
         if to_storable_name(invocation.assigned_id) != invocation.assigned_id:
@@ -62,7 +63,7 @@ def recall(
         outcome = await known_outcome(call)
         if outcome is None:
             return await proceed(invocation)
-        invocation.is_journalled = True  # the first call with this id has its entry
+        invocation.move_claim(ClaimState.KNOWN)
         return outcome
 
     async def known_outcome(call: LedgerRow) -> Outcome | None:

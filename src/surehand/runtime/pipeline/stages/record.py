@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from time import perf_counter
 
 from surehand.core.client import ClientHandler
@@ -28,12 +27,12 @@ def record(
     listeners = reports.listeners
     has_journal = reports.has_journal
     presentation = listing.tool.presentation
-    tool_reports = reports.for_tool(name, presentation.intent, presentation.display)
+    holds_start = _waits_at_once(plan)
+    tool_reports = reports.for_tool(name, presentation.intent, presentation.display, holds_start=holds_start)
     counter = reports.stats.of_tool(name)
     now = reports.clock.time
     may_suspend = plan.may_suspend
     is_recallable = plan.is_recallable
-    defers_start = _waits_at_once(plan)
     set_attribute = object.__setattr__  # `attach_origin` without the function call
 
     async def stage(invocation: Invocation) -> Outcome:
@@ -41,13 +40,10 @@ def record(
         started = perf_counter()
         invocation.started_perf_counter = started
         if listeners.callbacks:
-            if defers_start and not invocation.is_resumed:
-                invocation.deferred_start = partial(tool_reports.start, invocation, now())
-            else:
-                tool_reports.start(invocation, now())
+            tool_reports.start(invocation, now())
         outcome: Outcome | None = None
         try:
-            if may_suspend and invocation.caller_timeout is not None:
+            if may_suspend and invocation.request.timeout is not None:
                 invocation.start_caller_timeout()
             outcome = await proceed(invocation)
         except asyncio.CancelledError as cancellation:
@@ -61,7 +57,7 @@ def record(
         except NotStarted as refusal:
             outcome = failed_from_error(refusal)
         except StoreError as problem:
-            invocation.has_store_failed = True
+            invocation.end_by("store failure")
             outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_executed)
         except (KeyboardInterrupt, GeneratorExit):
             raise
@@ -81,6 +77,8 @@ def record(
                 set_attribute(outcome, "origin", invocation)
                 if may_suspend and invocation.interruption is not None:
                     invocation.finish(outcome)
+                if holds_start:  # it may have ended before a wait was stored
+                    listeners.release(invocation)
                 if has_journal or listeners.callbacks:
                     tool_reports.end(invocation, outcome)
         return outcome

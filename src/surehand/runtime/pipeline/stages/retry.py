@@ -29,16 +29,16 @@ def retry(plan: StackPlan, proceed: NextStage, *, clock: Clock, first_delay: flo
         while True:
             invocation.arguments = copy_if_possible(arguments)  # a handler may change its own
             outcome = await proceed(invocation)
-            invocation.may_have_executed = invocation.may_have_executed or may_have_executed(outcome)
+            if may_have_executed(outcome):
+                invocation.start_handler()
             delay = _delay_seconds(outcome, first_delay * 2 ** (invocation.attempt - 1))
             is_last_attempt = invocation.attempt > tool.limits.retries
-            may_retry = _is_retryable(outcome) and not invocation.is_refused_by_queue
+            may_retry = _is_retryable(outcome) and invocation.execution.ended_by != "full queue"
             if not may_retry or is_last_attempt or not delay <= MAX_RETRY_AFTER_SECONDS:
                 return outcome
             invocation.make_interruptible()
             await clock.sleep(delay)
-            invocation.attempt += 1
-            invocation.cancelled = False
+            invocation.start_next_attempt()
 
     return stage
 

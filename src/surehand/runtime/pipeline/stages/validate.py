@@ -41,8 +41,7 @@ def validate(plan: StackPlan, proceed: NextStage, *, max_input: int) -> NextStag
                 invocation.arguments = validate_arguments(raw)
         except InvalidArguments as error:
             try:
-                invocation.arguments = repair_arguments(tool, raw, error)
-                invocation.is_repaired = True
+                invocation.repair(repair_arguments(tool, raw, error))
             except InvalidArguments as refusal:
                 return _return_outcome(failed_from_error(refusal).evolve(executed=False))
         return proceed(invocation)

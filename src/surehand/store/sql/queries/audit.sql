@@ -37,6 +37,10 @@ INSERT INTO seals ({{seal_columns}})
     VALUES (:position, :last_tx, :last_id, :rows_sealed, :previous, :hash, :sealed_at)
     ON CONFLICT (position) DO NOTHING
 
+-- name: find_seal
+-- The seal with this hash, among those up to a position.
+SELECT position FROM seals WHERE hash = :hash AND position <= :position
+
 -- name: find_last_seal
 SELECT {{seal_columns}} FROM seals ORDER BY position DESC LIMIT 1
 
