@@ -7,7 +7,7 @@ import pytest
 from surehand import Agent, Limits, Runtime, tool
 from surehand.agent.loop import WRAP_UP_SECONDS
 from surehand.agent.models.base import ModelError
-from surehand.core.events import CallEnded
+from surehand.core.events import CallEnded, Event
 from surehand.testing import ManualClock, ScriptedModel
 from tests.agent.conftest import add
 
@@ -171,12 +171,21 @@ async def test_the_time_limit_holds_for_a_run_that_cleans_up_after_a_cancellatio
 
 async def test_the_time_limit_ends_running_calls_and_the_model_wraps_up(store):
     clock = ManualClock()
+    has_added = asyncio.Event()
     is_cancelled = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CallEnded) and event.tool == "add":
+            has_added.set()
+
+    async def end_time() -> None:
+        await has_added.wait()
+        await clock.advance(11)
 
     @tool(timeout="off")
     async def hang() -> None:
         """Hang."""
-        advance = asyncio.create_task(clock.advance(11))
+        advance = asyncio.create_task(end_time())
         try:
             await asyncio.Event().wait()
         finally:
@@ -185,6 +194,7 @@ async def test_the_time_limit_ends_running_calls_and_the_model_wraps_up(store):
 
     model = ScriptedModel([*ADD, ("hang", {})], "As far as I came.")
     async with Runtime(add, hang, clock=clock, store=store) as runtime:
+        _ = runtime.listen(hear)
         run = await Agent("slow", model=model, limits=Limits(seconds=10)).run("Go", runtime=runtime)
 
     results = [message["content"] for message in run.messages if message["role"] == "tool"]
