@@ -14,7 +14,12 @@ SHARED = "import mmap; m = mmap.mmap(-1, {size}); m.write(b'x' * {size}); print(
 ANONYMOUS_FILE = (
     "import os; f = os.memfd_create('x'); [os.write(f, b'x' * 1048576) for _ in range({count})]; print('held')"
 )
-TOGETHER = "import os, time; b = b'x' * {size}; os.system('touch held-{number}'); time.sleep(2)"
+PROCESSES = 6
+# Each keeps its memory until all others have theirs, or were killed: on a busy machine they would take turns.
+TOGETHER = (
+    "import glob, os, time; b = b'x' * {size}; os.system('touch held-{number}'); "
+    "[time.sleep(0.05) for _ in iter(lambda: len(glob.glob('held-*') + glob.glob('ended-*')) < {processes}, False)]"
+)
 
 
 def has_memory_groups() -> bool:
@@ -45,8 +50,9 @@ async def test_shared_memory_counts(tmp_path: Path, program: str) -> None:
 
 @with_memory_groups
 async def test_all_processes_together_have_no_more(tmp_path: Path) -> None:
-    programs = [TOGETHER.format(size=60 * MEBIBYTE, number=number) for number in range(6)]
-    command = " ".join(f'python3 -c "{program}" &' for program in programs) + " wait"
+    programs = [TOGETHER.format(size=60 * MEBIBYTE, number=number, processes=PROCESSES) for number in range(PROCESSES)]
+    commands = (f'(python3 -c "{program}"; touch ended-{number}) &' for number, program in enumerate(programs))
+    command = " ".join(commands) + " wait"
 
     await run(tmp_path, command, 150 * MEBIBYTE)
 
