@@ -20,6 +20,7 @@ from surehand.agent.models.errors import ContextTooLong
 from surehand.agent.output import MAX_CORRECTIONS, InvalidOutput, OutputType
 from surehand.agent.request_builder import BuiltRequest, RequestBuilder
 from surehand.agent.run import Run, RunStatus, build_run
+from surehand.agent.run_spaces import RunSpaces
 from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
 from surehand.agent.step_calls import StepCalls
@@ -62,6 +63,7 @@ class RunLoop:
         self._state = state
         self._record = record
         self._hooks = hooks
+        self._spaces = RunSpaces(scope, state)
         self._calls = StepCalls(scope, derives_call_ids=record.derives_call_ids)
         self._clock = scope.clock
         self._seconds_before = state.spent.seconds
@@ -75,6 +77,13 @@ class RunLoop:
 
     async def drive(self) -> Run:
         """Go on with the run as far as it goes."""
+        self._spaces.update()
+        try:
+            return await self._drive()
+        finally:
+            self._spaces.leave()
+
+    async def _drive(self) -> Run:
         steps = self._state.steps
         if steps:
             await self._wait_for_others(steps)
@@ -118,6 +127,7 @@ class RunLoop:
         with self._call_time_limit.apply(self._seconds_left()):
             # What the run waits for people does not count: its time starts so much later.
             self._started_at += await self._calls.make(step, self._state.steps)
+        self._spaces.update()
         for call in step.calls:
             await self._errors.hear_call(call, call.shown_outcome)
         await count_sub_runs(self._scope, self._state)

@@ -12,6 +12,8 @@
 | ended, Done      | tool-call.complete | tool_finished | TOOL_CALL_COMPLETED 410 | tool_result                |
 | ended, Failed    | tool-call.error    | tool_finished | TOOL_CALL_FAILED 420    | tool_result                |
 | ended, Pending   |                    |               |                         |                            |
+| agent active     | agent.active       |               |                         |                            |
+| agent inactive   | agent.inactive     |               |                         |                            |
 
 "input" is a `ToolInputDelta`, or a `CallProgress` whose data has `input_delta`: arguments that the model is still
 writing. They begin with an empty `ToolInputDelta`; when they are complete, the call starts, with its whole input and
@@ -25,6 +27,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from surehand.core.events import (
+    AgentActive,
+    AgentInactive,
     CallEnded,
     CallPending,
     CallProgress,
@@ -89,6 +93,10 @@ def _format_for_spaces(event: Event) -> FormattedEvent | None:
             return _spaces_event("tool-call.complete", event, output=_to_json_value(done.data))
         case CallEnded(outcome=Failed() as failed):
             return _spaces_event("tool-call.error", event, error=failed.message, code=failed.code)
+        case AgentActive():
+            return _agent_in_space("agent.active", event)
+        case AgentInactive():
+            return _agent_in_space("agent.inactive", event)
     return None
 
 
@@ -98,6 +106,11 @@ def _spaces_event(
     # By the stream's id a reader recognises a stored message as the one that it has already shown while it streamed.
     ids = {"streamId": event.call_id, "toolCallId": event.call_id, "toolName": event.tool}
     return {"type": type, **ids, "timestamp": _milliseconds(event.at), **fields}
+
+
+def _agent_in_space(type: str, event: AgentActive | AgentInactive) -> FormattedEvent:
+    ids = {"spaceId": event.space, "agentId": event.agent, "runId": event.run_id}
+    return {"type": type, **ids, "timestamp": _milliseconds(event.at)}
 
 
 def _format_for_agent(event: Event) -> FormattedEvent | None:

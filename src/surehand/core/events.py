@@ -266,6 +266,28 @@ class RunEnded(NamedTuple):
         return str(self.run.id)
 
 
+class AgentActive(NamedTuple):
+    """A run of an agent begins to work in a space: a message of the space started it, or the agent is in the space."""
+
+    space: str
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class AgentInactive(NamedTuple):
+    """A run of an agent no longer works in a space: it has ended, or waits, or the agent has left the space."""
+
+    space: str
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
 class CatalogueChanged(NamedTuple):
     """Tools were added to the catalogue or removed from it."""
 
@@ -281,6 +303,6 @@ class Missed:
 
 
 CallEvent: TypeAlias = CallStarted | CallQueued | CallProgress | CallPending | CallSettled | CallResumed | CallEnded
-RunEvent: TypeAlias = RunStarted | TextDelta | ToolInputDelta | ModelRetried | RunEnded
+RunEvent: TypeAlias = RunStarted | AgentActive | TextDelta | ToolInputDelta | ModelRetried | AgentInactive | RunEnded
 Event: TypeAlias = CallEvent | RunEvent | CatalogueChanged | Missed
 Listener: TypeAlias = Callable[[Event], object]

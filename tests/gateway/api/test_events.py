@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from surehand import Agent, Context, Runtime, tool
+from surehand.builtin.agent.spaces import spaces
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.access.stream_access import RECHECK_SECONDS
@@ -364,3 +365,73 @@ async def test_a_space_sees_the_arguments_of_a_visible_call_as_they_are_written(
     assert "secret" not in json.dumps(seen)
     assert "Ok." not in json.dumps(seen)
     assert hidden == []
+
+
+@tool(effects={"read"}, confirm=True, visible=False)
+async def ask_boss() -> str:
+    """Wait for the boss."""
+    return "Yes."
+
+
+def activity(events: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Which agents began and ended to work, and in which space."""
+    return [
+        (each["sse_event"], each["agentId"], each["spaceId"])
+        for each in events
+        if each.get("sse_event", "").startswith("agent.")
+    ]
+
+
+@pytest.mark.parametrize("family", [None, "000"])
+async def test_a_space_is_told_while_an_agent_works_on_a_message_of_it(tmp_path: Path, family: str | None):
+    query = "" if family is None else f"?family={family}"
+    agent = Agent("planner", model=ScriptedModel([("ask_boss", {})], "Done."), tools=[ask_boss])
+    async with serve(Runtime(store=tmp_path / "calls.db"), agents=[agent]) as gateway:
+        await gateway.client.post("/api/spaces", json={"id": "team"})
+        await gateway.client.post("/api/spaces/team/members", json={"id": "ada"})
+        await gateway.client.post("/api/spaces/team/members", json={"id": "planner", "kind": "agent"})
+        async with (
+            gateway.events(f"/api/spaces/team/events{query}") as events,
+            gateway.events("/api/spaces/team/events?family=003") as other_family,
+        ):
+            await gateway.client.post("/api/spaces/team/messages", json={"content": "Go on?", "sender": "ada"})
+            until_it_waits = await events.until("agent.inactive")
+            [wait] = (await gateway.client.get("/api/pending")).json()["items"]
+            await gateway.client.post(f"/api/pending/{wait['call_id']}/approve")
+            until_it_ends = await events.until("agent.inactive")
+            gateway.api.begin_shutdown()
+            of_other_family = await other_family.rest()
+        [run] = (await gateway.client.get("/api/runs")).json()["items"]
+
+    expected = [("agent.active", "planner", "team"), ("agent.inactive", "planner", "team")]
+    assert [activity(until_it_waits), activity(until_it_ends)] == [expected, expected]
+    assert {each["runId"] for each in [*until_it_waits, *until_it_ends] if "runId" in each} == {run["run_id"]}
+    assert not any("type" in each for each in of_other_family)
+
+
+async def test_an_agent_works_in_the_space_that_it_enters_until_it_leaves_it_or_its_run_ends(tmp_path: Path):
+    replies = (
+        [("enter_space", {"spaceId": "team"})],
+        [("enter_space", {"spaceId": "other"})],
+        "Here.",
+        "Still here.",
+    )
+    agent = Agent("planner", model=ScriptedModel(*replies), tools=spaces())
+    seen: list[dict[str, Any]] = []
+    for prompt in ("Go there.", "Where are you?"):  # in another process, the agent still is where it was
+        async with serve(Runtime(store=tmp_path / "calls.db"), agents=[agent]) as gateway:
+            for space in ("team", "other"):
+                await gateway.client.post("/api/spaces", json={"id": space})
+                await gateway.client.post(f"/api/spaces/{space}/members", json={"id": "planner", "kind": "agent"})
+            async with (
+                gateway.events("/api/spaces/team/events") as in_team,
+                gateway.events("/api/spaces/other/events") as in_other,
+            ):
+                await gateway.client.post("/api/agents/planner/run", json={"prompt": prompt, "session": "s"})
+                seen += await in_other.until("agent.inactive")
+                gateway.api.begin_shutdown()
+                seen += await in_team.rest()
+
+    in_other_space = [("agent.active", "planner", "other"), ("agent.inactive", "planner", "other")]
+    in_team_space = [("agent.active", "planner", "team"), ("agent.inactive", "planner", "team")]
+    assert activity(seen) == [*in_other_space, *in_team_space, *in_other_space]

@@ -111,7 +111,7 @@ function useMessages(id) {
       },
       onEvent(event) {
         if (event.type === "tool-result" && event.preliminary) messages.update((page) => withProgress(page, event));
-        else if (event.type !== "tool-input-delta") messages.reload();
+        else if (event.type !== "tool-input-delta" && !event.type.startsWith("agent.")) messages.reload();
       },
     });
     return () => stream.stop();
