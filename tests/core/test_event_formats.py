@@ -8,6 +8,8 @@ import pytest
 
 from surehand.core.event_formats import format_event
 from surehand.core.events import (
+    AgentActive,
+    AgentInactive,
     CallEnded,
     CallEvent,
     CallPending,
@@ -19,6 +21,9 @@ from surehand.core.events import (
     CatalogueChanged,
     Event,
     Missed,
+    SpaceMessageDelta,
+    SpaceMessageFailed,
+    SpaceMessagePosted,
     ToolInputDelta,
 )
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome, Pending, attach_origin
@@ -205,6 +210,35 @@ def test_a_call_whose_arguments_are_being_written_begins_before_it_starts() -> N
     assert format_or_fail(begins, "session") == {"type": "tool_call_start", "callId": "r1.0.0", "name": "search"}
     assert format_or_fail(written, "session")["type"] == "tool_call_delta"
     assert [format_event(written, family) for family in ("agent", "bus")] == [None, None]
+
+
+def test_only_spaces_tell_when_an_agent_works_in_them() -> None:
+    active = AgentActive("team", "r1", "planner", at=1.0)
+    inactive = AgentInactive("team", "r1", "planner", at=2.0)
+    ids = {"spaceId": "team", "agentId": "planner", "runId": "r1"}
+
+    assert format_event(active, "spaces") == {"type": "agent.active", **ids, "timestamp": 1000}
+    assert format_event(inactive, "spaces") == {"type": "agent.inactive", **ids, "timestamp": 2000}
+    assert [format_event(active, family) for family in ("agent", "bus", "session")] == [None] * 3
+
+
+def test_only_spaces_see_a_message_while_it_is_written() -> None:
+    owner = ("team", "c1", "r1", "planner", None, None, 1.0)
+    events = [
+        SpaceMessageDelta("", *owner),
+        SpaceMessageDelta("Hel", *owner),
+        SpaceMessagePosted(*owner),
+        SpaceMessageFailed("It broke.", *owner),
+    ]
+    ids = {"spaceId": "team", "agentId": "planner", "runId": "r1", "timestamp": 1000, "streamId": "c1"}
+
+    assert [format_event(event, "spaces") for event in events] == [
+        {"type": "space.message.streaming", **ids, "phase": "start"},
+        {"type": "space.message.streaming", **ids, "phase": "delta", "delta": "Hel"},
+        {"type": "space.message.streaming", **ids, "phase": "done"},
+        {"type": "space.message.failed", **ids, "error": "It broke."},
+    ]
+    assert {format_event(event, family) for event in events for family in ("agent", "bus", "session")} == {None}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,4 +1,4 @@
-"""RunOrigin: which run's call started a run, and the agents from the top down to it."""
+"""RunOrigin: which run's call or which space started a run, and the agents from the top down to it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ class RunOrigin:
     """The run whose call started this one; None at the top."""
     path: tuple[str, ...]
     """The names of the agents from the top, this run's last."""
+    space: str | None = None
+    """The space whose message started the run."""
 
     @classmethod
     def from_row(cls, row: RunRow) -> Self:
         """Read the origin of a stored run."""
         context = row.context or {}
-        return cls(context.get("parent_run"), tuple(context.get("path") or (row.agent,)))
+        return cls(context.get("parent_run"), tuple(context.get("path") or (row.agent,)), context.get("space"))
 
     def to_json(self) -> JSON:
-        """Write it for the store; nothing for a run at the top."""
+        """Write it for the store; no path for a run at the top."""
+        space = {} if self.space is None else {"space": self.space}
         if self.parent_run is None and len(self.path) < 2:
-            return {}
-        return {"parent_run": self.parent_run, "path": list(self.path)}
+            return space
+        return {"parent_run": self.parent_run, "path": list(self.path), **space}

@@ -76,6 +76,11 @@ class ActiveSpaces:
             scope.state[f"stored {key}"] = active
             scope.state[key] = active
 
+    async def load_if_entered(self, scope: CallScope) -> None:
+        """The same, unless no agent has entered a space yet."""
+        if self.has_entered_space:
+            await self.load(scope)
+
     def _find_member(self, scope: CallScope) -> tuple[str | None, str, str] | None:
         """User, session and member whose space is stored; None without a configured store, a session, or a name."""
         principal = scope.principal

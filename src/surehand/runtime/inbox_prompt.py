@@ -1,4 +1,4 @@
-"""What becomes of an event of an inbox: the run that waits for it, or the prompt of a run that it starts."""
+"""What becomes of an event of an inbox: the run that waits for it, or the prompt and space of a run that it starts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ def origin_run(event: WaitingEvent) -> str | None:
         return None
     run_id = event.data.get("originRunId")
     return run_id if isinstance(run_id, str) else None
+
+
+def origin_space(event: WaitingEvent) -> str | None:
+    """The space whose message an event brings."""
+    if event.type != "space_message" or not isinstance(event.data, dict):
+        return None
+    space = event.data.get("spaceId")
+    return space if isinstance(space, str) else None
 
 
 def event_prompt(event: WaitingEvent) -> list[dict[str, Any]]:

@@ -227,6 +227,7 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
         # Not by the name: another agent of that name may have taken its place meanwhile.
         scope: Scope = name_scope(agent.narrow(base, attached.own_catalogue), agent.name, base)
         attached.last_scope = scope
+        await self._parts.active_spaces.load_if_entered(scope)
         return scope
 
     def scope(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from surehand.core.errors import DefinitionError
 from surehand.core.events import CallEnded, Event
 from surehand.core.ids import new_id
-from surehand.runtime.inbox_prompt import event_prompt, origin_run
+from surehand.runtime.inbox_prompt import event_prompt, origin_run, origin_space
 from surehand.runtime.sources import AgentSource
 from surehand.store.database import StoreError
 from surehand.store.tables.runs import ResumableRun
@@ -239,8 +239,14 @@ class Worker:
             await store.inbox.give_to_run(event.id, waiting_run)
             return
         run_id = event.run_id or new_id()
+        space = origin_space(event)
         begin = store.runs.leave_to_workers_statement(
-            run_id, event.agent, event_prompt(event), user=event.user, session=event.session
+            run_id,
+            event.agent,
+            event_prompt(event),
+            user=event.user,
+            session=event.session,
+            context={} if space is None else {"space": space},
         )
         if await store.inbox.give_to_run(event.id, run_id, [begin]):
             self._start(ResumableRun(run_id, event.agent))

@@ -99,7 +99,7 @@ def event_routes(gateway: Gateway) -> APIRouter:
         last_event_id: LastEventId = None,
         family: Family = None,
     ) -> EventStreamResponse:
-        """Follow what is posted to a space: messages, and the visible calls as they proceed."""
+        """Follow a space: its messages, the visible calls as they proceed, and when agents work in it."""
         family = _require_family(family)
         await require_space(gateway, identity, space)
         store = await gateway.require_store()

@@ -12,6 +12,8 @@ from surehand.core.call import Call
 from surehand.core.content import Audio, File, Image, block_fields
 from surehand.core.errors import FAILURE_CODES
 from surehand.core.events import (
+    AgentActive,
+    AgentInactive,
     CallEnded,
     CallEvent,
     CallPending,
@@ -26,6 +28,9 @@ from surehand.core.events import (
     RunEnded,
     RunEvent,
     RunStarted,
+    SpaceMessageDelta,
+    SpaceMessageFailed,
+    SpaceMessagePosted,
     TextDelta,
     ToolInputDelta,
 )
@@ -41,11 +46,15 @@ LOGGED_EVENTS = (
     CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
 )  # fmt: skip
 """The events that streams send: those of calls and of the catalogue."""
-RUN_EVENTS = (RunStarted, TextDelta, ToolInputDelta, ModelRetried, RunEnded)
+EVENTS_IN_SPACES = (
+    AgentActive, ToolInputDelta, SpaceMessageDelta, SpaceMessagePosted, SpaceMessageFailed, AgentInactive,
+)  # fmt: skip
+"""The events of runs that the stream of their `space` has too."""
+RUN_EVENTS = (RunStarted, TextDelta, ModelRetried, RunEnded, *EVENTS_IN_SPACES)
 """The events of runs of agents that streams send."""
 USAGE_FIELDS = ("requests", "tokens_in", "tokens_out", "cost", "calls")
-_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | ToolInputDelta]] = {
-    each.__name__: each for each in (*LOGGED_EVENTS, ToolInputDelta)
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | RunEvent]] = {
+    each.__name__: each for each in (*LOGGED_EVENTS, *EVENTS_IN_SPACES)
 }
 _LARGE_FIELDS = ("arguments", "request", "data", "display", "output")
 _META_FIELDS = ("kind", "namespace", "started_at", "latency_ms", "characters_in", "characters_out")
@@ -108,8 +117,8 @@ def event_from_json(fields: Mapping[str, JSON]) -> Event | None:
     known = {name: fields[name] for name in event_type._fields if name in fields}
     if event_type is CatalogueChanged:
         return CatalogueChanged(**{name: tuple(names) for name, names in known.items()})
-    if event_type is ToolInputDelta:
-        return ToolInputDelta(**known)
+    if event_type in EVENTS_IN_SPACES:
+        return event_type(**known)
     known["display"] = known.get("display") or {}
     if event_type is CallProgress:
         known["data"] = known.get("data") or {}

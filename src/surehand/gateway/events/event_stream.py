@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from surehand.core.event_formats import SPACES_FAMILY, format_event
 from surehand.core.events import Missed
-from surehand.gateway.events.event_json import event_from_json
+from surehand.gateway.events.event_json import EVENTS_IN_SPACES, event_from_json
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import EventFeed, EventListener, IsVisible, format_event_id
 from surehand.gateway.events.space_events import MESSAGE_EVENTS, call_event_fields
@@ -29,6 +29,7 @@ PING_SECONDS = 15.0
 MIN_PING_SECONDS = 0.01
 LAST_EVENT_SECONDS = 1.0
 """How long the event that ends a stream may take after the call itself has ended."""
+_TYPES_IN_SPACES = frozenset(each.__name__ for each in EVENTS_IN_SPACES)
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -180,7 +181,7 @@ async def space_frames(
     stream = space_stream(space_id)
 
     def is_visible(fields: Mapping[str, Any]) -> bool:
-        return space_id in (fields.get("spaceId"), fields.get("space") if fields["type"] == "ToolInputDelta" else None)
+        return space_id == fields.get("space" if fields["type"] in _TYPES_IN_SPACES else "spaceId")
 
     request = StreamRequest(is_visible, access=access)
     start = await store.streams.last(stream) if after is None else after
@@ -245,11 +246,11 @@ class FrameEncoder:
 
 
 class _SpaceEncoder(FrameEncoder):
-    """Writes the events of a space, and the arguments that models are writing of calls which it will show."""
+    """Writes the events of a space, and those of runs in it: agents at work, and what their models write for it."""
 
     def frame(self, event: LoggedEvent | Missed) -> bytes:
-        if isinstance(event, LoggedEvent) and event.fields["type"] == "ToolInputDelta":
-            if self._family is None and not event.fields["text"]:
+        if isinstance(event, LoggedEvent) and event.fields["type"] in _TYPES_IN_SPACES:
+            if self._family is None and event.fields["type"] == "ToolInputDelta" and not event.fields["text"]:
                 return b""  # it begins a call, whose `tool-call.start` of the space has more fields
             # Without an id: it is no event of the space's stream, and a client cannot read on after it.
             return FrameEncoder(self._family or SPACES_FAMILY, "").format(event.fields, None)

@@ -163,7 +163,7 @@ class RunTable:
         return _run_from_row(row)
 
     def leave_to_workers_statement(
-        self, run_id: str, agent: str, prompt: JSON, *, user: str | None, session: str | None
+        self, run_id: str, agent: str, prompt: JSON, *, user: str | None, session: str | None, context: JSON
     ) -> Statement:
         """Build the statement that starts a run which no process drives yet; a known id changes nothing."""
         params: dict[str, SqlValue] = {
@@ -172,6 +172,7 @@ class RunTable:
             "user_id": user,
             "session": session,
             "prompt": dump_json(prompt),
+            "context": dump_json(context),
         }
         return Statement(_SQL["leave_run_to_workers"], params)
 

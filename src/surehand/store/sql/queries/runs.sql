@@ -22,7 +22,7 @@ INSERT INTO runs (run_id, agent, user_id, session, state, prompt, context, owner
 -- name: leave_run_to_workers
 -- Start a run that no process drives yet; any worker may.
 INSERT INTO runs (run_id, agent, user_id, session, state, prompt, context, owner, fence, started_at)
-    VALUES (:run_id, :agent, :user_id, :session, 'running', :prompt, '{}', NULL, 0, {now})
+    VALUES (:run_id, :agent, :user_id, :session, 'running', :prompt, :context, NULL, 0, {now})
     ON CONFLICT (run_id) DO NOTHING
 
 -- name: claim_run
