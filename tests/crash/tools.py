@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from surehand import Context, Done, Outcome, Pending, tool
+from surehand import Context, Done, Outcome, Pending, Unavailable, tool
+from surehand.store.database import StoreError
 from tests.crash.run_log import RunLog
 
 OwnTools: TypeAlias = dict[str, list[Any]]
@@ -70,8 +71,11 @@ def make_tools(run_log: RunLog) -> list[Any]:
         """Start a run of an agent, and wait for its report; the run itself keeps its effects from happening twice."""
         store = await ctx.store()
         run_id = f"run-{ctx.call_id}"
-        await store.runs.begin(run_id, "agnes", {"to": to}, owner="c0de")  # an owner that drives nothing
-        await store.runs.send(run_id, "steer", "Hurry.")
+        try:
+            await store.runs.begin(run_id, "agnes", {"to": to}, owner="c0de")  # an owner that drives nothing
+            await store.runs.send(run_id, "steer", "Hurry.")
+        except StoreError as error:
+            raise Unavailable(f"The run could not be started: {error}") from error
         return Pending.for_run(run_id)
 
     @tool(effects={"write"}, max_bytes=2_000)

@@ -18,13 +18,14 @@ from surehand.agent.run_storage import RunLost
 from surehand.core.content import to_text
 from surehand.core.context import RunningCall
 from surehand.core.define import ParametersLike, tool
-from surehand.core.errors import DefinitionError
+from surehand.core.errors import DefinitionError, Unavailable
 from surehand.core.ids import derive_run_id
 from surehand.core.names import MAX_WIRE_NAME_LENGTH, RESERVED_NAMES
 from surehand.core.outcome import Done, Failed, Outcome, Pending
 from surehand.core.tool import Tool
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.pending.following_calls import outcome_of_run
+from surehand.store.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from surehand.core.call import Principal
@@ -107,6 +108,9 @@ class AgentHandler:
             )
         except RunLost:  # another process goes on with the run
             return Pending.for_run(run_id)
+        except StoreUnavailable as error:
+            problem = f"The run of {self._agent.name} was interrupted: {error}. Call it again later."
+            raise Unavailable(problem) from error
         except asyncio.CancelledError:
             if not call.can_go_on_later:
                 await scope.cancel_run(run_id, f"{call.tool_name} was cancelled.")

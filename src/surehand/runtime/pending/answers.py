@@ -172,11 +172,14 @@ class Answers:
         if to_storable_name(answer.by) != answer.by:
             problem = f"`by` cannot be stored as a name: {answer.by!r:.80}. The call still waits."
             return Failed("invalid_arguments", problem)
+        try:
+            return await self._find_and_answer(viewer, call_id, answer)
+        except StoreError as error:
+            return store_failure(error)
+
+    async def _find_and_answer(self, viewer: Principal, call_id: str, answer: Answer) -> Outcome:
         for _ in range(MAX_ANSWER_ATTEMPTS):  # another answer may be stored first: then this one is checked again
-            try:
-                row = await self._pending_calls.find(str(call_id), viewer)
-            except StoreError as error:
-                return store_failure(error)
+            row = await self._pending_calls.find(str(call_id), viewer)
             if row is None:
                 return await self._audit_refusal(viewer, str(call_id), answer, _unknown_call_failure(str(call_id)))
             await self._restored_calls.load_offered_tool(row)

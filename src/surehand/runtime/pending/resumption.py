@@ -15,7 +15,6 @@ from typing import TypeAlias, TypeVar, cast
 
 from surehand.catalogue.listing import Listing
 from surehand.core.call import Call, Principal
-from surehand.core.errors import FailureCode
 from surehand.core.events import CallResumed, CallSettled
 from surehand.core.outcome import Done, Failed, Outcome, Pending, WaitingFor, may_have_executed
 from surehand.runtime.background_tasks import BackgroundTasks
@@ -382,6 +381,7 @@ def _check_row(
 
 
 def store_failure(error: StoreError) -> Failed:
-    """The outcome of an answer that could not be stored."""
-    code: FailureCode = "invalid_arguments" if isinstance(error, UnstorableValue) else "unavailable"
-    return Failed(code, f"the answer could not be written down, and the call still waits: {error}")
+    """The outcome of an answer that could not be stored, or whose outcome could not be read."""
+    if isinstance(error, UnstorableValue):
+        return Failed("invalid_arguments", f"the answer cannot be stored, and the call still waits: {error}")
+    return Failed("unavailable", f"the store failed while the call was answered; give the same answer again: {error}")
