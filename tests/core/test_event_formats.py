@@ -21,6 +21,9 @@ from surehand.core.events import (
     CatalogueChanged,
     Event,
     Missed,
+    SpaceMessageDelta,
+    SpaceMessageFailed,
+    SpaceMessagePosted,
     ToolInputDelta,
 )
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome, Pending, attach_origin
@@ -217,6 +220,25 @@ def test_only_spaces_tell_when_an_agent_works_in_them() -> None:
     assert format_event(active, "spaces") == {"type": "agent.active", **ids, "timestamp": 1000}
     assert format_event(inactive, "spaces") == {"type": "agent.inactive", **ids, "timestamp": 2000}
     assert [format_event(active, family) for family in ("agent", "bus", "session")] == [None] * 3
+
+
+def test_only_spaces_see_a_message_while_it_is_written() -> None:
+    owner = ("team", "c1", "r1", "planner", None, None, 1.0)
+    events = [
+        SpaceMessageDelta("", *owner),
+        SpaceMessageDelta("Hel", *owner),
+        SpaceMessagePosted(*owner),
+        SpaceMessageFailed("It broke.", *owner),
+    ]
+    ids = {"spaceId": "team", "agentId": "planner", "runId": "r1", "timestamp": 1000, "streamId": "c1"}
+
+    assert [format_event(event, "spaces") for event in events] == [
+        {"type": "space.message.streaming", **ids, "phase": "start"},
+        {"type": "space.message.streaming", **ids, "phase": "delta", "delta": "Hel"},
+        {"type": "space.message.streaming", **ids, "phase": "done"},
+        {"type": "space.message.failed", **ids, "error": "It broke."},
+    ]
+    assert {format_event(event, family) for event in events for family in ("agent", "bus", "session")} == {None}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -185,6 +185,7 @@ def test_every_verb_of_a_scope_is_in_its_table_with_its_parameters():
         "find_session_tool",
         "find_value",
         "in_space",
+        "runs_as_written",
         "stack_for_call",
         "stack_for_listing",
     }

@@ -25,6 +25,7 @@ from surehand.agent.run_state import RunState
 from surehand.agent.run_storage import RunRecord
 from surehand.agent.step_calls import StepCalls
 from surehand.agent.steps import Purpose, Step, StepCall, choose_message_ids, waiting_calls
+from surehand.agent.streamed_messages import StreamedMessages
 from surehand.agent.sub_runs import cancel_running_sub_runs, count_sub_runs, resume_sub_runs
 from surehand.agent.time_limit import CallTimeLimit, TimeIsUp, time_limit
 from surehand.core.events import ModelRetried, TextDelta, ToolInputDelta
@@ -64,6 +65,7 @@ class RunLoop:
         self._record = record
         self._hooks = hooks
         self._spaces = RunSpaces(scope, state)
+        self._messages = StreamedMessages(scope, state)
         self._calls = StepCalls(scope, derives_call_ids=record.derives_call_ids)
         self._clock = scope.clock
         self._seconds_before = state.spent.seconds
@@ -81,6 +83,7 @@ class RunLoop:
         try:
             return await self._drive()
         finally:
+            self._messages.fail_open("The run does not go on here.")
             self._spaces.leave()
 
     async def _drive(self) -> Run:
@@ -128,6 +131,7 @@ class RunLoop:
             # What the run waits for people does not count: its time starts so much later.
             self._started_at += await self._calls.make(step, self._state.steps)
         self._spaces.update()
+        self._messages.end_calls(step)
         for call in step.calls:
             await self._errors.hear_call(call, call.shown_outcome)
         await count_sub_runs(self._scope, self._state)
@@ -237,6 +241,7 @@ class RunLoop:
         if seconds_left is not None and purpose == "wrap_up":
             seconds_left = WRAP_UP_SECONDS
         self._begun_calls.clear()
+        await self._messages.begin_answer(runs_calls=purpose != "wrap_up")
         on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
             return await ask_model(self._settings.model, request, on_chunk)
@@ -265,6 +270,7 @@ class RunLoop:
             self._scope.emit(TextDelta(chunk.text, *owner))
         elif isinstance(chunk, AnswerRestarted):
             self._begun_calls.clear()
+            self._messages.fail_open(chunk.reason)
             self._scope.emit(ModelRetried(chunk.reason, chunk.delay, *owner))
         else:
             call_id = self._derive_call_id(chunk.position)
@@ -276,6 +282,7 @@ class RunLoop:
             for text in texts:
                 delta = ToolInputDelta(text, chunk.name, chunk.position, call_id, chunk.model_id, *owner)
                 self._scope.emit(delta._replace(space=self._space_of(chunk.name)))
+            self._messages.write(chunk, call_id)
 
     def _space_of(self, tool: str) -> str | None:
         """The space in which a call of the model is shown."""

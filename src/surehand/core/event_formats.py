@@ -1,19 +1,22 @@
 """Events in the formats of other programs' event streams, called families. Programs that bridge event streams use it.
 
-| our event        | spaces (000)       | agent (001)   | bus (002)               | session (003)              |
-|------------------|--------------------|---------------|-------------------------|----------------------------|
-| input begins     | tool-call.start    |               |                         | tool_call_start            |
-| input            | tool-input-delta   |               |                         | tool_call_delta            |
-| started          | tool-call.start    | tool_started  | TOOL_CALL_REQUESTED 400 | tool_call                  |
-| progress, other  | tool-result        |               |                         |                            |
-| pending approval |                    |               |                         | tool_confirmation_required |
-| settled approval |                    |               |                         | tool_confirmation_result   |
-| resumed          |                    |               |                         | tool_result_start          |
-| ended, Done      | tool-call.complete | tool_finished | TOOL_CALL_COMPLETED 410 | tool_result                |
-| ended, Failed    | tool-call.error    | tool_finished | TOOL_CALL_FAILED 420    | tool_result                |
-| ended, Pending   |                    |               |                         |                            |
-| agent active     | agent.active       |               |                         |                            |
-| agent inactive   | agent.inactive     |               |                         |                            |
+| our event        | spaces (000)            | agent (001)   | bus (002)               | session (003)              |
+|------------------|-------------------------|---------------|-------------------------|----------------------------|
+| input begins     | tool-call.start         |               |                         | tool_call_start            |
+| input            | tool-input-delta        |               |                         | tool_call_delta            |
+| started          | tool-call.start         | tool_started  | TOOL_CALL_REQUESTED 400 | tool_call                  |
+| progress, other  | tool-result             |               |                         |                            |
+| pending approval |                         |               |                         | tool_confirmation_required |
+| settled approval |                         |               |                         | tool_confirmation_result   |
+| resumed          |                         |               |                         | tool_result_start          |
+| ended, Done      | tool-call.complete      | tool_finished | TOOL_CALL_COMPLETED 410 | tool_result                |
+| ended, Failed    | tool-call.error         | tool_finished | TOOL_CALL_FAILED 420    | tool_result                |
+| ended, Pending   |                         |               |                         |                            |
+| agent active     | agent.active            |               |                         |                            |
+| agent inactive   | agent.inactive          |               |                         |                            |
+| message delta    | space.message.streaming |               |                         |                            |
+| message posted   | space.message.streaming |               |                         |                            |
+| message failed   | space.message.failed    |               |                         |                            |
 
 "input" is a `ToolInputDelta`, or a `CallProgress` whose data has `input_delta`: arguments that the model is still
 writing. They begin with an empty `ToolInputDelta`; when they are complete, the call starts, with its whole input and
@@ -36,6 +39,10 @@ from surehand.core.events import (
     CallSettled,
     CallStarted,
     Event,
+    SpaceMessageDelta,
+    SpaceMessageEvent,
+    SpaceMessageFailed,
+    SpaceMessagePosted,
     ToolInputDelta,
 )
 from surehand.core.names import NAMESPACE_SEPARATOR, nearest_names
@@ -93,6 +100,14 @@ def _format_for_spaces(event: Event) -> FormattedEvent | None:
             return _spaces_event("tool-call.complete", event, output=_to_json_value(done.data))
         case CallEnded(outcome=Failed() as failed):
             return _spaces_event("tool-call.error", event, error=failed.message, code=failed.code)
+        case SpaceMessageDelta(text=""):
+            return _streamed_message("space.message.streaming", event, phase="start")
+        case SpaceMessageDelta(text=text):
+            return _streamed_message("space.message.streaming", event, phase="delta", delta=text)
+        case SpaceMessagePosted():
+            return _streamed_message("space.message.streaming", event, phase="done")
+        case SpaceMessageFailed(reason=reason):
+            return _streamed_message("space.message.failed", event, error=reason)
         case AgentActive():
             return _agent_in_space("agent.active", event)
         case AgentInactive():
@@ -108,7 +123,11 @@ def _spaces_event(
     return {"type": type, **ids, "timestamp": _milliseconds(event.at), **fields}
 
 
-def _agent_in_space(type: str, event: AgentActive | AgentInactive) -> FormattedEvent:
+def _streamed_message(type: str, event: SpaceMessageEvent, **fields: Any) -> FormattedEvent:
+    return {**_agent_in_space(type, event), "streamId": event.call_id, **fields}
+
+
+def _agent_in_space(type: str, event: AgentActive | AgentInactive | SpaceMessageEvent) -> FormattedEvent:
     ids = {"spaceId": event.space, "agentId": event.agent, "runId": event.run_id}
     return {"type": type, **ids, "timestamp": _milliseconds(event.at)}
 

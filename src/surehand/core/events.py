@@ -238,6 +238,45 @@ class ToolInputDelta(NamedTuple):
     """The space in which the call will be shown; None for a tool that is not visible, or without an active space."""
 
 
+class SpaceMessageDelta(NamedTuple):
+    """A piece of the text of a message to a space, which a model is writing; the first one is empty: it begins."""
+
+    text: str
+    space: str
+    call_id: str
+    """The call that will post the message; the posted message has it as its `streamId`."""
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class SpaceMessagePosted(NamedTuple):
+    """A message was posted whose text was told while a model wrote it."""
+
+    space: str
+    call_id: str
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
+class SpaceMessageFailed(NamedTuple):
+    """A message whose text was told while a model wrote it was not posted there: that text is void."""
+
+    reason: str
+    space: str
+    call_id: str
+    run_id: str = ""
+    agent: str = ""
+    user: str | None = None
+    session: str | None = None
+    at: float = 0.0
+
+
 class ModelRetried(NamedTuple):
     """A request to the model failed and is made again: the text and arguments that it has streamed are void."""
 
@@ -303,6 +342,9 @@ class Missed:
 
 
 CallEvent: TypeAlias = CallStarted | CallQueued | CallProgress | CallPending | CallSettled | CallResumed | CallEnded
-RunEvent: TypeAlias = RunStarted | AgentActive | TextDelta | ToolInputDelta | ModelRetried | AgentInactive | RunEnded
+SpaceMessageEvent: TypeAlias = SpaceMessageDelta | SpaceMessagePosted | SpaceMessageFailed
+RunEvent: TypeAlias = (
+    RunStarted | AgentActive | TextDelta | ToolInputDelta | SpaceMessageEvent | ModelRetried | AgentInactive | RunEnded
+)
 Event: TypeAlias = CallEvent | RunEvent | CatalogueChanged | Missed
 Listener: TypeAlias = Callable[[Event], object]

@@ -96,6 +96,8 @@ class Presentation:
     version: str = ""
     """What tells apart definitions of a remote server that look the same; set by its provider."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
+    posted_argument: str = ""
+    """The argument whose text a call posts to the active space; set for the tools that do so."""
 
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]

@@ -176,6 +176,7 @@ def build_scope_parts(parts: RuntimeParts, calls: CallLoader) -> ScopeParts:
         turn_budgets=TurnBudgets(parts.options.defaults.max_calls_per_turn),
         session_states=SessionStates(),
         active_spaces=parts.active_spaces,
+        middleware=parts.middleware,
         auto_complete=parts.options.auto_complete,
         named_scopes=parts.named_scopes,
         agents=parts.agents,

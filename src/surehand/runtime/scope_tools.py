@@ -90,6 +90,15 @@ class ScopeTools(ScopeView):
             return False
         return catalogue.is_in_toolsets(listing, self.toolsets)
 
+    def runs_as_written(self, listing: Listing) -> bool:
+        """Whether calls of a tool run as a model wrote them: no policy, person or middleware stops or changes them."""
+        tool = listing.tool
+        if tool.safety.confirm is not False or tool.lifecycle.middleware:
+            return False
+        if self._parts.middleware.for_tool(listing.names) or not self.may_use(listing):
+            return False
+        return all(rule.decision == "allow" for rule in self.policy.rules_for(listing))
+
     def hidden_tool_names(self) -> frozenset[str]:
         """Names of the tools that their providers hide from this scope's user."""
         if not any(added.abilities.per_user is not None for added in self._parts.tool_sources.provider_table.active):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from surehand.runtime.pending.result import CallResults
     from surehand.runtime.pending.resumption import Resumptions
     from surehand.runtime.pending.status import CallStatuses
+    from surehand.runtime.pipeline.installed_middleware import MiddlewareTable
     from surehand.runtime.pipeline.pipeline import CallStages
     from surehand.runtime.pipeline.refused_calls import RefusedCalls
     from surehand.runtime.pipeline.stacks import StackTables
@@ -128,6 +129,7 @@ class ScopeParts:
     turn_budgets: TurnBudgets
     session_states: SessionStates
     active_spaces: ActiveSpaces
+    middleware: MiddlewareTable
     auto_complete: bool
     named_scopes: NamedScopes[Any]
     agents: AgentTable

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from surehand import Agent, Context, Runtime, tool
+from surehand import Agent, Context, Policy, Runtime, tool
+from surehand.agent.models.base import ModelError, ModelRequest, ToolInputChunk
 from surehand.builtin.agent.spaces import spaces
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.identity import Identity
@@ -17,7 +20,7 @@ from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.gateway.events.event_log import LoggedEvent
 from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS, EventListener
 from surehand.testing import ManualClock, ScriptedModel
-from tests.gateway.api.served_gateway import Gate, bearer, build_runtime, serve
+from tests.gateway.api.served_gateway import EventReader, Gate, ServedGateway, bearer, build_runtime, serve
 
 ADA = Token(hash_token("ada"), "ada")
 BOB = Token(hash_token("bob"), "bob")
@@ -435,3 +438,133 @@ async def test_an_agent_works_in_the_space_that_it_enters_until_it_leaves_it_or_
     in_other_space = [("agent.active", "planner", "other"), ("agent.inactive", "planner", "other")]
     in_team_space = [("agent.active", "planner", "team"), ("agent.inactive", "planner", "team")]
     assert activity(seen) == [*in_other_space, *in_team_space, *in_other_space]
+
+
+@asynccontextmanager
+async def watch_messages(
+    tmp_path: Path, model: Any, query: str = "", **options: Any
+) -> AsyncIterator[tuple[ServedGateway, EventReader, EventReader]]:
+    """A gateway whose agent is in the space `team`, and readers of that space and of `other`."""
+    runtime = Runtime(store=tmp_path / "calls.db", **options)
+    agent = Agent("planner", model=model, tools=spaces())
+    async with serve(runtime, agents=[agent]) as gateway:
+        for space in ("team", "other"):
+            await gateway.client.post("/api/spaces", json={"id": space})
+            await gateway.client.post(f"/api/spaces/{space}/members", json={"id": "planner", "kind": "agent"})
+        await runtime.scope(agent="planner", session="s").enter_space("team")
+        async with (
+            gateway.events(f"/api/spaces/team/events{query}") as in_team,
+            gateway.events(f"/api/spaces/other/events{query}") as in_other,
+        ):
+            yield gateway, in_team, in_other
+
+
+async def run_planner(gateway: ServedGateway) -> dict[str, Any]:
+    body = {"prompt": "Say it.", "session": "s", "run_id": "r1"}
+    return (await gateway.client.post("/api/agents/planner/run", json=body)).json()
+
+
+def streamed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in events if each.get("sse_event", "").startswith("space.message")]
+
+
+SAID = 'Ünï said: "We start\nat noon 😀, all of us, in the small room." '
+
+
+@pytest.mark.parametrize(("query", "text"), [("", SAID), ("?family=000", 100 * SAID)], ids=["short", "long"])
+async def test_a_space_sees_a_message_while_a_model_writes_it(tmp_path: Path, query: str, text: str):
+    model = ScriptedModel([("send_message", {"text": text})], "A secret.")
+    async with watch_messages(tmp_path, model, query) as (gateway, in_team, in_other):
+        await run_planner(gateway)
+        seen = await in_team.until("agent.inactive")
+        while "message" not in [each.get("sse_event") for each in seen]:  # it comes from another stream of the store
+            seen += [await in_team.next() or {}]
+        gateway.api.begin_shutdown()
+        elsewhere = await in_other.rest()
+
+    [message] = [each for each in seen if each.get("sse_event") == "message"]
+    events = streamed(seen)
+    assert [each["phase"] for each in events] == ["start", *["delta"] * (len(events) - 2), "done"]
+    assert "".join(each.get("delta", "") for each in events) == message["content"] == text
+    assert {each["streamId"] for each in events} == {message["streamId"]}
+    assert "secret" not in json.dumps(seen)
+    assert elsewhere == []
+
+
+async def pass_on(invocation: Any, proceed: Any) -> Any:
+    return await proceed(invocation)
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ({"policy": Policy.default()}, [("send_message", {"text": "Hello"})]),
+        ({"middleware": [pass_on]}, [("send_message", {"text": "Hello"})]),
+        ({}, [("enter_space", {"spaceId": "other"}), ("send_message", {"text": "Hello"})]),
+    ],
+    ids=["a policy may ask", "middleware may change it", "the space may change"],
+)
+async def test_a_message_that_may_not_be_posted_as_it_is_written_is_not_streamed(
+    tmp_path: Path, options: dict[str, Any], calls: Any
+):
+    async with watch_messages(tmp_path, ScriptedModel(calls, "Done."), **options) as (gateway, in_team, in_other):
+        await run_planner(gateway)
+        seen = await in_team.until("agent.inactive")
+        gateway.api.begin_shutdown()
+        seen += [*await in_team.rest(), *await in_other.rest()]
+
+    assert streamed(seen) == []
+
+
+async def test_a_message_of_an_agent_that_is_no_member_is_not_streamed(tmp_path: Path):
+    model = ScriptedModel([("send_message", {"text": "Hello"})], "Done.")
+    async with watch_messages(tmp_path, model) as (gateway, in_team, _):
+        await gateway.client.delete("/api/spaces/team/members/planner")
+        await run_planner(gateway)
+        seen = await in_team.until("agent.inactive")
+
+    assert streamed(seen) == []
+
+
+class HalfWritten:
+    """A model that begins a message and then fails, or writes no more until the test has cancelled the run."""
+
+    name = "half-written"
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        yield ToolInputChunk(0, "send_message", '{"text": "Hel')
+        if self._error is not None:
+            raise self._error
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("error", [None, ModelError("It broke.")], ids=["cancelled", "failed"])
+async def test_a_message_fails_whose_model_does_not_finish_it(tmp_path: Path, error: Exception | None):
+    async with watch_messages(tmp_path, HalfWritten(error)) as (gateway, in_team, _):
+        running = asyncio.create_task(run_planner(gateway))
+        seen = await in_team.until("space.message.streaming")
+        if error is None:
+            await gateway.client.post("/api/runs/r1/cancel")
+        seen += await in_team.until("agent.inactive")
+        await running
+
+    events = streamed(seen)
+    assert [each["sse_event"] for each in events[-1:]] == ["space.message.failed"]
+    assert "".join(each.get("delta", "") for each in events) == "Hel"
+    assert len({each["streamId"] for each in events}) == 1
+
+
+async def test_a_message_fails_whose_call_fails(tmp_path: Path):
+    model = ScriptedModel([("send_message", '{"text": "Hello", "text')], "Done.")
+    async with watch_messages(tmp_path, model) as (gateway, in_team, _):
+        await run_planner(gateway)
+        seen = await in_team.until("agent.inactive")
+
+    assert [each.get("phase", each["sse_event"]) for each in streamed(seen)] == [
+        "start",
+        "delta",
+        "space.message.failed",
+    ]

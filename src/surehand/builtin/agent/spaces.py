@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +64,7 @@ def spaces() -> list[Tool[..., Any]]:
         space_id = _active_space_id(ctx)
         try:
             async with runtime_store(ctx) as store:
-                message = await store.spaces.post(space_id, text, sender=_require_member(ctx))
+                message = await store.spaces.post(space_id, text, sender=_require_member(ctx), stream_id=ctx.call_id)
         except NotFound:
             raise _not_a_member_error() from None
         return {"success": True, "messageId": message.message_id, "spaceId": space_id, "status": "delivered"}
@@ -85,7 +86,8 @@ def spaces() -> list[Tool[..., Any]]:
             messages = await store.spaces.history(space.space_id, limit=min(limit, _MAX_MESSAGES), before=before)
         return {"messages": _render_messages(messages), "total": space.messages}
 
-    return [enter_space, leave_space, send_message, read_messages]
+    posts_text = replace(send_message.presentation, posted_argument="text")
+    return [enter_space, leave_space, send_message.evolve(presentation=posts_text), read_messages]
 
 
 def _require_member(ctx: Context) -> str:

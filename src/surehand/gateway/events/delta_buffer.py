@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
-from surehand.core.events import TextDelta, ToolInputDelta
+from surehand.core.events import SpaceMessageDelta, TextDelta, ToolInputDelta
 
 DELTA_SECONDS = 0.1
 """How long pieces are collected: a model writes one every few milliseconds, and each event is a row of the store."""
 MAX_DELTA_CHARACTERS = 4_000
-Delta: TypeAlias = TextDelta | ToolInputDelta
+Delta: TypeAlias = TextDelta | ToolInputDelta | SpaceMessageDelta
 
 
 class DeltaBuffer:
@@ -55,4 +55,6 @@ def _continues(buffered: Delta, delta: Delta) -> bool:
         if not buffered.text:  # the beginning of a call, which some formats have an event of its own for
             return False
         return buffered.position == delta.position and buffered.call_id == delta.call_id
+    if isinstance(buffered, SpaceMessageDelta) and isinstance(delta, SpaceMessageDelta):
+        return buffered.text != "" and buffered.call_id == delta.call_id
     return type(buffered) is type(delta)

@@ -28,6 +28,9 @@ from surehand.core.events import (
     RunEnded,
     RunEvent,
     RunStarted,
+    SpaceMessageDelta,
+    SpaceMessageFailed,
+    SpaceMessagePosted,
     TextDelta,
     ToolInputDelta,
 )
@@ -43,12 +46,14 @@ LOGGED_EVENTS = (
     CallStarted, CallQueued, CallProgress, CallPending, CallSettled, CallResumed, CallEnded, CatalogueChanged,
 )  # fmt: skip
 """The events that streams send: those of calls and of the catalogue."""
-RUN_EVENTS = (RunStarted, AgentActive, TextDelta, ToolInputDelta, ModelRetried, AgentInactive, RunEnded)
+EVENTS_IN_SPACES = (
+    AgentActive, ToolInputDelta, SpaceMessageDelta, SpaceMessagePosted, SpaceMessageFailed, AgentInactive,
+)  # fmt: skip
+"""The events of runs that the stream of their `space` has too."""
+RUN_EVENTS = (RunStarted, TextDelta, ModelRetried, RunEnded, *EVENTS_IN_SPACES)
 """The events of runs of agents that streams send."""
 USAGE_FIELDS = ("requests", "tokens_in", "tokens_out", "cost", "calls")
-EVENTS_IN_SPACES = (AgentActive, ToolInputDelta, AgentInactive)
-"""The events of runs that the stream of their `space` has too."""
-_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | AgentActive | ToolInputDelta | AgentInactive]] = {
+_EVENT_TYPES: Mapping[str, type[CallEvent | CatalogueChanged | RunEvent]] = {
     each.__name__: each for each in (*LOGGED_EVENTS, *EVENTS_IN_SPACES)
 }
 _LARGE_FIELDS = ("arguments", "request", "data", "display", "output")

@@ -246,11 +246,11 @@ class FrameEncoder:
 
 
 class _SpaceEncoder(FrameEncoder):
-    """Writes the events of a space, and those of runs in it: agents at work, and arguments of calls it will show."""
+    """Writes the events of a space, and those of runs in it: agents at work, and what their models write for it."""
 
     def frame(self, event: LoggedEvent | Missed) -> bytes:
         if isinstance(event, LoggedEvent) and event.fields["type"] in _TYPES_IN_SPACES:
-            if self._family is None and event.fields.get("text") == "":
+            if self._family is None and event.fields["type"] == "ToolInputDelta" and not event.fields["text"]:
                 return b""  # it begins a call, whose `tool-call.start` of the space has more fields
             # Without an id: it is no event of the space's stream, and a client cannot read on after it.
             return FrameEncoder(self._family or SPACES_FAMILY, "").format(event.fields, None)

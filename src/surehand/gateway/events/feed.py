@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from surehand.core.events import CatalogueChanged, Event, Missed, TextDelta, ToolInputDelta
+from surehand.core.events import CatalogueChanged, Event, Missed, SpaceMessageDelta, TextDelta, ToolInputDelta
 from surehand.gateway.events.delta_buffer import DeltaBuffer
 from surehand.gateway.events.event_json import LOGGED_EVENTS, RUN_EVENTS, event_to_json, run_event_to_json
 from surehand.gateway.events.event_log import EventLog, LoggedEvent, MemoryEventLog, StoredEventLog
@@ -90,6 +90,8 @@ class EventFeed:
         self._listeners: set[EventListener] = set()
         self._observers: list[Callable[[LoggedEvent], object]] = []
         self._deltas = DeltaBuffer(lambda delta: self.event_log.append(run_event_to_json(delta)))
+        # In a buffer of its own, because a piece of a call's arguments comes with each piece of its message.
+        self._message_deltas = DeltaBuffer(lambda delta: self.event_log.append(run_event_to_json(delta)))
         self.is_closing = False
 
     @property
@@ -110,6 +112,7 @@ class EventFeed:
             finally:
                 unsubscribe()
                 self._deltas.flush_all()
+                self._message_deltas.flush_all()
                 with suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(LAST_EVENTS_SECONDS):
                         await self.event_log.wait_until_published()
@@ -118,13 +121,19 @@ class EventFeed:
     def _receive(self, event: Event) -> None:
         if isinstance(event, (TextDelta, ToolInputDelta)):
             self._deltas.add(event)
+        elif isinstance(event, SpaceMessageDelta):
+            self._message_deltas.add(event)
         elif isinstance(event, RUN_EVENTS):
-            self._deltas.flush(event.run_id)
+            self._flush_deltas(event.run_id)
             self.event_log.append(run_event_to_json(event))
         elif isinstance(event, LOGGED_EVENTS):
             if not isinstance(event, CatalogueChanged) and event.turn is not None:
-                self._deltas.flush(event.turn)
+                self._flush_deltas(event.turn)
             self.event_log.append(event_to_json(event))
+
+    def _flush_deltas(self, run_id: str) -> None:
+        for buffer in (self._deltas, self._message_deltas):
+            buffer.flush(run_id)
 
     def add(self, fields: dict[str, Any]) -> None:
         """Add an event that this runtime did not emit, because its process is another one, or has died."""

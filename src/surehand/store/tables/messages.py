@@ -53,19 +53,20 @@ class Message:
         }  # fmt: skip
 
 
-def post_statements(message: Message) -> list[Statement]:
+def post_statements(message: Message, stream_id: str | None = None) -> list[Statement]:
     """Post as a member; the second statement returns number and time, and other agents get it in their inboxes."""
     params: dict[str, SqlValue] = {
         "message_id": message.message_id,
         "space_id": message.space_id,
         "sender_id": message.sender_id,
     }
+    stream = {} if stream_id is None else {"streamId": stream_id}
     posted = {**params, "content": dump_json(message.content), "reply_to": message.reply_to}
     return [
         Statement(_SQL["next_message_number"], {"space_id": message.space_id}, 1),
         Statement(_SQL["post_message"], posted, 1),
         Statement(_SQL["notify_agents"], {**params, "data": dump_json(message.event_data)}),
-        *_event_statements(message.space_id, "message", message.event_data),
+        *_event_statements(message.space_id, "message", {**message.event_data, **stream}),
     ]
 
 

@@ -113,12 +113,18 @@ class SpaceTable:
             await self.find(space_id)
         return [Member(**row) for row in rows]
 
-    async def post(self, space_id: str, content: Any, *, sender: str, reply_to: str | None = None) -> Message:
-        """Post a message as a member; the other agents of the space get it in their inboxes."""
+    async def post(
+        self, space_id: str, content: Any, *, sender: str, reply_to: str | None = None, stream_id: str | None = None
+    ) -> Message:
+        """Post a message as a member; the other agents of the space get it in their inboxes.
+
+        Args:
+            stream_id: the call that posts it, for readers of the space that have seen its text while it was written.
+        """
         member = await self._require_member(space_id, sender)
         message = Message(new_id(), space_id, 0, sender, member.name, member.kind, content, None, reply_to, 0.0, None)
         try:
-            results = await self._database.write(post_statements(message))
+            results = await self._database.write(post_statements(message, stream_id))
         except UnexpectedRowCount:
             await self._require_member(space_id, sender)  # the sender may have left in the meantime
             raise InvalidArguments(f"Message {reply_to} is not one of this space that can be replied to.") from None

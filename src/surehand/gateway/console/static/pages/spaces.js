@@ -99,6 +99,9 @@ function callOfMessage(content, progress) {
   return { ...call, isEnded: true, outcome };
 }
 
+/** What happens right now, and changes no message. */
+const PASSING_EVENTS = /^(tool-input-delta|agent\..*|space\.message\..*)$/;
+
 /** The messages of a space, oldest first, kept current by its own stream. */
 function useMessages(id) {
   const messages = usePages(`/api/spaces/${encode(id)}/messages`);
@@ -111,7 +114,7 @@ function useMessages(id) {
       },
       onEvent(event) {
         if (event.type === "tool-result" && event.preliminary) messages.update((page) => withProgress(page, event));
-        else if (event.type !== "tool-input-delta" && !event.type.startsWith("agent.")) messages.reload();
+        else if (!PASSING_EVENTS.test(event.type)) messages.reload();
       },
     });
     return () => stream.stop();
