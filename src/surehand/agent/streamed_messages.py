@@ -21,6 +21,9 @@ from surehand.core.outcome import Done, Failed
 if TYPE_CHECKING:
     from surehand.runtime.scope import Scope
 
+READS_PER_DOUBLING = 256
+"""How often, at most, the arguments of a call are read while their length doubles."""
+
 
 @dataclass(slots=True)
 class _StreamedMessage:
@@ -34,6 +37,8 @@ class _StreamedMessage:
     """The JSON of the arguments, as far as it is written."""
     text: str = ""
     """What was told of the text."""
+    next_read: int = 0
+    """How many characters of arguments there have to be before they are read again."""
 
 
 class StreamedMessages:
@@ -67,10 +72,11 @@ class StreamedMessages:
         if message is None:
             return
         message.arguments += chunk.text
-        text = _read_text(message)
-        if len(text) > len(message.text):
-            self._emit_delta(message, text[len(message.text) :])
-            message.text = text
+        length = len(message.arguments)
+        if length >= message.next_read:
+            # Each time, all that is written so far is read: so rarely that a long text takes little time.
+            message.next_read = length + length // READS_PER_DOUBLING
+            self._tell_new_text(message)
 
     def _begin(self, chunk: ToolInputChunk, call_id: str | None) -> _StreamedMessage | None:
         # A call before this one may be one that enters another space.
@@ -92,6 +98,7 @@ class StreamedMessages:
         for position, message in [*self._open.items()]:
             outcome = step.calls[position].shown_outcome if position < len(step.calls) else None
             if isinstance(outcome, Done) and _find_space(outcome.data) == message.space:
+                self._tell_new_text(message)
                 del self._open[position]
                 self._scope.emit(SpaceMessagePosted(message.space, message.call_id, *self._owner()))
             elif isinstance(outcome, (Done, Failed)):
@@ -106,6 +113,12 @@ class StreamedMessages:
     def _fail(self, position: int, reason: str) -> None:
         message = self._open.pop(position)
         self._scope.emit(SpaceMessageFailed(reason, message.space, message.call_id, *self._owner()))
+
+    def _tell_new_text(self, message: _StreamedMessage) -> None:
+        text = _read_text(message)
+        if len(text) > len(message.text):
+            self._emit_delta(message, text[len(message.text) :])
+            message.text = text
 
     def _emit_delta(self, message: _StreamedMessage, text: str) -> None:
         self._scope.emit(SpaceMessageDelta(text, message.space, message.call_id, *self._owner()))

@@ -468,9 +468,11 @@ def streamed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in events if each.get("sse_event", "").startswith("space.message")]
 
 
-@pytest.mark.parametrize("query", ["", "?family=000"])
-async def test_a_space_sees_a_message_while_a_model_writes_it(tmp_path: Path, query: str):
-    text = 'Ünï said: "We start\nat noon 😀, all of us, in the small room."'
+SAID = 'Ünï said: "We start\nat noon 😀, all of us, in the small room." '
+
+
+@pytest.mark.parametrize(("query", "text"), [("", SAID), ("?family=000", 100 * SAID)], ids=["short", "long"])
+async def test_a_space_sees_a_message_while_a_model_writes_it(tmp_path: Path, query: str, text: str):
     model = ScriptedModel([("send_message", {"text": text})], "A secret.")
     async with watch_messages(tmp_path, model, query) as (gateway, in_team, in_other):
         await run_planner(gateway)
