@@ -27,9 +27,16 @@ _DATA_ONLY_ATTRIBUTES = {"data", "data_json", "origin"}
 def dump_json(value: Any) -> str:
     """Write a value as JSON; NUL and lone surrogates become escapes, which both databases can store."""
     try:
-        return _check_readable(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str).decode())
+        return _check_readable(
+            to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=_mapping_or_text).decode()
+        )
     except ValueError:  # a lone surrogate, which UTF-8 cannot encode
         return _dump_with_escapes(value)
+
+
+def _mapping_or_text(value: Any) -> Any:
+    """What stands in JSON for a value that pydantic does not know: a read-only mapping is one of them."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _check_readable(text: str) -> str:

@@ -230,3 +230,15 @@ async def test_a_secret_that_is_too_short_to_be_masked_is_warned_about_once(capl
     assert [outcome.text for outcome in outcomes] == ["abc", "abc"]
     assert len(warnings) == 1
     assert "abc" not in warnings[0]
+
+
+async def test_a_secret_behind_the_name_of_its_scheme_is_masked_without_a_warning(caplog):
+    async with serving(lambda _: reply("abcdefghijkl", content_type="text/plain")) as server:
+        headers = {"Authorization": "Bearer ${env.WEATHER_KEY}"}
+        environment = {"WEATHER_KEY": "abcdefghijkl"}
+        tool = rest("GET", f"http://127.0.0.1:{server.port}/", name="read", headers=headers, environment=environment)
+        async with Runtime(tool) as runtime:
+            outcome = await runtime.call("read", {})
+
+    assert outcome.text == "[redacted]"
+    assert "cannot be masked" not in caplog.text

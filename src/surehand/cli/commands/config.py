@@ -34,10 +34,10 @@ def check(options: RuntimeOptions) -> None:
         raise CommandExit(EXIT_USAGE, "There is no configuration file here. `surehand init` creates one.")
     runtime = options.build_runtime_with_store()
     _check_gateway(config)
-    count = len(runtime.catalogue)
-    servers = len(runtime.providers)
     shown = config.path.name if config.path is not None else "the tools"
-    sys.stdout.write(f"{shown} is fine: {count} tools, {servers} MCP servers or other providers.\n")
+    sys.stdout.write(
+        f"{shown} is fine. Tools: {len(runtime.catalogue)}; servers and documents with tools: {len(runtime.providers)}.\n"
+    )
 
 
 def _check_gateway(config: Config) -> None:

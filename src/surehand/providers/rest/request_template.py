@@ -118,13 +118,14 @@ class RequestTemplate:
                 for name, each in self.query.fields
                 if isinstance(each, ConstantValue) and isinstance(each.value, str)
             ]
-        return [
+        written = [
             without_auth_scheme(part)
             for name, template in named
             if is_secret_name(name)
             for part in template.parts
             if isinstance(part, str)
         ]
+        return [each for each in written if each]  # before a reference there may be nothing but the scheme
 
     def prepare(self, arguments: Mapping[str, Any], defaults: Mapping[str, Any], secrets: SecretSource) -> HttpRequest:
         """The request of one call; raises `ToolError` for a value that it cannot hold.
