@@ -35,9 +35,8 @@ def check(options: RuntimeOptions) -> None:
     runtime = options.build_runtime_with_store()
     _check_gateway(config)
     shown = config.path.name if config.path is not None else "the tools"
-    sys.stdout.write(
-        f"{shown} is fine. Tools: {len(runtime.catalogue)}; servers and documents with tools: {len(runtime.providers)}.\n"
-    )
+    tools, sources = len(runtime.catalogue), len(runtime.providers)
+    sys.stdout.write(f"{shown} is fine. Tools: {tools}; servers and documents with tools: {sources}.\n")
 
 
 def _check_gateway(config: Config) -> None:
