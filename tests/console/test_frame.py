@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from surehand import Agent, gateway
+from surehand import Agent, Runtime, gateway, tool
 from surehand.gateway.events.feed import MAX_BUFFERED_EVENTS
 from surehand.testing import ScriptedModel
 from tests.console.browser import open_console, take_screenshot
@@ -327,3 +327,20 @@ async def open_with(url, script):
         await page.get_by_text("Live").wait_for()
         await page.evaluate(script)
         await page.evaluate("new Promise((resolve) => setTimeout(resolve, 50))")
+
+
+async def test_on_a_phone_a_detail_begins_at_its_top_and_the_list_stays_where_it_was(tmp_path):
+    tools = [tool(lambda amount: amount, name=f"pay_{number:02}", effects={"read"}) for number in range(60)]
+    async with (
+        serve(Runtime(*tools, store=tmp_path / "s.db")) as served,
+        open_console(served.url, "#/tools", width=390, height=844) as page,
+    ):
+        last = page.get_by_role("link", name="pay_59")
+        await last.scroll_into_view_if_needed()
+        position = await page.evaluate("scrollY")
+        await last.click()
+        await expect(page.get_by_role("heading", name="pay_59")).to_be_in_viewport()
+        await page.get_by_role("link", name="Back to the list").click()
+        await expect(last).to_be_in_viewport()
+
+        assert await page.evaluate("scrollY") == position > 500

@@ -1,18 +1,34 @@
 // The two panes of most pages: a list, and the detail of what is selected in it.
 import { html } from "../html.js";
-import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { useEffect, useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { link } from "../router.js";
 
 export function Panes({ page, id, list, detail }) {
   const detailPane = useRef(null);
+  const listPane = useRef(null);
   useKeptFocus(detailPane);
+  useOwnScrollPosition(listPane, Boolean(id));
   return html`<div class=${`panes ${id ? "has-detail" : ""}`}>
-    <section class="list-pane" aria-label="List">${list}</section>
+    <section class="list-pane" aria-label="List" ref=${listPane}>${list}</section>
     <section class="detail-pane" aria-label="Detail" ref=${detailPane}>
       ${id && html`<a class="back" href=${link(page)}>← Back to the list</a>`}
       ${detail}
     </section>
   </div>`;
+}
+
+/** In one column, where a detail takes the place of the list, it begins at its top, and the list is where it was before. */
+function useOwnScrollPosition(listPane, hasDetail) {
+  const listPosition = useRef(null);
+  useLayoutEffect(() => {
+    const isListHidden = listPane.current.offsetParent === null;
+    if (isListHidden) scrollTo(0, 0);
+    if (hasDetail) return;
+    if (listPosition.current !== null) scrollTo(0, listPosition.current);
+    const remember = () => (listPosition.current = scrollY);
+    addEventListener("scroll", remember);
+    return () => removeEventListener("scroll", remember);
+  }, [hasDetail]);
 }
 
 /**
