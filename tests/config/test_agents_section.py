@@ -130,6 +130,7 @@ def test_keys_of_the_gateway_that_have_no_effect_are_warnings_with_their_line(re
             loop: {toolChoice: required}
             consciousness: {maxTokens: 100000, minRecentCycles: 3, compactionStrategy: layered}
             middleware: [logging, rag, guardrails]
+            approver: {provider: openai, model: gpt-5, reasoning: {summary: auto}}
         """
     )
 
@@ -145,6 +146,7 @@ def test_keys_of_the_gateway_that_have_no_effect_are_warnings_with_their_line(re
         (10, "compactionStrategy"),
         (11, "rag"),
         (11, "guardrails"),
+        (12, "summary"),
     ]
 
 

@@ -78,7 +78,7 @@ async def test_a_client_tool_is_answered_after_a_restart_of_the_gateway(tmp_path
         call_id = (await served.call("pick_colour", question)).json()["call_id"]
     async with serve(build_runtime(store=store)) as served:
         async with open_console(served.url, f"#/inbox/{call_id}") as page:
-            await expect(page.locator(".given").get_by_text("Which colour for the door?")).to_be_visible()
+            await expect(page.locator(".arguments").get_by_text("Which colour for the door?")).to_be_visible()
             await take_screenshot(page, "inbox-client-tool")
             await page.get_by_role("button", name="Blue").click()
             await expect(page.get_by_text("Answered.")).to_be_visible()

@@ -92,7 +92,7 @@ async def test_a_repeated_call_ends_as_the_first_one_does(any_address: str, verb
             await runtime.cancel(first)
         else:
             await runtime._calls.load().answering.answers.end_without_answer(
-                runtime.principal, first, "expired", "nobody answered in time."
+                runtime.principal, first, "expired", "No answer arrived in time."
             )
         outcomes = [await runtime.result(call_id, timeout=20) for call_id in (first, second)]
 

@@ -1,14 +1,14 @@
 """A gateway app is replaced by another one while calls and runs go on: they end in the app that they began in."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from surehand import Agent
+from surehand import Agent, Provider, Tool
 from surehand.gateway.http_app import GatewayApp, app
 from surehand.gateway.replaceable_app import ReplaceableApp
 from surehand.testing import ScriptedModel
@@ -123,3 +123,48 @@ async def test_an_mcp_client_that_only_listens_does_not_keep_the_old_app(tmp_pat
 
     assert listening.status_code == 200
     assert not [line for line in lines if line.startswith("data: {")]
+
+
+class SlowProvider(Provider):
+    """A provider that does not list its tools before the test ends."""
+
+    namespace = "slow"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def tools(self) -> Sequence[Tool[..., Any]]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return ()
+
+
+async def test_a_replacement_that_is_cancelled_leaves_the_current_app_and_no_task(tmp_path: Path) -> None:
+    gate = Gate()
+    slow = SlowProvider()
+    async with replaceable(build_app(tmp_path, gate)) as gateway:
+        replacing = asyncio.create_task(gateway.api.replace(app(build_runtime(slow))))
+        await slow.asked.wait()
+        replacing.cancel()
+        await asyncio.wait({replacing})
+        tasks = [each.get_name() for each in asyncio.all_tasks()]
+        called = await gateway.call("add", {"a": 1, "b": 2})
+
+    assert replacing.cancelled()
+    assert tasks.count("gateway: app") == 1
+    assert called.json()["data"] == 3
+
+
+async def test_a_lifespan_is_served_to_servers_of_other_projects(tmp_path: Path) -> None:
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent: list[str] = []
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    await ReplaceableApp(build_app(tmp_path, Gate()))({"type": "lifespan"}, receive, send)
+
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -8,6 +8,7 @@ import pytest
 
 from surehand import Agent, Runtime, tool
 from surehand.gateway.access.request_limits import GatewayLimits
+from surehand.gateway.http_app import app
 from surehand.gateway.mcp.http.connection_table import ConnectionLimits
 from surehand.testing import ScriptedModel
 from tests.gateway.api.served_gateway import EventReader, Gate, build_runtime, serve
@@ -128,3 +129,18 @@ async def test_a_run_that_takes_too_long_goes_on_in_the_next_gateway(tmp_path: P
     assert seen[-1]["type"] == ("RUN_ERROR" if path == "agui" else "CallEnded")
     assert rest[-1]["type"] == "RunEnded"
     assert rest[-1]["status"] in ("done", "waiting")
+
+
+class BrokenAgent(Agent):
+    """An agent that a runtime cannot take."""
+
+    def narrow(self, *_: Any) -> Any:
+        raise ValueError("no such tool")
+
+
+async def test_a_start_that_fails_raises_its_own_error(tmp_path: Path) -> None:
+    boss = Agent("boss", model=ScriptedModel("Done."), agents=[BrokenAgent("clerk", model=ScriptedModel("Done."))])
+    api = app(build_runtime(store=tmp_path / "calls.db"), agents=[boss])
+    with pytest.raises(ValueError, match="no such tool"):
+        async with api.router.lifespan_context(api):
+            pass

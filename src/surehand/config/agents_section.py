@@ -196,4 +196,5 @@ def _parse_loop(node: ConfigNode) -> dict[str, Any]:
 
 def _allows_no_calls(loop: ConfigNode) -> bool:
     """Whether the model may call nothing: `toolChoice: none`."""
-    return bool(known_entries(loop, _LOOP_KEYS).get("tool_choice", loop).value == "none")
+    choice = known_entries(loop, _LOOP_KEYS).get("tool_choice")
+    return choice is not None and choice.value == "none"

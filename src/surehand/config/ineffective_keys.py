@@ -31,7 +31,7 @@ def _find(agent: ConfigNode) -> Iterator[IneffectiveKey]:
         match key:
             case "version":
                 yield node, "it only says which version of the agent this is"
-            case "model":
+            case "model" | "approver":
                 for model in node.items() if isinstance(node.value, list) else [node]:
                     yield from _find_in_model(model)
             case "consciousness":

@@ -13,6 +13,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,14 +58,14 @@ class Gateway:
         self._calls: set[asyncio.Task[Any]] = set()
         self._background_tasks: set[asyncio.Task[Any]] = set()
         self._worker: Worker | None = None
-        self._stop_began_at: float | None = None
+        self._calls_end_at = inf
+        """When calls that still run are cancelled; known once the gateway stops."""
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Start the runtime, unless it is running, and receive its events while the context is entered."""
+        """Start the runtime, unless it is running, and receive its events while the context is entered, once."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(ensure_running(self.runtime))
-            self.feed = EventFeed()
             await stack.enter_async_context(self.feed.run(self.runtime))
             await self.runs.attach()
             store = self.runtime.store
@@ -84,13 +85,13 @@ class Gateway:
                 self.is_started = False
 
     def begin_shutdown(self) -> None:
-        """Be not ready any more, and end the streams that follow events; those of running calls end with their calls.
+        """Report not ready, and end the streams that follow events; those of running calls end with their calls.
 
         From now on, running calls have `GatewayLimits.shutdown_seconds` to end.
         """
-        self.is_stopping = True
-        if self._stop_began_at is None:
-            self._stop_began_at = monotonic()
+        if not self.is_stopping:
+            self.is_stopping = True
+            self._calls_end_at = monotonic() + self.limiter.limits.shutdown_seconds
         self.feed.close_listeners()
 
     async def retire(self) -> None:
@@ -113,7 +114,7 @@ class Gateway:
                 await asyncio.sleep(IDLE_POLL_SECONDS)
 
     def leave_run_alone(self, run_id: str) -> AbstractContextManager[None]:
-        """Let this gateway not go on with a run while several of its calls are answered."""
+        """Do not resume the run while several of its calls are answered."""
         return nullcontext() if self._worker is None else self._worker.leave_alone(run_id)
 
     def spawn(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -124,7 +125,7 @@ class Gateway:
         return task
 
     def spawn_in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run what is not waited for when the gateway stops, as it may wait for a person."""
+        """Run work that shutdown cancels instead of awaiting, as it may wait for a person."""
         task = asyncio.create_task(work)
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -149,8 +150,8 @@ class Gateway:
 
     async def _end_calls(self) -> None:
         """Let running calls end, for the rest of the time that they have, and cancel the others."""
-        assert self._stop_began_at is not None
-        left = self._stop_began_at + self.limiter.limits.shutdown_seconds - monotonic()
+        self.begin_shutdown()  # unless it has begun: the start may have failed
+        left = self._calls_end_at - monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
                 await self._wait_until_idle()
@@ -241,4 +242,4 @@ class Gateway:
         try:
             await store.write([row])
         except StoreError as error:
-            log.warning("What was %s could not be written to the audit (%s): %s", kind, detail["action"], error)
+            log.warning("An audit row (%s, %s) could not be written: %s", kind, detail["action"], error)

@@ -27,8 +27,8 @@ class _ServedApp:
         self._request_count = 0
         self._has_no_requests = asyncio.Event()
         self._has_no_requests.set()
-        self._retirement: asyncio.Task[None] | None = None
-        self._may_end = asyncio.Event()
+        self._waiting_for_idle: asyncio.Task[None] | None = None
+        self._end_requested = asyncio.Event()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # One task enters and leaves the lifespan: the scopes of anyio in it belong to a task.
         self.task = asyncio.create_task(self._run(), name="gateway: app")
@@ -42,10 +42,10 @@ class _ServedApp:
     async def _run(self) -> None:
         async with self.app.router.lifespan_context(self.app):
             self._started.set_result(None)
-            await self._may_end.wait()
-            if self._retirement is not None:
-                self._retirement.cancel()
-                await asyncio.wait({self._retirement})
+            await self._end_requested.wait()
+            if self._waiting_for_idle is not None:
+                self._waiting_for_idle.cancel()
+                await asyncio.wait({self._waiting_for_idle})
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -61,22 +61,24 @@ class _ServedApp:
             if not self._request_count:
                 self._has_no_requests.set()
 
-    def retire(self) -> None:
+    def end_when_idle(self) -> None:
         """End the streams that follow events, and the app once its last request, call and run has ended."""
-        self._retirement = asyncio.create_task(self._end_when_idle(), name="gateway: end an app that was replaced")
+        self._waiting_for_idle = asyncio.create_task(
+            self._end_once_idle(), name="gateway: end an app that was replaced"
+        )
 
-    def end(self) -> None:
+    def end_now(self) -> None:
         """End the app now; what still runs has the time of a shutdown."""
-        self._may_end.set()
+        self._end_requested.set()
 
-    async def _end_when_idle(self) -> None:
+    async def _end_once_idle(self) -> None:
         try:
             await self.app.gateway.retire()
             while self._request_count or not self.app.gateway.is_idle:
                 await self._has_no_requests.wait()
                 await self.app.gateway.retire()
         finally:
-            self._may_end.set()
+            self._end_requested.set()
 
 
 def _is_mcp_listener(scope: Scope) -> bool:
@@ -93,7 +95,7 @@ class ReplaceableApp(Starlette):
         super().__init__(lifespan=self._lifespan_of_all)
         self._first = first
         self._current: _ServedApp | None = None
-        self._retired: set[_ServedApp] = set()
+        self._replaced: set[_ServedApp] = set()
 
     @asynccontextmanager
     async def _lifespan_of_all(self, _: Starlette) -> AsyncIterator[None]:
@@ -102,14 +104,17 @@ class ReplaceableApp(Starlette):
         try:
             yield
         finally:
-            served = [self._current, *self._retired]
+            served = [self._current, *self._replaced]
             for each in served:
                 each.app.begin_shutdown()
-                each.end()
+                each.end_now()
             await asyncio.gather(*(each.task for each in served))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request with the app that is current when it arrives."""
+        if scope["type"] == "lifespan":
+            await super().__call__(scope, receive, send)
+            return
         assert self._current is not None, "the lifespan was not entered"
         await self._current.serve(scope, receive, send)
 
@@ -124,15 +129,20 @@ class ReplaceableApp(Starlette):
         Raises what the start of the new app raises, and then keeps the old one.
         """
         new = _ServedApp(app)
-        await new.start()
+        try:
+            await new.start()
+        except BaseException:
+            new.task.cancel()
+            await asyncio.wait({new.task})
+            raise
         old, self._current = self._current, new
         if old is not None:
-            self._retired.add(old)
-            old.task.add_done_callback(lambda _: self._retired.discard(old))
-            old.retire()
+            self._replaced.add(old)
+            old.task.add_done_callback(lambda _: self._replaced.discard(old))
+            old.end_when_idle()
 
     def begin_shutdown(self) -> None:
         """End the streams that follow events; requests that run go on."""
-        for each in (self._current, *self._retired):
+        for each in (self._current, *self._replaced):
             if each is not None:
                 each.app.begin_shutdown()

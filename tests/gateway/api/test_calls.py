@@ -338,22 +338,24 @@ async def test_calls_that_run_and_calls_that_ended_are_all_on_some_page(tmp_path
     async with serve(runtime) as gateway:
         for number in range(6):
             await runtime.call("add", {"a": 1, "b": 2}, call_id=f"ended-{number}")
-        running = [asyncio.create_task(runtime.call("build", {}, call_id=f"running-{number}")) for number in range(2)]
+        running = [asyncio.create_task(runtime.call("build", {}, call_id=f"running-{number}")) for number in range(3)]
         for _ in running:
             await begun.acquire()
         listed: list[str] = []
         cursor: dict[str, str] = {}
         while True:
-            page = (await gateway.client.get("/api/calls", params={"limit": 2, **cursor})).json()
+            page = (await gateway.client.get("/api/calls", params={"limit": 3, **cursor})).json()
             listed += [each["call_id"] for each in page["items"]]
             if page["next"] is None:
                 break
             cursor = {"cursor": page["next"]}
+        listed_running = await list_all(gateway, status="running", limit=2)
         opened.set()
         await asyncio.gather(*running)
 
-    assert sorted(listed[:2]) == ["running-0", "running-1"]
-    assert sorted(listed[2:]) == [f"ended-{number}" for number in range(6)]
+    assert [each["call_id"] for each in listed_running] == ["running-2", "running-1", "running-0"]
+    assert sorted(listed[:3]) == ["running-0", "running-1", "running-2"]
+    assert sorted(listed[3:]) == [f"ended-{number}" for number in range(6)]
 
 
 async def test_an_operator_with_a_name_cancels_calls_of_others_and_sees_all_spaces(tmp_path):

@@ -57,7 +57,7 @@ async def test_a_person_says_over_http_what_came_of_a_call_that_was_killed(tmp_p
 
     assert listed == shown
     assert (shown["waiting_for"], shown["request"]) == ("result", {"unknown_effect": True})
-    assert call["outcome"]["code"] == "unknown_effect"
+    assert (call["kind"], call["outcome"]["code"]) == ("unknown", "unknown_effect")
     assert (rejected.status_code, rejected.json()["code"]) == (409, "conflict")
     assert "cannot be rejected" in rejected.json()["detail"]
     assert (answered.status_code, answered.json()["data"]) == (200, "the bank has sent it")

@@ -333,3 +333,41 @@ async def test_another_server_under_the_same_name_holds_everything_back(tmp_path
 
     async with Runtime(openapi(described, namespace="api", lock=lock, server="http://127.0.0.1:10")) as runtime:
         assert (await runtime.call("api__a", {})).code == "denied"
+
+
+async def test_a_document_with_too_many_names_to_check_given_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("surehand.providers.openapi.given_names.MAX_CHECKED_NAMES", 1)
+    described = tenant_document() | {"servers": [{"url": "https://api.example"}]}
+    with pytest.raises(DefinitionError, match="more than 1 names of parameters and fields"):
+        async with Runtime(openapi(described, namespace="api", given={"zzz": 1}, required=True)):
+            pass
+
+
+SHARED_ANSWER = {"content": {"application/json": {"schema": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("described", "accept"),
+    [
+        (operation(responses={"200": {"$ref": "#/components/responses/ok"}}), "application/json, */*;q=0.1"),
+        (operation(responses={"200": {"$ref": "#/components/responses/none"}}), "*/*"),
+        (operation(responses={"404": SHARED_ANSWER}), "*/*"),
+    ],
+)
+async def test_json_is_accepted_where_the_document_says_so_in_a_shared_response(described, accept):
+    root = document({"/x": {"get": described}}) | {"components": {"responses": {"ok": SHARED_ANSWER}}}
+    async with serving_api(root) as api:
+        assert (await api.send("send")).headers["accept"] == accept
+
+
+async def test_json_is_accepted_where_a_swagger_document_says_so_for_all_operations():
+    own = {"operationId": "own", "produces": ["text/csv"], "responses": {}}
+    root = {
+        "swagger": "2.0",
+        "info": {"title": "T", "version": "1"},
+        "produces": ["application/json"],
+        "paths": {"/x": {"get": {"operationId": "send", "responses": {}}}, "/y": {"get": own}},
+    }
+    async with serving_api(root) as api:
+        assert (await api.send("send")).headers["accept"] == "application/json, */*;q=0.1"
+        assert (await api.send("own")).headers["accept"] == "*/*"

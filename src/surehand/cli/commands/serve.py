@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("surehand")
 NO_STORE_WARNING = "No store: calls that wait are lost when this process ends. Add --store calls.db"
 MAX_CONNECTIONS = 4_096
-SHUTDOWN_SECONDS = 10.0
-"""How long running requests may take to end when the server stops."""
 WATCH_SECONDS = 1.0
 ADDRESS_SETTINGS = ("host", "port", "token_env")
 """What a server takes from the configuration when it starts, and not again."""
@@ -109,7 +107,8 @@ class _Server:
                 gc.freeze()  # what was loaded stays, and collections need not walk it
 
             watcher = asyncio.create_task(self._watch(config, application, port), name="watch the configuration")
-            limits = ConnectionLimits(max_connections=MAX_CONNECTIONS, stop_timeout=SHUTDOWN_SECONDS)
+            stop_timeout = first.gateway.limiter.limits.shutdown_seconds
+            limits = ConnectionLimits(max_connections=MAX_CONNECTIONS, stop_timeout=stop_timeout)
             try:
                 await listen(
                     application,
@@ -155,25 +154,27 @@ class _Server:
             version = newest
             try:
                 new = self._load_with_tokens(current)
-                await self._reload(application, port, new, first)
-                current = new.gateway
+                if await self._reload(application, port, new, first):
+                    current = new.gateway
             except CommandExit as error:
                 log.warning("The configuration has a mistake, and the old one stays in force: %s", error.message)
             except Exception:
                 log.exception("The new configuration could not be started, and the old one stays in force")
 
-    async def _reload(self, application: ReplaceableApp, port: int, config: Config, first: GatewaySettings) -> None:
+    async def _reload(self, application: ReplaceableApp, port: int, config: Config, first: GatewaySettings) -> bool:
+        """Serve with another configuration; returns whether that takes effect now."""
         new = self._build(config, port)
         if not new.gateway.runtime.is_durable:
             log.warning(
                 "The configuration changed. It takes effect at a restart: without a store, waits would be lost."
             )
-            return
+            return False
         await application.replace(new)
         log.warning("The configuration changed, and takes effect for new requests.")
         changed = [name for name in ADDRESS_SETTINGS if getattr(config.gateway, name) != getattr(first, name)]
         if changed:
             log.warning("What changed of gateway: {%s} takes effect at a restart.", ", ".join(changed))
+        return True
 
     def _load_with_tokens(self, current: GatewaySettings) -> Config:
         """The new configuration; raises `CommandExit` if it, maybe half written, has none of the tokens of the old one.

@@ -182,7 +182,7 @@ class AccessControl:
         # The origin was checked, and the response gets its CORS headers, outside: twice, a browser refuses them.
         inner = {**scope, "headers": [each for each in scope["headers"] if each[0] != b"origin"]}
         if identity.concurrent is not None:
-            inner[COUNT_REQUEST_KEY] = partial(self._limiter.count_mcp_request, identity)
+            inner[COUNT_REQUEST_KEY] = partial(self._limiter.try_count_mcp_request, identity)
         inner[MAY_ANSWER_KEY] = partial(self._answers.may_answer, identity)
         if identity.user is not None:
             inner["user"] = _mcp_user(identity.user)

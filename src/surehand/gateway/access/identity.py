@@ -84,7 +84,7 @@ class Identity:
 
 
 OPERATOR = Identity(None, frozenset({ALL_SCOPES}))
-"""The identity of every request where no authentication is configured: whoever can reach the gateway operates it."""
+"""The identity of every request where no authentication is configured: every client is an operator of the gateway."""
 
 
 def unknown_scope(scopes: Iterable[str]) -> str | None:

@@ -92,7 +92,7 @@ class RequestLimiter:
         with self._count(self._in_flight, identity):
             yield
 
-    def count_mcp_request(self, identity: Identity) -> AbstractContextManager[None] | None:
+    def try_count_mcp_request(self, identity: Identity) -> AbstractContextManager[None] | None:
         """Counts a request of an MCP client while the context is entered; None if it is one too many for its token."""
         in_flight = self._in_flight.count(identity.limit_key) + self._mcp_requests.count(identity.limit_key)
         if identity.concurrent is not None and in_flight >= identity.concurrent:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from surehand.store.store import Store
     from surehand.store.tables.journal import JournalRow
 
-CallStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
+CallFilterStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
 MAX_ACTIVE_CALLS = 1_000
 """Calls that run, wait or whose effect is unknown, among which those of one status are looked for."""
 ENTRIES_PER_CALL = 3
@@ -39,11 +39,11 @@ class CallHistoryEntry:
     agent: str | None = None
 
     @property
-    def state(self) -> CallStatus:
+    def filter_status(self) -> CallFilterStatus:
         """The status by which calls are filtered: one of unknown effect waits for a person who finds out."""
         if self.kind == "ended":
             return "done" if self.status == "ok" else "failed"
-        return "waiting" if self.kind in ("pending", "unknown") else "running"
+        return "waiting" if self.kind in ("pending", "waiting", "unknown") else "running"
 
     @classmethod
     def from_entry(cls, entry: JournalRow) -> CallHistoryEntry:
@@ -55,15 +55,15 @@ class CallHistoryEntry:
 
 
 async def list_stored_calls(
-    store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallStatus | None = None
+    store: Store, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallFilterStatus | None = None
 ) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest journal entries, and calls that run; and the cursor of the next page."""
+    position = HistoryPosition.parse(cursor)
+    if status == "running":  # the journal has calls only once they wait or have ended
+        return await _list_running_calls(store, filters, limit, position)
     summaries: dict[str, CallHistoryEntry] = {}
     if cursor is None:
         summaries = await _list_active_calls(store, filters, limit, status)
-    if status == "running":  # the journal has calls only once they wait or have ended
-        return [*summaries.values()][:limit], None
-    position = HistoryPosition.parse(cursor)
     count = ENTRIES_PER_CALL * limit + position.skip
     entries = [*await store.journal.list(**filters, until=position.until, outcome=status, limit=count)]
     for index, entry in enumerate(entries[position.skip :], position.skip + 1):
@@ -76,19 +76,40 @@ async def list_stored_calls(
     return [*summaries.values()], HistoryPosition.after(entries, len(entries)).cursor if has_more else None
 
 
+async def _list_running_calls(
+    store: Store, filters: Mapping[str, Any], limit: int, position: HistoryPosition
+) -> tuple[list[CallHistoryEntry], str | None]:
+    """A page of the calls that run, and the cursor of the next page."""
+    count = MAX_ACTIVE_CALLS + position.skip
+    entries = await _read_active_calls(store, HistoryFilter(**filters, until=position.until, limit=count))
+    page: list[CallHistoryEntry] = []
+    for index, entry in enumerate(entries[position.skip :], position.skip + 1):
+        if len(page) >= limit:
+            return page, HistoryPosition.after(entries, index - 1).cursor
+        if entry.filter_status == "running":
+            page.append(entry)
+    has_more = len(entries) == count
+    return page, HistoryPosition.after(entries, len(entries)).cursor if has_more else None
+
+
 async def _list_active_calls(
-    store: Store, filters: Mapping[str, Any], limit: int, status: CallStatus | None
+    store: Store, filters: Mapping[str, Any], limit: int, status: CallFilterStatus | None
 ) -> dict[str, CallHistoryEntry]:
     """The calls that run or whose effect is unknown, by id. Of one that waits, the journal says what for."""
     if status in ("done", "failed"):
         return {}
-    rows = await store.active_calls(HistoryFilter(**filters, limit=limit if status is None else MAX_ACTIVE_CALLS))
-    entries = [
+    count = limit if status is None else MAX_ACTIVE_CALLS
+    entries = await _read_active_calls(store, HistoryFilter(**filters, limit=count))
+    wanted = [each for each in entries if each.kind != "waiting" and status in (None, each.filter_status)]
+    return {each.call_id: each for each in wanted[:limit]}
+
+
+async def _read_active_calls(store: Store, wanted: HistoryFilter) -> list[CallHistoryEntry]:
+    rows = await store.active_calls(wanted)
+    return [
         CallHistoryEntry(each.call_id, each.tool, each.state, each.state, each.created_at, each.user, each.session)
         for each in rows
-        if each.state != "waiting"
     ]
-    return {each.call_id: each for each in [each for each in entries if status in (None, each.state)][:limit]}
 
 
 async def _is_newest(store: Store, entry: JournalRow, *, has_newer: bool) -> bool:
@@ -135,7 +156,7 @@ class HistoryPosition:
 
 
 def list_memory_calls(
-    feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallStatus | None = None
+    feed: EventFeed, filters: Mapping[str, Any], limit: int, cursor: str | None, status: CallFilterStatus | None = None
 ) -> tuple[list[CallHistoryEntry], str | None]:
     """A page of calls by their newest events; and the cursor of the next page, the number of an event."""
     if cursor is not None and not is_number(cursor):
@@ -154,7 +175,7 @@ def list_memory_calls(
         if not is_later or any(fields.get(name) != value for name, value in wanted.items()):
             continue
         summary = _summary_of_event(fields)
-        if status is not None and summary.state != status:
+        if status is not None and summary.filter_status != status:
             continue
         if len(page) == limit:
             return page, str(last_number)

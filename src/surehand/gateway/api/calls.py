@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
@@ -12,8 +12,8 @@ from starlette.responses import Response
 from surehand.core.outcome import Pending
 from surehand.gateway.access.identity import Identity
 from surehand.gateway.api.call_history import (
+    CallFilterStatus,
     CallHistoryEntry,
-    CallStatus,
     list_memory_calls,
     list_stored_calls,
 )
@@ -24,9 +24,12 @@ from surehand.gateway.events.event_json import outcome_to_json
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
 
+if TYPE_CHECKING:
+    from surehand.runtime.pending.status import CallStatus
+
 CallId = Annotated[str, Path(min_length=1, max_length=200, description="The id of a call.")]
 ToolFilter = Annotated[str | None, Query(max_length=200, description="Only those of this tool.")]
-CallStatusFilter = Annotated[CallStatus | None, Query(description="Only those with this status.")]
+CallStatusFilter = Annotated[CallFilterStatus | None, Query(description="Only those with this status.")]
 UserFilter = Annotated[str | None, Query(max_length=200, description="Only those of this user.")]
 
 
@@ -109,7 +112,7 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
     status = await runtime.status(call_id)
     if status is not None:
         outcome = status.outcome
-        kind = status.state if outcome is None else "pending" if isinstance(outcome, Pending) else "ended"
+        kind = _kind_of(status)
         outcome_fields = None if outcome is None else outcome_to_json(outcome, status.call_id)
         status_code = (
             status.state
@@ -150,6 +153,13 @@ async def _find_any_call(gateway: Gateway, call_id: str) -> dict[str, Any] | Non
             {**asdict(CallHistoryEntry.from_entry(entries[0])), "arguments": None, "outcome": None} if entries else None
         )
     return _find_in_memory(gateway, call_id)
+
+
+def _kind_of(status: CallStatus) -> str:
+    """The kind that the list shows for a call."""
+    if status.outcome is None or status.state == "unknown":
+        return status.state
+    return "pending" if isinstance(status.outcome, Pending) else "ended"
 
 
 def _find_in_memory(gateway: Gateway, call_id: str) -> dict[str, Any] | None:

@@ -87,12 +87,13 @@ def grant_routes(gateway: Gateway) -> APIRouter:
         tool = name if listing is None else listing.name
         owner = await _choose_owner(gateway, identity, tool, user)
         store = gateway.runtime.store
+        may_use = identity.may_use_tool(tool)
+        if not may_use:
+            await gateway.audit_refusal(identity, "revoke", tool=tool, code="not_found")
         revoked = 0
-        if store is not None and identity.may_use_tool(tool):
+        if store is not None and may_use:
             revoked = await store.grants.revoke(tool, owner, identity.user)
         if not revoked:
-            if any(each.tool == tool for each in await _load_grants(gateway, None)):
-                await gateway.audit_refusal(identity, "revoke", tool=tool, code="not_found")
             raise Problem("not_found", f"There is no standing approval for {name[:80]!r}.")
         return json_response({"tool": tool, "user": owner, "revoked": revoked})
 

@@ -47,7 +47,7 @@ class ServerInfo(BaseModel):
     error: str = Field(description="The last error, until the server is up again.")
     tools: int
     can_refresh: bool
-    sign_in: SignInState = Field(description="Of your own user; null if the server asks nobody to sign in.")
+    sign_in: SignInState = Field(description="Of your own user; null if the server needs no sign-in.")
     sign_in_error: str = Field(description="Why the last sign-in that was begun here failed.")
     changes: list[HeldBackInfo]
 
@@ -104,7 +104,7 @@ def server_routes(gateway: Gateway) -> APIRouter:
         added = await _require_server(gateway, identity, server, "sign in")
         authorizable = added.abilities.authorizable
         if authorizable is None or authorizable.is_signed_in(identity.user) is None:
-            raise Problem("not_found", f"{server[:80]} asks nobody to sign in.")
+            raise Problem("not_found", f"{server[:80]} needs no sign-in.")
         begun = await sign_ins.begin(server, identity, authorizable)
         if begun.problem:
             raise Problem("unavailable", begun.problem, retry_after=1)

@@ -115,7 +115,6 @@ class StoredEventLog:
         self._store = store
         self.last_number = 0
         self._unwritten: deque[dict[str, Any]] = deque()
-        self._dropped_count = 0
         self._has_events = asyncio.Event()
         self._has_written_all = asyncio.Event()
         self._has_written_all.set()
@@ -123,11 +122,17 @@ class StoredEventLog:
 
     def append(self, fields: dict[str, Any]) -> None:
         if len(self._unwritten) >= MAX_UNWRITTEN_EVENTS:  # the store has been unavailable for a while
-            self._dropped_count += 1
+            self._drop()
             return
         self._unwritten.append(fields)
         self._has_written_all.clear()
         self._has_events.set()
+
+    def _drop(self) -> None:
+        """Count an event that is not kept, in the row `Missed` at its place among the others."""
+        if self._unwritten[-1]["type"] != "Missed":
+            self._unwritten.append({"type": "Missed", "count": 0})
+        self._unwritten[-1]["count"] += 1  # it is not being written: many events are before it
 
     async def read_after(self, number: int) -> AsyncIterator[LoggedEvent | Missed]:
         last_number = self.last_number
@@ -187,11 +192,7 @@ class StoredEventLog:
             self._has_written_all.set()
 
     async def _write(self, batch: list[dict[str, Any]]) -> None:
-        events = batch
-        if self._dropped_count:
-            events = [{"type": "Missed", "count": self._dropped_count}, *batch]
-            self._dropped_count = 0
-        statements = [part for each in events for part in event_statements(GATEWAY_STREAM, "gateway.event", each)]
+        statements = [part for each in batch for part in event_statements(GATEWAY_STREAM, "gateway.event", each)]
         await self._store.write(statements)
         self._store.streams.notify_written()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from surehand.store.store import Store
 
+log = logging.getLogger("surehand")
 PING_SECONDS = 15.0
 MIN_PING_SECONDS = 0.01
 LAST_EVENT_SECONDS = 1.0
@@ -181,18 +183,25 @@ async def space_frames(
     stream = space_stream(space_id)
 
     def is_visible(fields: Mapping[str, Any]) -> bool:
-        return space_id == fields.get("space" if fields["type"] in _TYPES_IN_SPACES else "spaceId")
+        if fields["type"] in _TYPES_IN_SPACES:
+            return space_id == fields.get("space")
+        return space_id == fields.get("spaceId")
 
     request = StreamRequest(is_visible, access=access)
     start = await store.streams.last(stream) if after is None else after
     async with feed.listen(request.is_visible) as listener:
 
         async def read() -> None:
-            async for each in store.streams.follow(stream, start):
-                if isinstance(each, Missed):
-                    await listener.put_when_read(each)
-                else:
-                    await listener.put_when_read(_event_of_space(each, family))
+            try:
+                async for each in store.streams.follow(stream, start):
+                    if isinstance(each, Missed):
+                        await listener.put_when_read(each)
+                    else:
+                        await listener.put_when_read(await _event_of_space(store, each, family))
+            except Exception:
+                log.exception("The events of the space %s could not be read, and a stream of them ends", space_id)
+            finally:
+                listener.close()
 
         reader = asyncio.create_task(read(), name="gateway: read a space")
         try:
@@ -203,13 +212,14 @@ async def space_frames(
             await asyncio.wait({reader})
 
 
-def _event_of_space(event: StreamEvent, family: str | None) -> LoggedEvent:
+async def _event_of_space(store: Store, event: StreamEvent, family: str | None) -> LoggedEvent:
     """An event of a space, with the fields from which its encoder formats a family."""
     fields = {**event.data, "type": event.kind}
     if family == SPACES_FAMILY and event.kind in MESSAGE_EVENTS:
         frame = FrameEncoder(None, "").format(fields, str(event.number))
         return LoggedEvent(event.number, fields, {family: frame})
-    return LoggedEvent(event.number, (family and call_event_fields(event)) or fields)
+    call_fields = None if family is None else await call_event_fields(store, event)
+    return LoggedEvent(event.number, fields if call_fields is None else call_fields)
 
 
 class FrameEncoder:

@@ -8,23 +8,28 @@ from surehand.core.errors import DefinitionError
 from surehand.core.names import nearest_names
 from surehand.providers.openapi.bodies import read_body
 from surehand.providers.openapi.document import Document, UnusableOperation
-from surehand.providers.openapi.document_limits import MAX_DOCUMENT_VALUES
+from surehand.providers.openapi.document_limits import too_large
 from surehand.providers.openapi.flat_body import flatten_body
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import PATH_VARIABLE, iter_parameters
 from surehand.providers.openapi.plan import BODY_ARGUMENTS, legal_argument_name
+
+MAX_CHECKED_NAMES = 5_000_000
+"""Names of parameters and fields, of all operations together, among which those in `given` are looked for."""
 
 
 def check_given_names(document: Document, operations: Iterable[Operation], given: Collection[str]) -> None:
     """Raise `DefinitionError` for a name that no operation has as a parameter or as a field of its body."""
     missing = set(given) - set(BODY_ARGUMENTS)
     known: set[str] = set()
-    looked_at = 0
+    name_count = 0
     for operation in operations:
-        if not missing or looked_at > MAX_DOCUMENT_VALUES:
+        if not missing:
             return
         names = _argument_names(document, operation)
-        looked_at += len(names)
+        name_count += len(names)
+        if name_count > MAX_CHECKED_NAMES:
+            raise too_large("The document", f"more than {MAX_CHECKED_NAMES:,} names of parameters and fields")
         known |= names
         missing -= names
     if missing:

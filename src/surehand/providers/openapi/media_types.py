@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from surehand.providers.openapi.document_limits import MAX_ALTERNATIVES
 
@@ -76,19 +76,3 @@ def sent_media_type(media_type: str) -> str:
     return {"json": "application/json", "text": "text/plain", "multipart": MULTIPART}.get(
         kind, "application/octet-stream"
     )
-
-
-def accepted_media_types(definition: dict[str, Any]) -> str:
-    """The `Accept` header: JSON, if the document says that the operation can answer so; else empty for anything."""
-    responses = definition.get("responses")
-    found: list[Any] = []
-    for status, response in islice(responses.items(), MAX_ALTERNATIVES) if isinstance(responses, dict) else ():
-        content = response.get("content") if isinstance(response, dict) and str(status).startswith("2") else None
-        found += islice(content, MAX_ALTERNATIVES) if isinstance(content, dict) else ()
-    produced = definition.get("produces")
-    found += islice(produced, MAX_ALTERNATIVES) if isinstance(produced, list) else ()
-    known = dict.fromkeys(each for each in found if isinstance(each, str))
-    json_types = [each for each in known if essence(each).endswith(("/json", "+json"))]
-    if not json_types or not all(each.isascii() and each.isprintable() for each in json_types):
-        return ""
-    return ", ".join([*json_types[:3], "*/*;q=0.1"])

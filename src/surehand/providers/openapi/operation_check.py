@@ -114,9 +114,10 @@ class OperationChecker:
     def _find_problems(self, start: Located) -> None:
         """Note which of the parts that can be reached have a problem, and which are fine: they are not walked again.
 
-        The order of the first walk does not tell that. So all of them are walked once more, with the way back.
+        The order of the first walk does not tell that. So all of them are walked once more, recording for each part
+        which parts refer to it.
         """
-        owners: dict[int, list[int]] = {id(start.value): []}
+        referrers: dict[int, list[int]] = {id(start.value): []}
         waiting: list[Part] = [(start.value, start.source)]
         found: dict[int, str] = {}
         while waiting:
@@ -131,16 +132,16 @@ class OperationChecker:
                 key = id(part[0])
                 if key in self._checked:
                     continue
-                if key not in owners:
-                    owners[key] = []
+                if key not in referrers:
+                    referrers[key] = []
                     waiting.append(part)
-                owners[key].append(id(value))
-        spreading = list(found)
-        while spreading:
-            key = spreading.pop()
-            for owner in owners[key]:
-                if owner not in found:
-                    found[owner] = found[key]
-                    spreading.append(owner)
+                referrers[key].append(id(value))
+        affected = list(found)
+        while affected:
+            key = affected.pop()
+            for referrer in referrers[key]:
+                if referrer not in found:
+                    found[referrer] = found[key]
+                    affected.append(referrer)
         self._problems |= found
-        self._checked |= owners.keys() - self._problems.keys()
+        self._checked |= referrers.keys() - self._problems.keys()

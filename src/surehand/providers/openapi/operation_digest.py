@@ -1,7 +1,8 @@
 """Digests of operations, taken from the document without compiling them: the lock file compares them.
 
 A digest covers what makes up the request and what a model reads about it: parameters, body, texts and security, with
-everything that they refer to. Answers are not covered, because they are not judged. Each referenced part is hashed
+everything that they refer to. Answers are not covered, because they are not judged, nor is the header `Accept`, which
+follows from them. Each referenced part is hashed
 once, so that tens of thousands of operations take seconds.
 """
 
@@ -19,7 +20,7 @@ from surehand.providers.openapi.document_limits import MAX_DOCUMENT_BYTES, check
 from surehand.providers.openapi.operations import Operation
 
 _REQUEST_KEYS = ("summary", "description", "parameters", "requestBody", "consumes", "security", "servers")
-"""Keys of an operation that decide what a model reads and what is sent."""
+"""Keys of an operation that decide what a model reads and what is sent, except for `Accept`."""
 _SHARED_KEYS = ("parameters", "servers")
 """Keys of a path that its operations share."""
 MAX_HASHED_CHARS = 4 * MAX_DOCUMENT_BYTES
@@ -82,7 +83,7 @@ class OperationDigests:
         return self._hash([root.get("security"), schemes, root.get("consumes")])
 
     def _hash_closure(self, start: Located) -> str:
-        """The hash of a part with all that can be reached from it. Each part is hashed once, whoever asks first.
+        """The hash of a part with all that can be reached from it. Each part is hashed once, however many refer to it.
 
         Parts that refer to each other in a circle have one hash together. They are found as Tarjan's algorithm does.
         """

@@ -13,6 +13,7 @@ from typing import Any
 from surehand.core.errors import DefinitionError
 from surehand.core.raw_schema import RawParameters
 from surehand.http.target import HttpTarget
+from surehand.providers.openapi.accept_header import accept_header
 from surehand.providers.openapi.bodies import is_file_schema, read_body
 from surehand.providers.openapi.body import BodyPlan
 from surehand.providers.openapi.descriptions import clean_description
@@ -20,7 +21,6 @@ from surehand.providers.openapi.document import Document, Located, UnusableOpera
 from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_SCHEMAS_PER_PART
 from surehand.providers.openapi.examples import with_examples
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
-from surehand.providers.openapi.media_types import accepted_media_types
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
@@ -58,7 +58,7 @@ class OperationPlan:
     """Arguments that must be given if any field of an optional body is."""
     given_arguments: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
-    accepted_types: str = ""
+    accept: str = ""
     """The `Accept` header; empty for anything."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """Names as the document writes them, for arguments that had to be renamed."""
@@ -131,7 +131,7 @@ class _PlanCompiler:
             body_fields=self._body_fields,
             required_fields=required_fields,
             given_arguments=self._given_arguments,
-            accepted_types=accepted_media_types(self._operation.definition),
+            accept=accept_header(self._document, self._operation),
             other_names=self._other_names,
         )
 

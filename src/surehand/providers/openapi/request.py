@@ -134,8 +134,8 @@ def _whole_query(media_type: str, value: Any) -> Iterator[str]:
 def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBody | None) -> HeaderPairs:
     pairs: list[tuple[str, str]] = []
     cookies: list[str] = []
-    if plan.accepted_types:
-        pairs.append(("Accept", plan.accepted_types))
+    if plan.accept:
+        pairs.append(("Accept", plan.accept))
     for name, parameter in plan.parameters.items():
         if name not in arguments:
             continue

@@ -258,7 +258,7 @@ class Answers:
             return Failed("unavailable", "The runtime is not running; the call still waits.")
         if wait.is_expired and answer.kind not in ("expire", "cancel"):
             self._expiry_timer.fire()
-            return Failed("expired", "nobody answered in time.")
+            return Failed("expired", "No answer arrived in time.")
         if answer.kind == "reject" and row.call.state == "unknown":
             problem = (
                 f"It is not known whether {row.call.tool} has happened, so call {row.call.call_id} cannot be rejected. "
@@ -325,7 +325,7 @@ class Answers:
         store = await self._store.open()
         while expired := await store.pending.find_expired():
             for call_id in expired:
-                await self.end_without_answer(Principal(), call_id, "expired", "nobody answered in time.")
+                await self.end_without_answer(Principal(), call_id, "expired", "No answer arrived in time.")
             if expired == await store.pending.find_expired():  # other answers are being applied to them
                 break
         self._expiry_timer.schedule(await store.pending.next_expiry())
@@ -349,7 +349,7 @@ def _already_answered_failure(row: PendingRow) -> Failed:
     """The failure of an answer that came too late."""
     last = row.rounds[-1]
     if row.call.state == "ended" and last.answer == "expire":
-        return Failed("expired", "nobody answered in time.")
+        return Failed("expired", "No answer arrived in time.")
     if last.answer == "cancel" and last.waiting_for == "input" and last.answer_value is not None:
         ended = deserialize_outcome(last.answer_value)
         if isinstance(ended, Failed) and ended.code in ("interrupted", "unknown_effect"):  # the provider was lost first

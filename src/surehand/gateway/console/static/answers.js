@@ -50,7 +50,7 @@ function findAnswerTo(answers, round) {
 
 export function describeVerdict({ verdict, by, at, reason }) {
   const age = formatAge(at, Date.now() / 1000);
-  if (verdict === "expire") return `nobody answered in time; it expired ${age}.`;
+  if (verdict === "expire") return `no answer arrived in time; it expired ${age}.`;
   const who = by ?? "the operator";
   return `${who} ${PAST_TENSE[verdict] ?? "answered"} it ${age}${reason ? `: ${reason}` : "."}`;
 }

@@ -18,12 +18,12 @@ export function saveToken(value) {
   needsToken.value = false;
 }
 
-const forgetters = new Set();
+const tokenListeners = new Set();
 let reads = new AbortController();
 
 /** Call a function when the token is forgotten or refused: nothing that it let the page see may stay. */
 export function onForget(forget) {
-  forgetters.add(forget);
+  tokenListeners.add(forget);
 }
 
 export function forgetToken() {
@@ -38,7 +38,7 @@ export function askForToken(problem) {
   reads = new AbortController();
   tokenProblem.value = problem;
   needsToken.value = true;
-  for (const forget of forgetters) forget();
+  for (const forget of tokenListeners) forget();
 }
 
 /** Tell the page that the gateway refuses a token, unless another one was given meanwhile. */

@@ -5,7 +5,7 @@ import { encode, get } from "../api.js";
 import { visible } from "../format.js";
 import { AsJson } from "./as_json.js";
 import { parseJson } from "./form_controls.js";
-import { Given } from "./given.js";
+import { ArgumentList } from "./argument_list.js";
 import { Reject } from "./reject.js";
 import { defaultsOf } from "./schema.js";
 import { ArgumentsEditor } from "./schema_form.js";
@@ -21,7 +21,7 @@ export function ClientAnswer({ wait, answer, isDisabled }) {
   const answerSchema = wait.request?.schema;
   return html`
     ${tool?.description && html`<p class="hint prose">${visible(tool.description)}</p>`}
-    <${Given} schema=${schema} values=${wait.arguments ?? {}} title="What is asked" />
+    <${ArgumentList} schema=${schema} values=${wait.arguments ?? {}} title="What is asked" />
     <h3>Your answer</h3>
     ${answerSchema
       ? html`<${FormAnswer} schema=${answerSchema} answer=${answer} isDisabled=${isDisabled} />`

@@ -4,7 +4,8 @@ import { encode, get } from "../api.js";
 import { onEvent } from "../store.js";
 import { useData } from "./use_data.js";
 
-export const ENDED = new Set(["done", "stopped", "failed"]);
+/** The statuses of runs that have ended. */
+export const END_STATUSES = new Set(["done", "stopped", "failed"]);
 const DELTAS = new Set(["TextDelta", "ToolInputDelta", "CallProgress"]);
 const QUESTION_EVENTS = new Set(["CallPending", "CallSettled", "CallEnded"]);
 /**
@@ -36,7 +37,7 @@ export function useRun(runId, isNew) {
     const found = await (isKnown.current ? get(runPath(runId)) : findRun(runId));
     if (!found) return null;
     isKnown.current = true;
-    isOver.current = ENDED.has(found.status);
+    isOver.current = END_STATUSES.has(found.status);
     const added = found.steps.slice(stepCount.current);
     if (added.length) setLive((before) => ({ ...before, texts: withoutStored(before.texts, added) }));
     stepCount.current = Math.max(stepCount.current, found.steps.length);

@@ -16,7 +16,7 @@ export function ProgressBar({ progress, label }) {
   </div>`;
 }
 
-export function ProgressOf({ callId, label }) {
+export function CallProgress({ callId, label }) {
   const [progress, setProgress] = useState(null);
   // A layout effect, which runs before the browser can hear an event: the first progress may follow at once.
   useLayoutEffect(

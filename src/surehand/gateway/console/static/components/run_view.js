@@ -5,7 +5,7 @@ import { encode, post } from "../api.js";
 import { countOf, formatNumber, visible } from "../format.js";
 import { link } from "../router.js";
 import { Notice } from "./layout.js";
-import { ENDED, useRun } from "./live_run.js";
+import { END_STATUSES, useRun } from "./live_run.js";
 import { Status } from "./status.js";
 import { ToolCard } from "./tool_card.js";
 
@@ -25,7 +25,7 @@ export function RunView({ runId, isNew = false, isChat = false, problem = "", me
   if (!run && failure) return html`<${Notice} tone="bad">${failure}<//>`;
   if (!run) return html`<${Messages} messages=${messages} /><p class="meta" role="status">Thinking …</p>`;
   const steps = run.steps;
-  const isOver = ENDED.has(run.status);
+  const isOver = END_STATUSES.has(run.status);
   const shownIds = new Set(steps.flatMap((step) => step.calls.map((call) => call.call_id)));
   const others = [...live.calls.values()].filter((call) => !shownIds.has(call.call_id));
   const ownIds = new Set([...shownIds, ...live.calls.keys()]);
@@ -88,7 +88,7 @@ function RunFooter({ run, isChat }) {
     usage.calls && countOf(usage.calls, "call"),
     usage.cost && `$${usage.cost.toFixed(4)}`,
   ].filter(Boolean);
-  const canStop = !ENDED.has(run.status);
+  const canStop = !END_STATUSES.has(run.status);
   return html`<p class="row small-gap run-footer"><${Status} status=${run.status} />
     <span class="meta">${parts.join(" · ")}</span>
     ${isChat && html`<a class="meta" href=${link("agents", `run:${run.run_id}`)}>Steps</a>`}

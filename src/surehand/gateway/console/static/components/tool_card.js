@@ -4,7 +4,7 @@ import { visible } from "../format.js";
 import { link } from "../router.js";
 import { waits } from "../store.js";
 import { JsonView } from "./json_view.js";
-import { useKeptWait } from "./kept_wait.js";
+import { usePinnedWait } from "./pinned_wait.js";
 import { ProgressBar } from "./progress.js";
 import { ResultView } from "./result_view.js";
 import { Status } from "./status.js";
@@ -12,7 +12,7 @@ import { WaitDetail, WaitStatus } from "./wait_detail.js";
 
 export function ToolCard({ call }) {
   const wait = waits.value.find((each) => each.call_id === call.call_id);
-  const [shown, keep] = useKeptWait(wait);
+  const [shown, pin] = usePinnedWait(wait);
   const isEnded = call.isEnded && !wait;
   const isAtWork = call.isRunning && !wait && !isEnded;
   const name = visible(call.tool);
@@ -22,7 +22,7 @@ export function ToolCard({ call }) {
     ${call.isDraft && html`<pre class="output" aria-label="Arguments, as they are written">${visible(call.written) || "…"}</pre>`}
     ${!wait && !call.isDraft && html`<details><summary>Arguments</summary><${JsonView} value=${parsed(call.arguments)} label="Arguments" /></details>`}
     ${isAtWork && html`<${ProgressBar} progress=${call.progress} label=${call.isQueued ? queueText(call) : "Running …"} />`}
-    ${shown && html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${Boolean(wait)} isInline=${true} keep=${keep} />`}
+    ${shown && html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${Boolean(wait)} isInline=${true} pin=${pin} />`}
     ${isEnded && html`<details open=${call.outcome.status === "failed"}><summary>Result</summary><${ResultView} outcome=${call.outcome} /></details>`}
   </section>`;
 }

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { useId, useState } from "../vendor/preact-hooks.js";
 import { visible } from "../format.js";
 import { AsJson } from "./as_json.js";
-import { Given } from "./given.js";
+import { ArgumentList } from "./argument_list.js";
 import { parseJson } from "./form_controls.js";
 
 export function isUnknownEffect(wait) {
@@ -14,7 +14,7 @@ export function UnknownEffect({ wait, answer, isDisabled }) {
   return html`
     <p class="hint">Look in the system that it would have changed. The call is not run again, whatever you answer, and the
       first answer counts.</p>
-    <${Given} values=${wait.arguments ?? {}} title="What it was called with" />
+    <${ArgumentList} values=${wait.arguments ?? {}} title="What it was called with" />
     <${Happened} answer=${answer} isDisabled=${isDisabled} />
     <${NotHappened} tool=${wait.tool} answer=${answer} isDisabled=${isDisabled} />`;
 }

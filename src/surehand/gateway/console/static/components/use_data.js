@@ -38,7 +38,7 @@ export function useData(load, inputs = [], { isNews = () => false, everyMs = 0, 
         show(own, { data, problem: "", isLoaded: true });
       } catch (error) {
         show(own, (before) => ({ ...before, problem: error.message, isLoaded: true }));
-        if (isPassing(error) && shownNumber < Infinity) timer ||= setTimeout(run, RETRY_MS);
+        if (isTemporary(error) && shownNumber < Infinity) timer ||= setTimeout(run, RETRY_MS);
       }
     };
     const runSoon = () => (timer ||= setTimeout(run, delayMs));
@@ -81,6 +81,6 @@ export function usePages(path, query = {}, options = {}, adjust = async (loading
 }
 
 /** Whether a request that failed so may succeed a moment later: no gateway, or one that is busy. */
-function isPassing(error) {
+function isTemporary(error) {
   return error.status === 0 || error.status === 429 || error.status >= 500;
 }

@@ -9,7 +9,7 @@ import { Approval } from "./approval.js";
 import { ClientAnswer } from "./client_answer.js";
 import { Elicitation } from "./elicitation.js";
 import { Facts, DetailHeading, Notice } from "./layout.js";
-import { ProgressOf } from "./progress.js";
+import { CallProgress } from "./progress.js";
 import { ResultView } from "./result_view.js";
 import { Status } from "./status.js";
 import { UnknownEffect, isUnknownEffect } from "./unknown_effect.js";
@@ -20,26 +20,26 @@ const WORDS = { approve: "Approved.", reject: "Rejected.", result: "Answered." }
 const SENDING_WORDS = { approve: "Approved; the call is running …", reject: "Rejecting …", result: "Sending the answer …" };
 
 /**
- * A wait that can be answered. `keep` holds it while its answer is sent, and until the person has read that the answer came
+ * A wait that can be answered. `pin` keeps showing it while its answer is sent, and until the person has read that the answer came
  * too late: the list of waits has it no longer then.
  */
-export function WaitDetail({ wait, isOpen, isInline = false, keep }) {
+export function WaitDetail({ wait, isOpen, isInline = false, pin }) {
   // "asking" -> "sending" -> "answered". A refused answer goes back to "asking" with the problem, unless somebody
   // else has answered before: then the question stays "late", without controls. While it is sent, the controls are
   // hidden and not removed: what was typed is still in them if the answer is refused.
   const [state, setState] = useState({ name: "asking", problem: "", word: "", outcome: null });
   const answer = async (action, body) => {
-    keep(wait);
+    pin(wait);
     setState({ name: "sending", problem: "", action });
     try {
       const outcome = await sendAnswer(wait, action, body);
       setState({ name: "answered", problem: "", word: WORDS[action], outcome });
       removeWait(wait.call_id, wait.round);
-      keep(null);
+      pin(null);
     } catch (error) {
       setState({ name: error.isTooLate ? "late" : "asking", problem: error.message });
       if (error.isTooLate) removeWait(wait.call_id, wait.round);
-      else keep(null);
+      else pin(null);
     }
   };
   const Controls = isUnknownEffect(wait) ? UnknownEffect : (CONTROLS[wait.waiting_for] ?? UnknownWait);
@@ -54,11 +54,11 @@ export function WaitDetail({ wait, isOpen, isInline = false, keep }) {
     ${wait.message && html`<p class="message prose">${visible(wait.message)}</p>`}
     ${!isInline && html`<${WaitFacts} wait=${wait} isOver=${isOver || isSending} />`}
     ${state.problem && html`<${Notice} tone="bad">${state.problem}
-      ${state.name === "late" && (isInline || asksAgain) && html`<button type="button" class="quiet" onClick=${() => keep(null)}>
+      ${state.name === "late" && (isInline || asksAgain) && html`<button type="button" class="quiet" onClick=${() => pin(null)}>
         ${asksAgain ? "Show its next question" : "Dismiss"}</button>`}<//>`}
     ${isElsewhere && html`<${Notice} tone="waiting">
       This was answered elsewhere${verdict ? `: ${describeVerdict(verdict)}` : "."}<//>`}
-    ${isSending && html`<${ProgressOf} callId=${wait.call_id} label=${SENDING_WORDS[state.action]} />`}
+    ${isSending && html`<${CallProgress} callId=${wait.call_id} label=${SENDING_WORDS[state.action]} />`}
     ${(state.name === "asking" || isSending) && html`<div hidden=${isSending}><${Controls} wait=${wait} answer=${answer}
       isDisabled=${!wait.may_answer || isSending || isElsewhere} /></div>`}
     ${!wait.may_answer && html`<${Notice}>A rule leaves the answer to others.<//>`}

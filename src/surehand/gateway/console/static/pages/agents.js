@@ -8,13 +8,13 @@ import { go, link } from "../router.js";
 import { now } from "../store.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { useListKeys } from "../components/list_keys.js";
+import { END_STATUSES } from "../components/live_run.js";
 import { RunView } from "../components/run_view.js";
 import { Status } from "../components/status.js";
 import { useData, usePages } from "../components/use_data.js";
 
 const RUN_PREFIX = "run:";
 const RUN_EVENTS = new Set(["RunStarted", "RunEnded"]);
-const RUN_ENDS = ["done", "stopped", "failed"];
 /** Runs that the gateway has told of: it may not know one that was just sent. */
 const knownRuns = new Set();
 /** The turns of the chats of this tab, by agent: `{prompt, runId, session, messages}`. */
@@ -92,7 +92,7 @@ function Chat({ agent }) {
   const end = useRef(null);
   const last = turns.at(-1);
   const lastReport = last && reports[last.runId];
-  const isOpen = last !== undefined && !RUN_ENDS.includes(lastReport?.status);
+  const isOpen = last !== undefined && !END_STATUSES.has(lastReport?.status);
   const handleReport = (runId, report) => {
     if (report.steps !== null) knownRuns.add(runId);
     setReports((before) => ({ ...before, [runId]: report }));

@@ -8,7 +8,7 @@ import { now, onEvent } from "../store.js";
 import { FilterField } from "../components/filter_field.js";
 import { DetailHeading, Empty, Facts, Notice, Panes } from "../components/layout.js";
 import { JsonView } from "../components/json_view.js";
-import { ProgressOf } from "../components/progress.js";
+import { CallProgress } from "../components/progress.js";
 import { ResultView } from "../components/result_view.js";
 import { Status } from "../components/status.js";
 import { Waterfall } from "../components/waterfall.js";
@@ -142,7 +142,7 @@ function CallDetail({ id }) {
   const { data, problem } = useData(() => loadCall(id), [id], { isNews });
   if (!data) return problem ? html`<${Notice} tone="bad">${problem}<//>` : html`<${Empty}>Loading …<//>`;
   const { call, tree } = data;
-  const isRunning = call.kind !== "ended" && call.kind !== "pending";
+  const isRunning = STATES.running(call);
   return html`<article>
     <${DetailHeading}>${call.tool}<//>
     <p class="subhead"><${Status} status=${call.status} kind=${call.kind} /></p>
@@ -156,7 +156,7 @@ function CallDetail({ id }) {
       ["Part of", call.parent && html`<a href=${link("calls", call.parent)}>${call.parent}</a>`],
     ]} />
     <${CallActions} call=${call} />
-    ${isRunning && html`<${ProgressOf} callId=${id} label="Running …" />`}
+    ${isRunning && html`<${CallProgress} callId=${id} label="Running …" />`}
     ${tree.calls.length > 1 && html`<h3>Nested calls</h3><${Waterfall} calls=${tree.calls} current=${id} />`}
     ${!tree.isComplete && html`<p class="hint">Very many calls were made at that time: nested calls may be missing here.</p>`}
     <h3>Arguments</h3>
@@ -167,7 +167,7 @@ function CallDetail({ id }) {
 }
 
 function CallActions({ call }) {
-  const [said, setSaid] = useState({ text: "", tone: "" });
+  const [notice, setNotice] = useState({ text: "", tone: "" });
   const runAgain = () => {
     prefilled.value = { tool: call.tool, arguments: call.arguments ?? {} };
     go("tools", call.tool);
@@ -175,16 +175,16 @@ function CallActions({ call }) {
   const cancel = async () => {
     try {
       await post(`/api/calls/${encode(call.call_id)}/cancel`);
-      setSaid({ text: "Cancelled.", tone: "good" });
+      setNotice({ text: "Cancelled.", tone: "good" });
     } catch (error) {
-      setSaid({ text: error.message, tone: "bad" });
+      setNotice({ text: error.message, tone: "bad" });
     }
   };
   return html`<div class="actions">
     <button type="button" onClick=${runAgain}>Run again</button>
-    ${call.kind !== "ended" && html`<button type="button" onClick=${cancel}>Cancel</button>`}
+    ${!["ended", "unknown"].includes(call.kind) && html`<button type="button" onClick=${cancel}>Cancel</button>`}
     ${(call.kind === "pending" || call.status === "unknown_effect") && html`<a href=${link("inbox", call.call_id)}>Answer it</a>`}
     <a href=${`#/audit/${encode(call.call_id)}`}>Audit of this call</a>
-    ${said.text && html`<span class=${said.tone} role="status">${said.text}</span>`}
+    ${notice.text && html`<span class=${notice.tone} role="status">${notice.text}</span>`}
   </div>`;
 }

@@ -8,7 +8,7 @@ import { go, link } from "../router.js";
 import { loadWaits, now, verdicts, waits, waitsState } from "../store.js";
 import { BulkAnswer, isSelectable } from "../components/bulk_answer.js";
 import { DetailHeading, Empty, Notice, Panes } from "../components/layout.js";
-import { useKeptWait } from "../components/kept_wait.js";
+import { usePinnedWait } from "../components/pinned_wait.js";
 import { useData } from "../components/use_data.js";
 import { useListKeys } from "../components/list_keys.js";
 import { WaitDetail, WaitStatus } from "../components/wait_detail.js";
@@ -65,13 +65,13 @@ function Detail({ id, known, isEmpty }) {
   useEffect(() => {
     if (current) setLast({ wait: current, isUnlisted: false });
   }, [current]);
-  const [shown, keep] = useKeptWait(current ?? last.wait);
+  const [shown, pin] = usePinnedWait(current ?? last.wait);
   if (!id) return isEmpty ? null : html`<${Empty}>Select a question to see it. Keys: j and k move, Enter opens.<//>`;
   if (!shown) return html`<${MissingWait} id=${id} onFound=${(wait) => setLast({ wait, isUnlisted: true })} />`;
   // The list ends after many waits: one that was found by its link is open until its answer is heard of.
   const isOpen = Boolean(current) || (last.isUnlisted && !verdicts.value[id]);
   // Keyed by the round: a further question of the same call begins with a fresh form.
-  return html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${isOpen} keep=${keep} />`;
+  return html`<${WaitDetail} key=${shown.round} wait=${shown} isOpen=${isOpen} pin=${pin} />`;
 }
 
 /** A link to a wait that is not in the list: it may be open, or answered by somebody. */
