@@ -1,5 +1,7 @@
 """Old parts of a conversation are shortened before the context of the model is full."""
 
+import json
+
 import pytest
 
 from surehand import Agent, Limits, Policy, Runtime, models, tool
@@ -240,6 +242,44 @@ async def test_a_request_that_is_too_long_for_the_server_is_made_again_with_half
     assert (run.status, run.text) == ("done", "Read.")
     assert sum(size > most for size in sizes) == 1  # the size that the server takes is remembered
     assert run.usage.requests == len(model.requests) == len(sizes)
+
+
+async def test_a_huge_result_is_cut_even_if_instructions_are_over_half_of_the_request():
+    @tool(effects={"read"})
+    async def read_all() -> str:
+        """Read the whole book."""
+        return "x" * 10_000
+
+    def reply(messages):
+        if count_characters(messages) > 18_000:
+            return models.ContextTooLong("The prompt is too long.")
+        return "Read." if any(message["role"] == "tool" for message in messages) else [("read_all", {})]
+
+    model = ScriptedModel(*[reply] * 5)
+    run = await Agent("reader", instructions="i" * 12_000, model=model, tools=[read_all]).run("Read")
+
+    assert (run.status, run.text) == ("done", "Read.")
+    assert "characters left out" in results(model.requests[-1])[0]
+
+
+async def test_a_tool_that_is_replaced_in_a_run_counts_with_its_new_size(store):
+    def note(topics):
+        topic = {"type": "string", "enum": [f"topic {number:04}" for number in range(topics)]}
+        return tool.client("note", "Note it.", parameters={"type": "object", "properties": {"topic": topic}})
+
+    @tool
+    async def improve() -> str:
+        """Add topics to `note`."""
+        await runtime.add(note(2_000), on_conflict="replace")
+        return "replaced"
+
+    model = ScriptedModel(*[[("read", {"page": page})] for page in range(9)], [("improve", {})], "Read.")
+    async with Runtime(read, note(1), improve, store=store) as runtime:
+        await Agent("reader", model=model, context_window=WINDOW).run("Read", runtime=runtime)
+
+    last = model.requests[-1]
+    assert len(json.dumps(last.tools)) > 20_000
+    assert (count_characters(last.messages) + len(json.dumps(last.tools))) / 4 <= WINDOW
 
 
 async def test_a_server_that_finds_everything_too_long_is_asked_a_few_times():

@@ -90,7 +90,7 @@ def _shorten(conversation: Conversation, current: Compaction, limit: int) -> Com
     def cut_results(compaction: Compaction, min_chars: int) -> Compaction:
         if is_too_long(compaction) and compaction.result_chars is not None:
             compaction = replace(compaction, cut_steps=exchanges)
-        chars = compaction.result_chars or max(limit, min_chars)
+        chars = compaction.result_chars or max(limit, 2 * min_chars)
         while is_too_long(compaction) and chars > min_chars:
             chars = max(chars // 2, min_chars)
             compaction = replace(compaction, result_chars=chars, cut_steps=exchanges)

@@ -102,8 +102,9 @@ def _describe_tools(scope: Scope, state: RunState) -> list[dict[str, Any]]:
 
 
 def _count_tool_characters(tools: list[dict[str, Any]], state: RunState) -> int:
-    if len(tools) != state.described_tools[0]:
-        state.described_tools = (len(tools), len(json.dumps(tools)))
+    # Descriptions share their texts and schemas until a tool changes, so comparing them is cheaper than writing JSON.
+    if tuple(tools) != state.described_tools[0]:
+        state.described_tools = (tuple(tools), len(json.dumps(tools)))
     return state.described_tools[1]
 
 

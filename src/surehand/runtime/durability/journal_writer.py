@@ -108,10 +108,11 @@ class JournalWriter:
         principal = invocation.principal
         call_id = invocation.id
         tool = invocation.tool_name
-        self.calls_with_progress.add(call_id)
         if principal.turn is not None:
+            self.calls_with_progress.add(call_id)
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
         if principal.space is not None and invocation.message.id is not None:
+            self.calls_with_progress.add(call_id)
             self.add(progress_statements(principal.space, invocation.message.id, call_id, tool, progress))
 
     def _bounded_progress(self, progress: Mapping[str, Any]) -> Any:
