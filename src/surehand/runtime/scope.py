@@ -1,7 +1,7 @@
 """Scope: the public verbs for calling tools, and for narrowing a scope, for one user, session or turn.
 
 The runtime itself is the outermost scope. The other verbs are in `scope_tools` (which tools it has), `scope_answers`
-(calls that wait), `scope_events` (hearing of calls) and `scope_view` (what it shows of its runtime).
+(calls that wait), `scope_events` (hearing of calls) and `scope_view` (read-only properties).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, limit_to_pat
 from surehand.runtime.prepared_call import PreparedCall
 from surehand.runtime.scope_answers import ScopeAnswers
 from surehand.runtime.scope_events import ScopeEvents
+from surehand.runtime.scope_parts import ScopeParts
 from surehand.runtime.scope_tools import ScopeTools
-from surehand.runtime.scope_view import ScopeParts
 
 if TYPE_CHECKING:
     from surehand.catalogue.listing import Listing

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from surehand.core.outcome import Failed
     from surehand.runtime.background_tasks import BackgroundTasks
     from surehand.runtime.crash_report import CrashReport
+    from surehand.runtime.invocation.approval import Approval
     from surehand.runtime.invocation.invocation import Invocation
-    from surehand.runtime.invocation.resumption import Approval
     from surehand.store.store import Store
     from surehand.store.tables.audit import AuditKind
 

@@ -23,13 +23,16 @@ from surehand.core.events import Listener
 from surehand.core.ids import new_id
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome
 from surehand.core.threads import HandlerThreads
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
-from surehand.runtime.invocation.execution import NO_EXECUTION, NO_WAITS, STARTED_EXECUTION, Execution, Waits
+from surehand.runtime.invocation.execution import NO_EXECUTION, STARTED_EXECUTION, Execution
 from surehand.runtime.invocation.interruption import Interruption
 from surehand.runtime.invocation.object_tokens import ObjectTokens
 from surehand.runtime.invocation.request import PLAIN_REQUEST, CallRequest, SiblingIds
-from surehand.runtime.invocation.resumption import NO_RESUMPTION, Approval, GivenAnswer, Resumption
-from surehand.runtime.invocation.stored_call import NO_MESSAGE, NOT_STORED, EndTemplate, SpaceMessage, StoredCall
+from surehand.runtime.invocation.resumption import NO_RESUMPTION, ReceivedAnswer, Resumption
+from surehand.runtime.invocation.space_message import NO_MESSAGE, SpaceMessage
+from surehand.runtime.invocation.stored_call import NOT_STORED, EndTemplate, StoredCall
+from surehand.runtime.invocation.waits import NO_WAITS, Waits
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.running_calls import RunningCalls
@@ -378,7 +381,7 @@ class Invocation:
         """The claim was released."""
         self.claim = NO_CLAIM
 
-    def resume_with(self, claim: Claim, *, approval: Approval | None, answer: GivenAnswer | None) -> None:
+    def resume_with(self, claim: Claim, *, approval: Approval | None, answer: ReceivedAnswer | None) -> None:
         """Continue with the answer to the last question, under the claim that comes with it."""
         self.claim = claim
         self.resumption = Resumption(self.resumption.round, approval, answer)
@@ -391,7 +394,7 @@ class Invocation:
         """Keep who rejected the call."""
         self.resumption = replace(self.resumption, approval=approval)
 
-    def take_answer(self) -> GivenAnswer | None:
+    def take_answer(self) -> ReceivedAnswer | None:
         """The answer that a provider continues with; from here on the call runs, and has none."""
         answer = self.resumption.answer
         self.resumption = replace(self.resumption, answer=None)

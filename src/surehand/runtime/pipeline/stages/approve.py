@@ -12,9 +12,9 @@ from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign
 from surehand.runtime.invocation.invocation import Invocation, NextStage
-from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.invocation.scope_key import scope_key
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pipeline.pipeline import StackPlan

@@ -1,4 +1,4 @@
-"""Resumption: applies an answer to a pending call, by running the call through the pipeline again under the same id.
+"""Call resumer: applies an answer to a pending call, by running the call through the pipeline again under the same id.
 
 An answer that ends the call is stored in one transaction with the outcome. An answer that lets the call continue is
 stored first; then one runtime claims the call and runs it, this one before any other.
@@ -43,7 +43,7 @@ log = logging.getLogger("surehand")
 ANNOUNCE_STATEMENT = Statement("{announce}")
 
 
-class Resumptions:
+class CallResumer:
     """Applies answers, and runs the calls that they let continue."""
 
     def __init__(
