@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from surehand import Agent, Limits, Policy, Runtime, models, tool
+from surehand import Agent, Limits, Policy, Runtime, Store, models, tool
 from surehand.agent.compaction import count_characters
+from surehand.store.database import Statement
 from surehand.testing import ScriptedModel
 
 WINDOW = 20_000
@@ -213,6 +214,22 @@ async def test_late_results_are_cut_and_a_message_of_a_person_beside_them_is_not
     assert all("[start of" in text and "[end of" in text and "characters left out" in text for text in late)
     assert wanted in texts_of_people(model.requests[-1])
     assert sum(len(message["content"] or "") > 9_000 for message in run.messages) == 12
+
+
+async def test_a_run_goes_on_whose_steps_were_stored_with_the_names_of_an_earlier_version(tmp_path):
+    ask = tool.client("ask", "Ask the person.", parameters={}, reply="later")
+    model = ScriptedModel(*[[("read", {"page": page})] for page in range(20)], [("ask", {})], "Read.")
+    agent = Agent("reader", model=model, context_window=WINDOW, limits=Limits(steps=50))
+    async with Store.open(str(tmp_path / "runs.db")) as store, Runtime(read, ask, store=store) as runtime:
+        run = await agent.run("Read", runtime=runtime)
+        await store.write([Statement("UPDATE steps SET answer = replace(answer, '_exchanges', '_steps')")])
+        stored = await store.database.read("SELECT answer FROM steps WHERE answer LIKE '%summarized_steps%'")
+        await runtime.settle(run.waiting[0].call_id, "yes")
+        resumed = await agent.resume(run.id, runtime=runtime)
+
+    assert stored
+    assert (resumed.status, resumed.text) == ("done", "Read.")
+    assert requests_fit(model)
 
 
 async def test_results_after_those_that_were_too_many_are_whole_again():

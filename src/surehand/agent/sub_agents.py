@@ -108,7 +108,7 @@ class AgentHandler:
         except RunLost:  # another process goes on with the run
             return Pending.for_run(run_id)
         except asyncio.CancelledError:
-            if not call.can_go_on_later:
+            if not call.is_repeatable_agent_call:
                 await scope.cancel_run(run_id, f"{call.tool_name} was cancelled.")
             raise
         if run.status == "waiting":

@@ -51,7 +51,7 @@ class OutcomeOrigin(Protocol):
     @property
     def call(self) -> Call: ...
 
-    def measure(self, outcome: Outcome) -> CallMeta: ...
+    def build_meta(self, outcome: Outcome) -> CallMeta: ...
 
 
 WaitingFor: TypeAlias = Literal["approval", "result", "input"]
@@ -75,7 +75,7 @@ class _Outcome:
     @property
     def meta(self) -> CallMeta:
         """Measurements of the call that produced the outcome, computed when asked for."""
-        return CallMeta() if self.origin is None else self.origin.measure(cast("Outcome", self))
+        return CallMeta() if self.origin is None else self.origin.build_meta(cast("Outcome", self))
 
     def evolve(self, **changes: Any) -> Self:
         """A copy with some fields changed. The copy has no origin, and so an empty `meta`."""

@@ -60,7 +60,7 @@ class PendingServices:
 def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
     """The stages and the services of stored calls of one runtime."""
 
-    def expire_overdue_calls() -> None:
+    def expire_overdue_calls() -> None:  # `pending` is made below, and before any call can be overdue
         if parts.running.is_open:
             _ = parts.background_tasks.spawn(pending.answers.expire_overdue_calls())
 

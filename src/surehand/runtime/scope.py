@@ -205,18 +205,19 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
         self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
     ) -> AsyncIterator[Event]:
         """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
-        return self.prepare(name, arguments, timeout=timeout).stream(self._parts.listeners)
+        return self.prepare(name, arguments, timeout=timeout).stream()
 
     def _prepare(
         self, name: str, arguments: Arguments, timeout: float | str | None, made_by: Literal["person", "program"]
     ) -> PreparedCall:
         """A call without an id or context of its own."""
+        listeners = self._parts.listeners
         try:
             request = CallRequest(made_by, timeout=parse_timeout(timeout))
         except (TypeError, ValueError) as error:
             refused = Invocation(self, name, arguments, CallRequest(made_by))
-            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error))
-        return PreparedCall(Invocation(self, name, arguments, request), _run)
+            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error), listeners)
+        return PreparedCall(Invocation(self, name, arguments, request), _run, listeners)
 
     # Narrowing
 

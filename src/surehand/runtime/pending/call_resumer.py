@@ -275,7 +275,7 @@ class CallResumer:
         if (
             applied.fence is not None
             and invocation.execution.ended_by == "store failure"
-            and self._can_go_on_later(invocation)
+            and self._return_claim_for_later(invocation)
         ):
             return Pending(
                 "result", row.call.call_id, f"{row.call.tool} goes on when the store is back: {outcome.text}"
@@ -288,8 +288,8 @@ class CallResumer:
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
 
-    def _can_go_on_later(self, invocation: Invocation) -> bool:
-        """Let an answered call go on when the store is back; False if it has run, and its next wait is lost."""
+    def _return_claim_for_later(self, invocation: Invocation) -> bool:
+        """Return the claim of an answered call, to resume it when the store is back; False if it has run already."""
         if invocation.id in self._write_retry:  # the claim is returned, or the next wait is written, when it is back
             return True
         if invocation.may_have_executed:

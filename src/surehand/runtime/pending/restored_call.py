@@ -120,7 +120,7 @@ class RestoredCalls:
             has_lost_scope=bool(context.get("own_scope")) and not (is_known_here or is_rebuilt),
         )
         invocation = Invocation(scope, call.tool, deserialize_arguments(call.arguments), request, call.call_id)
-        invocation.show_in(SpaceMessage(call.posted))
+        invocation.set_message(SpaceMessage(call.posted))
         invocation.wait_again(row.rounds[-1].round)
         invocation.note_row(call)
         return invocation

@@ -109,7 +109,7 @@ class _ApproveStage:
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
         """Run the call if it was approved, else end it."""
         if not approval.allow:
-            invocation.reject(approval)
+            invocation.note_rejection(approval)
             return _rejection(approval)
         # With a stored approval, the call was restored with the edited arguments already.
         if approval.arguments is not None and approval is not invocation.resumption.approval:
