@@ -289,7 +289,7 @@ class CallResumer:
         return await self._ledger.record_outcome(invocation, outcome)
 
     def _return_claim_for_later(self, invocation: Invocation) -> bool:
-        """Return the claim of an answered call, to resume it when the store is back; False if it has run already."""
+        """Return the claim, so that the call goes on when the store is back; False if it has run already."""
         if invocation.id in self._write_retry:  # the claim is returned, or the next wait is written, when it is back
             return True
         if invocation.may_have_executed:
