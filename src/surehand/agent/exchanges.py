@@ -14,11 +14,10 @@ from surehand.agent.conversation import LATE_RESULT_PATTERN, answer_message, res
 from surehand.agent.models.base import Message
 from surehand.agent.models.conversation import content_text
 from surehand.agent.steps import Step, waiting_calls
-from surehand.core.outcome import Pending
+from surehand.core.outcome import PENDING_CALL_ID_FIELD, PENDING_TEXT_START, Pending
 
 MAX_PENDING_CHARS = 2_000
 """A longer result in a prompt is not taken for the notice that a call waits, whatever it says."""
-_PENDING_START = '{"status":"pending"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +120,11 @@ def _pending_call_ids(results: Iterable[ModelInput]) -> set[str]:
 def _pending_call_id(message: Message) -> str | None:
     """The id of the call that a result says is waiting; None for another result."""
     text = message.get("content")
-    if not isinstance(text, str) or len(text) > MAX_PENDING_CHARS or not text.startswith(_PENDING_START):
+    if not isinstance(text, str) or len(text) > MAX_PENDING_CHARS or not text.startswith(PENDING_TEXT_START):
         return None
     try:
         notice = json.loads(text)
     except ValueError:
         return None
-    call_id = notice.get("pendingToolCallId")
+    call_id = notice.get(PENDING_CALL_ID_FIELD)
     return call_id if isinstance(call_id, str) else None
