@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from surehand.providers.openapi.factory import openapi as openapi
     from surehand.providers.rest.define import rest as rest
     from surehand.runtime import middleware as middleware
-    from surehand.runtime.invocation.resumption import Approval as Approval
+    from surehand.runtime.invocation.approval import Approval as Approval
     from surehand.runtime.limits.queues import Queue as Queue
     from surehand.runtime.policy import Policy as Policy
     from surehand.runtime.worker import Worker as Worker
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 # not load the rest of the package.
 _MODULE_BY_NAME = {
     "Agent": "agent.agent",
-    "Approval": "runtime.invocation.resumption",
+    "Approval": "runtime.invocation.approval",
     "Audio": "core.content",
     "Cache": "core.facets",
     "Call": "core.call",

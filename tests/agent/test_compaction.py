@@ -1,9 +1,12 @@
 """Old parts of a conversation are shortened before the context of the model is full."""
 
+import json
+
 import pytest
 
-from surehand import Agent, Limits, Policy, Runtime, models, tool
+from surehand import Agent, Limits, Policy, Runtime, Store, models, tool
 from surehand.agent.compaction import count_characters
+from surehand.store.database import Statement
 from surehand.testing import ScriptedModel
 
 WINDOW = 20_000
@@ -213,6 +216,22 @@ async def test_late_results_are_cut_and_a_message_of_a_person_beside_them_is_not
     assert sum(len(message["content"] or "") > 9_000 for message in run.messages) == 12
 
 
+async def test_a_run_goes_on_whose_steps_were_stored_with_the_names_of_an_earlier_version(tmp_path):
+    ask = tool.client("ask", "Ask the person.", parameters={}, reply="later")
+    model = ScriptedModel(*[[("read", {"page": page})] for page in range(20)], [("ask", {})], "Read.")
+    agent = Agent("reader", model=model, context_window=WINDOW, limits=Limits(steps=50))
+    async with Store.open(str(tmp_path / "runs.db")) as store, Runtime(read, ask, store=store) as runtime:
+        run = await agent.run("Read", runtime=runtime)
+        await store.write([Statement("UPDATE steps SET answer = replace(answer, '_exchanges', '_steps')")])
+        stored = await store.database.read("SELECT answer FROM steps WHERE answer LIKE '%summarized_steps%'")
+        await runtime.settle(run.waiting[0].call_id, "yes")
+        resumed = await agent.resume(run.id, runtime=runtime)
+
+    assert stored
+    assert (resumed.status, resumed.text) == ("done", "Read.")
+    assert requests_fit(model)
+
+
 async def test_results_after_those_that_were_too_many_are_whole_again():
     many = [("read", {"page": page}) for page in range(30)]
     model = ScriptedModel(many, *[[("read", {"page": page})] for page in range(6)], "Read.")
@@ -240,6 +259,44 @@ async def test_a_request_that_is_too_long_for_the_server_is_made_again_with_half
     assert (run.status, run.text) == ("done", "Read.")
     assert sum(size > most for size in sizes) == 1  # the size that the server takes is remembered
     assert run.usage.requests == len(model.requests) == len(sizes)
+
+
+async def test_a_huge_result_is_cut_even_if_instructions_are_over_half_of_the_request():
+    @tool(effects={"read"})
+    async def read_all() -> str:
+        """Read the whole book."""
+        return "x" * 10_000
+
+    def reply(messages):
+        if count_characters(messages) > 18_000:
+            return models.ContextTooLong("The prompt is too long.")
+        return "Read." if any(message["role"] == "tool" for message in messages) else [("read_all", {})]
+
+    model = ScriptedModel(*[reply] * 5)
+    run = await Agent("reader", instructions="i" * 12_000, model=model, tools=[read_all]).run("Read")
+
+    assert (run.status, run.text) == ("done", "Read.")
+    assert "characters left out" in results(model.requests[-1])[0]
+
+
+async def test_a_tool_that_is_replaced_in_a_run_counts_with_its_new_size(store):
+    def note(topics):
+        topic = {"type": "string", "enum": [f"topic {number:04}" for number in range(topics)]}
+        return tool.client("note", "Note it.", parameters={"type": "object", "properties": {"topic": topic}})
+
+    @tool
+    async def improve() -> str:
+        """Add topics to `note`."""
+        await runtime.add(note(2_000), on_conflict="replace")
+        return "replaced"
+
+    model = ScriptedModel(*[[("read", {"page": page})] for page in range(9)], [("improve", {})], "Read.")
+    async with Runtime(read, note(1), improve, store=store) as runtime:
+        await Agent("reader", model=model, context_window=WINDOW).run("Read", runtime=runtime)
+
+    last = model.requests[-1]
+    assert len(json.dumps(last.tools)) > 20_000
+    assert (count_characters(last.messages) + len(json.dumps(last.tools))) / 4 <= WINDOW
 
 
 async def test_a_server_that_finds_everything_too_long_is_asked_a_few_times():

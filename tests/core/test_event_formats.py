@@ -37,7 +37,7 @@ class Measurements:
     def __init__(self, kind: str = "mcp") -> None:
         self.kind = kind
 
-    def measure(self, outcome: Outcome) -> CallMeta:
+    def build_meta(self, outcome: Outcome) -> CallMeta:
         return CallMeta(
             kind=self.kind,
             namespace="github",

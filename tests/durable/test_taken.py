@@ -105,7 +105,7 @@ async def test_a_runtime_that_was_paused_before_it_took_a_call_finds_that_it_has
             await wait_until(lambda: _waits(without_it, call_id))
         assert_pending(await without_it.settle(call_id, "1234"), "result")
         await without_it.add(wire)
-        taken = without_it._calls.load().resumptions.start_ready_call(stale)
+        taken = without_it._calls.load().call_resumer.start_ready_call(stale)
         await wait_until(lambda: ended(without_it, call_id))
 
         assert taken is None or await taken is None

@@ -41,12 +41,20 @@ async def test_a_prepared_call_that_never_runs_emits_nothing() -> None:
     assert skipped.id not in {event.call_id for event in events if isinstance(event, (CallStarted, CallEnded))}
 
 
+async def test_a_prepared_call_streams_its_events() -> None:
+    async with Runtime(add) as runtime:
+        prepared = runtime.prepare("add", ARGUMENTS)
+        events = [event async for event in prepared.stream()]
+
+    assert [type(event) for event in events] == [CallStarted, CallEnded]
+
+
 async def test_a_prepared_call_runs_once() -> None:
     async with Runtime(add) as runtime:
         prepared = runtime.prepare("add", ARGUMENTS)
         await prepared.run()
 
-        with pytest.raises(RuntimeError, match="has run already"):
+        with pytest.raises(RuntimeError, match="was started already"):
             await prepared.run()
 
 

@@ -15,7 +15,7 @@ from surehand.core.content import to_text
 from surehand.core.errors import DefinitionError, InvalidArguments
 from surehand.core.sanitize import strip_hidden
 from surehand.core.strict_json import parse_json
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 
 log = logging.getLogger("surehand")

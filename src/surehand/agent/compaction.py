@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from surehand.agent.conversation import user_message
-from surehand.agent.exchanges import Conversation, Exchange, Input, message_text
+from surehand.agent.exchanges import Conversation, Exchange, ModelInput, message_text
 from surehand.agent.models.base import Message
 from surehand.agent.steps import NO_COMPACTION, Compaction
 
@@ -27,15 +27,15 @@ MARGIN_TOKENS = 256
 """Tokens of the window that stay free, because their number is an estimate."""
 DEFAULT_ANSWER_TOKENS = 4_096
 """Tokens that are left for the answer of a model that does not say how long its answers may be."""
-RECENT_STEPS = 4
-"""How many of the last steps are shortened only if nothing else helps."""
+RECENT_EXCHANGES = 4
+"""How many of the last exchanges are shortened only if nothing else helps."""
 SHORTENED_RESULT_CHARS = 2_000
 MIN_RESULT_CHARS = 200
 SUMMARY_TEXT_CHARS = 400
 SUMMARY_ARGUMENT_CHARS = 200
 MEDIA_CHARS = 6_000
 """What an image, a recording or a file counts for: models do not read its base64 as text."""
-IsTooLong: TypeAlias = Callable[[Compaction], bool]
+CompactionCheck: TypeAlias = Callable[[Compaction], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class Compactor:
     """The most tokens of one answer of the model; None if it does not say."""
 
     def compact(
-        self, whole: list[Message], split: Callable[[], Conversation], current: Compaction, other_chars: int
+        self, full_messages: list[Message], split: Callable[[], Conversation], current: Compaction, other_chars: int
     ) -> tuple[Compaction, list[Message]]:
         """The messages of a request, shortened as far as necessary, and how much that is.
 
         Args:
-            whole: the conversation, nothing shortened; most conversations need not be split.
+            full_messages: the conversation, nothing shortened; most conversations need not be split.
             other_chars: characters of the request beside the conversation: instructions and tools.
         """
         limit = self._available_tokens() * CHARS_PER_TOKEN
         if current.max_chars is not None:
             limit = min(limit, current.max_chars)
         limit -= other_chars
-        if current == NO_COMPACTION and count_characters(whole) <= limit:
-            return current, whole
+        if current == NO_COMPACTION and count_characters(full_messages) <= limit:
+            return current, full_messages
         conversation = split()
         messages = build_messages(conversation, current)
         if count_characters(messages) <= limit:
@@ -77,8 +77,8 @@ class Compactor:
 def _shorten(conversation: Conversation, current: Compaction, limit: int) -> Compaction:
     """What is shortened so that the conversation has at most this many characters, if that is possible."""
     exchanges = len(conversation.exchanges)
-    old = max(exchanges - RECENT_STEPS, 0)
-    last = max(exchanges - 1, 0)
+    old_count = max(exchanges - RECENT_EXCHANGES, 0)
+    count_without_last = max(exchanges - 1, 0)
 
     def is_too_long(compaction: Compaction) -> bool:
         return count_characters(build_messages(conversation, compaction)) > limit
@@ -89,38 +89,43 @@ def _shorten(conversation: Conversation, current: Compaction, limit: int) -> Com
 
     def cut_results(compaction: Compaction, min_chars: int) -> Compaction:
         if is_too_long(compaction) and compaction.result_chars is not None:
-            compaction = replace(compaction, cut_steps=exchanges)
-        chars = compaction.result_chars or max(limit, min_chars)
+            compaction = replace(compaction, cut_exchanges=exchanges)
+        chars = compaction.result_chars or max(limit, 2 * min_chars)
         while is_too_long(compaction) and chars > min_chars:
             chars = max(chars // 2, min_chars)
-            compaction = replace(compaction, result_chars=chars, cut_steps=exchanges)
+            compaction = replace(compaction, result_chars=chars, cut_exchanges=exchanges)
         return compaction
 
-    shorter = replace(current, shortened_steps=max(old, current.shortened_steps))
-    shorter = _summarize_more(shorter, old, has_no_room)
+    shorter = replace(current, shortened_exchanges=max(old_count, current.shortened_exchanges))
+    shorter = _summarize_more(shorter, old_count, has_no_room)
     shorter = cut_results(shorter, SHORTENED_RESULT_CHARS)
     if is_too_long(shorter):
-        shorter = _omit_more(shorter, old, has_no_room)
+        shorter = _omit_more(shorter, old_count, has_no_room)
     shorter = cut_results(shorter, MIN_RESULT_CHARS)
-    shorter = _summarize_more(shorter, last, is_too_long)
-    return _omit_more(shorter, last, is_too_long)
+    shorter = _summarize_more(shorter, count_without_last, is_too_long)
+    return _omit_more(shorter, count_without_last, is_too_long)
 
 
-def _summarize_more(compaction: Compaction, most: int, is_too_long: IsTooLong) -> Compaction:
-    candidates = [replace(compaction, summarized_steps=count) for count in range(compaction.summarized_steps, most + 1)]
-    return _first_that_fits(candidates, is_too_long) or compaction
+def _summarize_more(compaction: Compaction, max_count: int, must_shrink: CompactionCheck) -> Compaction:
+    candidates = [
+        replace(compaction, summarized_exchanges=count)
+        for count in range(compaction.summarized_exchanges, max_count + 1)
+    ]
+    return _first_that_fits(candidates, must_shrink) or compaction
 
 
-def _omit_more(compaction: Compaction, most: int, is_too_long: IsTooLong) -> Compaction:
-    candidates = [replace(compaction, omitted_steps=count) for count in range(compaction.omitted_steps, most + 1)]
-    return _first_that_fits(candidates, is_too_long) or compaction
+def _omit_more(compaction: Compaction, max_count: int, must_shrink: CompactionCheck) -> Compaction:
+    candidates = [
+        replace(compaction, omitted_exchanges=count) for count in range(compaction.omitted_exchanges, max_count + 1)
+    ]
+    return _first_that_fits(candidates, must_shrink) or compaction
 
 
-def _first_that_fits(candidates: Sequence[Compaction], is_too_long: IsTooLong) -> Compaction | None:
-    """The first of candidates that shorten more and more; the last one if all are too long."""
+def _first_that_fits(candidates: Sequence[Compaction], must_shrink: CompactionCheck) -> Compaction | None:
+    """The first of candidates that shorten more and more; the last one if all must shrink further."""
     if not candidates:
         return None
-    position = bisect_left(candidates, True, key=lambda candidate: not is_too_long(candidate))
+    position = bisect_left(candidates, True, key=lambda candidate: not must_shrink(candidate))
     return candidates[min(position, len(candidates) - 1)]
 
 
@@ -129,7 +134,7 @@ def build_messages(conversation: Conversation, compaction: Compaction) -> list[M
     messages: list[Message] = []
     summary: list[str] = []
     for index, exchange in enumerate(conversation.exchanges):
-        if index == compaction.omitted_steps > 0:
+        if index == compaction.omitted_exchanges > 0:
             summary.append("- What was before is left out.")
         parts = list(_show_exchange(index, exchange, compaction))
         for part in parts:
@@ -148,17 +153,17 @@ def build_messages(conversation: Conversation, compaction: Compaction) -> list[M
 
 def _show_exchange(index: int, exchange: Exchange, compaction: Compaction) -> Iterator[Message | str]:
     """The messages of an exchange; or lines of a summary in their place, if it has become old."""
-    is_omitted = index < compaction.omitted_steps
-    if exchange.has_open_call or not (is_omitted or index < compaction.summarized_steps):
+    is_omitted = index < compaction.omitted_exchanges
+    if exchange.has_open_call or not (is_omitted or index < compaction.summarized_exchanges):
         # What comes before an answer came together with the results of the exchange before it.
         max_chars = _max_result_chars(index - 1, compaction)
-        yield from (_shorten_input(each, max_chars) for each in exchange.before)
+        yield from (_shorten_input(each, max_chars) for each in exchange.inputs)
         if exchange.answer is not None:
             yield exchange.answer
         max_chars = _max_result_chars(index, compaction)
         yield from (_shorten_input(each, max_chars) for each in exchange.results)
         return
-    for each in exchange.before:
+    for each in exchange.inputs:
         if not each.can_be_shortened:
             yield each.message
         elif not is_omitted:
@@ -171,16 +176,16 @@ def _max_result_chars(index: int, compaction: Compaction) -> int | None:
     """How much is shown of each result of an exchange; None for all of it."""
     index = max(index, 0)
     limits = []
-    if index < compaction.shortened_steps:
+    if index < compaction.shortened_exchanges:
         limits.append(SHORTENED_RESULT_CHARS)
-    if index < compaction.cut_steps and compaction.result_chars is not None:
+    if index < compaction.cut_exchanges and compaction.result_chars is not None:
         limits.append(compaction.result_chars)
     return min(limits, default=None)
 
 
-def _shorten_input(given: Input, max_chars: int | None) -> Message:
-    message = given.message
-    if max_chars is None or not given.can_be_shortened or count_characters([message]) <= max_chars:
+def _shorten_input(model_input: ModelInput, max_chars: int | None) -> Message:
+    message = model_input.message
+    if max_chars is None or not model_input.can_be_shortened or count_characters([message]) <= max_chars:
         return message
     return {**message, "content": head_and_tail(message_text(message), max_chars)}
 

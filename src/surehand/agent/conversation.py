@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -74,6 +75,10 @@ def outcome_content(outcome: Outcome) -> str | list[dict[str, Any]]:
 
 def _may_have_media(outcome: Outcome) -> bool:
     return isinstance(outcome, Done) and (outcome.has_own_content or bool(outcome.attachments))
+
+
+LATE_RESULT_PATTERN = re.compile(r"\[Tool Result: [^\]\n]*\] \(callId: (?P<call_id>[^)\s]*)\) ")
+"""The beginning of what `late_result_message` writes, by which it is found in an earlier conversation."""
 
 
 def late_result_message(call: StepCall, outcome: Outcome) -> Message:

@@ -28,8 +28,8 @@ class ErrorHooks:
         self._hooks = hooks
         self._on_request: list[Any] = []
         self._on_calls: list[Any] = []
-        self._heard_calls: set[str] = set()
-        """The ids in the conversation of the calls that the hooks have heard of."""
+        self._reported_calls: set[str] = set()
+        """The ids in the conversation of the calls whose errors were reported."""
 
     @property
     def advice(self) -> list[Any]:
@@ -41,13 +41,13 @@ class ErrorHooks:
         self._on_calls = []
         self._on_request = []
 
-    async def hear_request(self, error: ModelError) -> bool:
+    async def report_request_error(self, error: ModelError) -> bool:
         """Tell the hooks about a request that failed; whether one of them has advice for the model."""
         self._on_request = await self._hooks.call("on_error", error)
         return bool(self._on_request)
 
-    async def hear_call(self, call: StepCall, outcome: Outcome | None) -> None:
+    async def report_call_error(self, call: StepCall, outcome: Outcome | None) -> None:
         """Tell the hooks about a call, once, if it failed."""
-        if isinstance(outcome, Failed) and call.message_id not in self._heard_calls:
-            self._heard_calls.add(call.message_id)
+        if isinstance(outcome, Failed) and call.message_id not in self._reported_calls:
+            self._reported_calls.add(call.message_id)
             self._on_calls += await self._hooks.call("on_error", CallError(call.name, call.arguments, outcome))

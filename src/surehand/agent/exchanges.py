@@ -7,24 +7,21 @@ shortens both alike.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from surehand.agent.conversation import answer_message, result_message
+from surehand.agent.conversation import LATE_RESULT_PATTERN, answer_message, result_message
 from surehand.agent.models.base import Message
 from surehand.agent.models.conversation import content_text
 from surehand.agent.steps import Step, waiting_calls
-from surehand.core.outcome import Pending
+from surehand.core.outcome import PENDING_CALL_ID_FIELD, PENDING_TEXT_START, Pending
 
 MAX_PENDING_CHARS = 2_000
 """A longer result in a prompt is not taken for the notice that a call waits, whatever it says."""
-_PENDING_START = '{"status":"pending"'
-_LATE_RESULT = re.compile(r"\[Tool Result: [^\]\n]*\] \(callId: (?P<call_id>[^)\s]*)\) ")
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ModelInput:
     """A message to the model."""
 
     message: Message
@@ -34,13 +31,13 @@ class Input:
 
 @dataclass(slots=True)
 class Exchange:
-    """One answer of the model."""
+    """An answer of the model with the messages before it and the results after it."""
 
     answer: Message | None
     """None if results come without an answer that asked for them."""
-    before: list[Input] = field(default_factory=list)
+    inputs: list[ModelInput] = field(default_factory=list)
     """What the model was given before its answer, beside the results of the calls of its last one."""
-    results: list[Input] = field(default_factory=list)
+    results: list[ModelInput] = field(default_factory=list)
     has_open_call: bool = False
     """Whether the model has not been given the result of a call that waits."""
 
@@ -50,16 +47,16 @@ class Conversation:
     """All exchanges, and what the model has not answered yet."""
 
     exchanges: tuple[Exchange, ...]
-    last_inputs: tuple[Input, ...] = ()
+    last_inputs: tuple[ModelInput, ...] = ()
 
 
 def split_conversation(
-    prompt: Sequence[Message], steps: Sequence[Step], before: Sequence[Message], late_results: int
+    prompt: Sequence[Message], steps: Sequence[Step], new_messages: Sequence[Message], late_results: int
 ) -> Conversation:
     """The exchanges of a prompt and of the steps after it.
 
     Args:
-        before: what the conversation gains with the next request; the first `late_results` of it are late results.
+        new_messages: what the conversation gains with the next request, of which the first are `late_results`.
     """
     earlier = _split_prompt(prompt)
     exchanges = list(earlier.exchanges)
@@ -69,7 +66,7 @@ def split_conversation(
         inputs += _mark_late_results(step.before, len(step.delivered))
         exchanges.append(_exchange_of(step, inputs, open_calls))
         inputs = []
-    return Conversation(tuple(exchanges), (*inputs, *_mark_late_results(before, late_results)))
+    return Conversation(tuple(exchanges), (*inputs, *_mark_late_results(new_messages, late_results)))
 
 
 def message_text(message: Message) -> str:
@@ -81,20 +78,20 @@ def message_text(message: Message) -> str:
     return "\n".join(filter(None, texts)) or content_text(content)
 
 
-def _exchange_of(step: Step, before: list[Input], open_calls: set[int]) -> Exchange:
-    results = [Input(result_message(call), not isinstance(call.shown_outcome, Pending)) for call in step.calls]
+def _exchange_of(step: Step, inputs: list[ModelInput], open_calls: set[int]) -> Exchange:
+    results = [ModelInput(result_message(call), not isinstance(call.shown_outcome, Pending)) for call in step.calls]
     has_open_call = any(id(call) in open_calls for call in step.calls)
-    return Exchange(answer_message(step), before, results, has_open_call)
+    return Exchange(answer_message(step), inputs, results, has_open_call)
 
 
-def _mark_late_results(messages: Sequence[Message], late_results: int) -> list[Input]:
-    return [Input(message, position < late_results) for position, message in enumerate(messages)]
+def _mark_late_results(messages: Sequence[Message], late_results: int) -> list[ModelInput]:
+    return [ModelInput(message, position < late_results) for position, message in enumerate(messages)]
 
 
 def _split_prompt(prompt: Sequence[Message]) -> Conversation:
     """Split the messages of an earlier conversation, of which there is nothing but their text."""
     exchanges: list[Exchange] = []
-    inputs: list[Input] = []
+    inputs: list[ModelInput] = []
     delivered: set[str] = set()
     for message in prompt:
         match message["role"]:
@@ -105,10 +102,10 @@ def _split_prompt(prompt: Sequence[Message]) -> Conversation:
                 if inputs or not exchanges:
                     exchanges.append(Exchange(None, inputs))
                     inputs = []
-                exchanges[-1].results.append(Input(message, _pending_call_id(message) is None))
+                exchanges[-1].results.append(ModelInput(message, _pending_call_id(message) is None))
             case _:
-                late_result = _LATE_RESULT.match(message_text(message))
-                inputs.append(Input(message, late_result is not None))
+                late_result = LATE_RESULT_PATTERN.match(message_text(message))
+                inputs.append(ModelInput(message, late_result is not None))
                 delivered.update(late_result.groups() if late_result else ())
     for exchange in exchanges:
         pending = _pending_call_ids(exchange.results)
@@ -116,18 +113,18 @@ def _split_prompt(prompt: Sequence[Message]) -> Conversation:
     return Conversation(tuple(exchanges), tuple(inputs))
 
 
-def _pending_call_ids(results: Iterable[Input]) -> set[str]:
+def _pending_call_ids(results: Iterable[ModelInput]) -> set[str]:
     return {call_id for result in results if (call_id := _pending_call_id(result.message)) is not None}
 
 
 def _pending_call_id(message: Message) -> str | None:
     """The id of the call that a result says is waiting; None for another result."""
     text = message.get("content")
-    if not isinstance(text, str) or len(text) > MAX_PENDING_CHARS or not text.startswith(_PENDING_START):
+    if not isinstance(text, str) or len(text) > MAX_PENDING_CHARS or not text.startswith(PENDING_TEXT_START):
         return None
     try:
         notice = json.loads(text)
     except ValueError:
         return None
-    call_id = notice.get("pendingToolCallId")
+    call_id = notice.get(PENDING_CALL_ID_FIELD)
     return call_id if isinstance(call_id, str) else None

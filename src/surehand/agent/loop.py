@@ -74,8 +74,8 @@ class RunLoop:
         self._limit_reason = ""
         """The limit that is reached, while the model is asked to wrap up."""
         self._errors = ErrorHooks(hooks)
-        self._begun_calls: set[int] = set()
-        """The positions of the calls of which the model has begun to write the arguments."""
+        self._announced_positions: set[int] = set()
+        """The positions of the calls of the answer that listeners know the model to be writing."""
 
     async def drive(self) -> Run:
         """Go on with the run as far as it goes."""
@@ -89,7 +89,7 @@ class RunLoop:
     async def _drive(self) -> Run:
         steps = self._state.steps
         if steps:
-            await self._wait_for_others(steps)
+            await self._resume_sub_runs(steps)
         else:
             await self._hooks.call("on_start", self._state.prompt)
         run: Run | None = None
@@ -102,7 +102,7 @@ class RunLoop:
                 run = await self._recover(error)
         return run
 
-    async def _wait_for_others(self, steps: Sequence[Step]) -> None:
+    async def _resume_sub_runs(self, steps: Sequence[Step]) -> None:
         """Let the runs below go on, and calls that were answered, as far as they go within the time limit."""
         seconds_left = self._seconds_left()
         try:
@@ -133,7 +133,7 @@ class RunLoop:
         self._spaces.update()
         self._messages.end_calls(step)
         for call in step.calls:
-            await self._errors.hear_call(call, call.shown_outcome)
+            await self._errors.report_call_error(call, call.shown_outcome)
         await count_sub_runs(self._scope, self._state)
         pending = [call for call in step.calls if call.shown_outcome is None]
         all_wait = len(pending) == len(step.calls)
@@ -179,7 +179,7 @@ class RunLoop:
             outcome = await self._calls.find_outcome(call)
             if outcome is not None and call.call_id is not None:
                 found[call.call_id] = late_result_message(call, outcome)
-                await self._errors.hear_call(call, outcome)
+                await self._errors.report_call_error(call, outcome)
         return found
 
     # Asking the model
@@ -194,32 +194,42 @@ class RunLoop:
     ) -> None:
         """Ask the model once and remember its answer as the next step."""
         late_results = late_results or {}
-        before = [*late_results.values(), *map(user_message, [*messages, *self._errors.advice])]
-        limits = self._settings.limits
-        spent = self._spent()
-        reason = refusal or find_reached_limit(limits, spent)
+        reason = refusal or find_reached_limit(self._settings.limits, self._spent())
         self._limit_reason = reason or ""
+        new_messages = self._prepare_messages(messages, late_results, reason)
         if reason is not None:
             purpose = "wrap_up"
-            left = describe_what_is_left(limits, spent)
-            before.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
-        tick = Tick(spent.requests + 1)
+        tick = Tick(self._spent().requests + 1)
         await self._hooks.call("on_tick_start", tick)
         built = await self._settings.request_builder.build(
-            self._scope, self._state, before, len(late_results), tick, self._hooks
+            self._scope, self._state, new_messages, len(late_results), tick, self._hooks
         )
         built, answer = await self._request_fitting_answer(built, purpose)
         self._errors.clear()
         self._settings.cost_limit_check.check(answer.usage)
         step = self._build_step(answer, purpose)
-        step.before = before
+        step.before = new_messages
         step.delivered = tuple(late_results)
         step.reason = reason or ""
         step.compaction = built.compaction
-        spent.add_answer(answer.usage, len(step.calls) if step.runs_calls else 0)
+        await self._remember_step(step)
+        await self._hooks.call("on_tick_end", Tick(tick.tick, answer.text, answer.calls, answer.usage))
+
+    def _prepare_messages(
+        self, messages: Sequence[Any], late_results: dict[str, Message], reason: str | None
+    ) -> list[Message]:
+        """What the conversation gains before the next answer; late results are first."""
+        new_messages = [*late_results.values(), *map(user_message, [*messages, *self._errors.advice])]
+        if reason is not None:
+            left = describe_what_is_left(self._settings.limits, self._spent())
+            new_messages.append(user_message(f"{reason} {left} No more calls are made. Give your final answer now."))
+        return new_messages
+
+    async def _remember_step(self, step: Step) -> None:
+        """Count what the step has spent, and store it."""
+        self._spent().add_answer(step.answer.usage, len(step.calls) if step.runs_calls else 0)
         await self._record.add_step(step, self._spent())
         self._state.steps.append(step)
-        await self._hooks.call("on_tick_end", Tick(tick.tick, answer.text, answer.calls, answer.usage))
 
     async def _request_fitting_answer(self, built: BuiltRequest, purpose: Purpose) -> tuple[BuiltRequest, ModelAnswer]:
         """Ask the model; if the conversation is too long for it after all, ask again with a shorter one."""
@@ -240,7 +250,7 @@ class RunLoop:
         seconds_left = self._seconds_left()
         if seconds_left is not None and purpose == "wrap_up":
             seconds_left = WRAP_UP_SECONDS
-        self._begun_calls.clear()
+        self._announced_positions.clear()
         await self._messages.begin_answer(runs_calls=purpose != "wrap_up")
         on_chunk = self._emit_chunk if self._scope.has_listeners else None
         async with time_limit(self._clock, seconds_left):
@@ -269,14 +279,14 @@ class RunLoop:
         if isinstance(chunk, TextChunk):
             self._scope.emit(TextDelta(chunk.text, *owner))
         elif isinstance(chunk, AnswerRestarted):
-            self._begun_calls.clear()
+            self._announced_positions.clear()
             self._messages.fail_open(chunk.reason)
             self._scope.emit(ModelRetried(chunk.reason, chunk.delay, *owner))
         else:
             call_id = self._derive_call_id(chunk.position)
             texts = [chunk.text] if chunk.text else []
-            if chunk.position not in self._begun_calls:
-                self._begun_calls.add(chunk.position)
+            if chunk.position not in self._announced_positions:
+                self._announced_positions.add(chunk.position)
                 # Only the first text of a call is empty: it says that the call begins, before it has arguments.
                 texts.insert(0, "")
             for text in texts:
@@ -308,7 +318,7 @@ class RunLoop:
 
     async def _recover(self, error: ModelError) -> Run | None:
         """Fail the run, unless it is at a limit, or a hook has a message for the model and a request is left."""
-        has_advice = await self._errors.hear_request(error)
+        has_advice = await self._errors.report_request_error(error)
         if self._limit_reason:
             return await self._finish("stopped", f"{self._limit_reason} The model did not wrap up: {error}")
         if has_advice and find_reached_limit(self._settings.limits, self._spent()) is None:

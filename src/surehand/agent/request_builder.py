@@ -30,7 +30,7 @@ class BuiltRequest:
     request: ModelRequest
     compaction: Compaction
     """How much of the conversation is shortened in it."""
-    whole: list[Message]
+    full_messages: list[Message]
     """The conversation, nothing shortened."""
     split: Callable[[], Conversation]
     """Splits the conversation into exchanges."""
@@ -56,28 +56,28 @@ class RequestBuilder:
     """Whether the model is shown the instructions of the runtime's providers: it has tools of theirs."""
 
     async def build(
-        self, scope: Scope, state: RunState, before: list[Message], late_results: int, tick: Tick, hooks: RunHooks
+        self, scope: Scope, state: RunState, new_messages: list[Message], late_results: int, tick: Tick, hooks: RunHooks
     ) -> BuiltRequest:
         """The next request of a run.
 
         Args:
-            before: the messages that the conversation gains with this request, of which the first are `late_results`.
+            new_messages: what the conversation gains with this request, of which the first are `late_results`.
         """
         tools = _describe_tools(scope, state)
         system = await self._write_instructions(scope, tick, hooks)
         start: list[Message] = [{"role": "system", "content": system}] if system else []
         other_chars = len(system) + _count_tool_characters(tools, state)
-        whole = [*whole_conversation(state.prompt, state.steps), *before]
-        split = partial(split_conversation, state.prompt, state.steps, before, late_results)
+        full_messages = [*whole_conversation(state.prompt, state.steps), *new_messages]
+        split = partial(split_conversation, state.prompt, state.steps, new_messages, late_results)
         current = state.steps[-1].compaction if state.steps else NO_COMPACTION
-        compaction, messages = self.compactor.compact(whole, split, current, other_chars)
+        compaction, messages = self.compactor.compact(full_messages, split, current, other_chars)
         request = ModelRequest([*start, *messages], tools, _hosted_tools(scope), self.output.schema)
-        return BuiltRequest(request, compaction, whole, split, start, other_chars)
+        return BuiltRequest(request, compaction, full_messages, split, start, other_chars)
 
     def shorten(self, built: BuiltRequest) -> BuiltRequest | None:
         """The request with at most half of its characters, as far as possible; None if it gets no shorter."""
         allowed = replace(built.compaction, max_chars=built.characters // 2)
-        compaction, messages = self.compactor.compact(built.whole, built.split, allowed, built.other_chars)
+        compaction, messages = self.compactor.compact(built.full_messages, built.split, allowed, built.other_chars)
         request = replace(built.request, messages=[*built.start, *messages])
         shorter = replace(built, request=request, compaction=compaction)
         return shorter if shorter.characters < built.characters else None
@@ -102,8 +102,9 @@ def _describe_tools(scope: Scope, state: RunState) -> list[dict[str, Any]]:
 
 
 def _count_tool_characters(tools: list[dict[str, Any]], state: RunState) -> int:
-    if len(tools) != state.described_tools[0]:
-        state.described_tools = (len(tools), len(json.dumps(tools)))
+    # Descriptions share their texts and schemas until a tool changes, so comparing them is cheaper than writing JSON.
+    if tuple(tools) != state.described_tools[0]:
+        state.described_tools = (tuple(tools), len(json.dumps(tools)))
     return state.described_tools[1]
 
 

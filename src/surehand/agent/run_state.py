@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from surehand.agent.limits import Spent
 from surehand.agent.models.base import Message
@@ -23,8 +24,8 @@ class RunState:
     spent: Spent = field(default_factory=Spent)
     origin: RunOrigin = field(default_factory=lambda: RunOrigin(None, ()))
 
-    described_tools: tuple[int, int] = (-1, 0)
-    """How many tools the last request had, and their characters: counted again if tools were added or removed."""
+    described_tools: tuple[tuple[dict[str, Any], ...], int] = ((), len("[]"))
+    """The tools of the last request, and their characters: counted again if a tool was added, removed or replaced."""
 
     @property
     def path(self) -> tuple[str, ...]:

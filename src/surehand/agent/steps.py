@@ -18,20 +18,26 @@ Purpose: TypeAlias = Literal["continue", "correct_output", "wrap_up"]
 class Compaction:
     """How much of the conversation is shortened. It only grows, so that no text is shortened twice.
 
-    The answers of an earlier conversation in the prompt count as steps, too.
+    It counts exchanges: the answers of an earlier conversation in the prompt, and then the steps of the run.
     """
 
-    shortened_steps: int = 0
-    """The results of the first steps are shown with their head and tail alone."""
-    summarized_steps: int = 0
-    """The first steps are shown as one line for each call."""
-    omitted_steps: int = 0
-    """The first steps are not shown, except for the messages of people before them."""
+    shortened_exchanges: int = 0
+    """The results of the first exchanges are shown with their head and tail alone."""
+    summarized_exchanges: int = 0
+    """The first exchanges are shown as one line for each call."""
+    omitted_exchanges: int = 0
+    """The first exchanges are not shown, except for the messages of people before them."""
     result_chars: int | None = None
-    """The results of the first `cut_steps` steps are cut to this length, if recent ones alone were too long."""
-    cut_steps: int = 0
+    """The length to which results are cut, if recent ones alone were too long."""
+    cut_exchanges: int = 0
+    """The results of the first exchanges are cut to `result_chars`."""
     max_chars: int | None = None
     """The most characters of a request, if the server has refused a longer one that should have fitted."""
+
+    @classmethod
+    def from_json(cls, stored: JSON) -> Compaction:
+        """Read a stored compaction; earlier versions named its counts after steps."""
+        return cls(**{name.replace("_steps", "_exchanges"): value for name, value in stored.items()})
 
 
 NO_COMPACTION = Compaction()
@@ -133,7 +139,7 @@ class Step:
             tuple(stored.get("delivered", ())),
             stored.get("purpose", "continue"),
             stored.get("reason", ""),
-            Compaction(**stored["compaction"]) if "compaction" in stored else NO_COMPACTION,
+            Compaction.from_json(stored["compaction"]) if "compaction" in stored else NO_COMPACTION,
         )
 
 

@@ -112,7 +112,7 @@ class AgentHandler:
             problem = f"The run of {self._agent.name} was interrupted: {error}. Call it again later."
             raise Unavailable(problem) from error
         except asyncio.CancelledError:
-            if not call.can_go_on_later:
+            if not call.is_repeatable_agent_call:
                 await scope.cancel_run(run_id, f"{call.tool_name} was cancelled.")
             raise
         if run.status == "waiting":

@@ -19,7 +19,7 @@ from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded, RunStarted
 from surehand.core.ids import new_id
 from surehand.core.outcome import Failed
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 

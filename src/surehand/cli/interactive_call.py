@@ -14,7 +14,7 @@ from surehand.cli.prompt import ask_for_answer, ask_for_approval, print_notice
 from surehand.core.call import Arguments
 from surehand.core.events import CallEnded, CallPending, CallStarted, Event
 from surehand.core.outcome import Failed, Outcome, Pending
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.scope import Scope
 

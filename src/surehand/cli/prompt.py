@@ -18,7 +18,7 @@ from surehand.cli.formatting import create_console, pretty_json, render_preview
 from surehand.core.errors import InvalidArguments
 from surehand.core.sanitize import escape_unprintable
 from surehand.core.strict_json import MalformedJson, parse_json
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.policy import Policy
 

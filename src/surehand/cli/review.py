@@ -15,7 +15,7 @@ from surehand.cli.lifecycle import start_runtime
 from surehand.cli.options import RuntimeOptions
 from surehand.cli.prompt import EndOfAnswers, ask_for_answer, discard_typed_input, review_approval
 from surehand.core.outcome import Outcome
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 

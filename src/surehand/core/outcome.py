@@ -51,12 +51,16 @@ class OutcomeOrigin(Protocol):
     @property
     def call(self) -> Call: ...
 
-    def measure(self, outcome: Outcome) -> CallMeta: ...
+    def build_meta(self, outcome: Outcome) -> CallMeta: ...
 
 
 WaitingFor: TypeAlias = Literal["approval", "result", "input"]
 """What a pending call waits for: the approval of a person, the result of the work, or further input."""
 
+PENDING_TEXT_START = '{"status":"pending"'
+"""How the text of every `Pending` begins."""
+PENDING_CALL_ID_FIELD = "pendingToolCallId"
+"""The field of that text with the id of the call."""
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _set_attribute = object.__setattr__
 _NOT_IN_REPR = frozenset({"origin", "_content", "data_json", "clipped_text", "cause"})
@@ -75,7 +79,7 @@ class _Outcome:
     @property
     def meta(self) -> CallMeta:
         """Measurements of the call that produced the outcome, computed when asked for."""
-        return CallMeta() if self.origin is None else self.origin.measure(cast("Outcome", self))
+        return CallMeta() if self.origin is None else self.origin.build_meta(cast("Outcome", self))
 
     def evolve(self, **changes: Any) -> Self:
         """A copy with some fields changed. The copy has no origin, and so an empty `meta`."""
@@ -379,7 +383,7 @@ class Pending(_Outcome):
         """The exact text for a model."""
         advice = "The answer comes later. Go on with other work, and do not repeat the call."
         fields = {"waiting_for": self.waiting_for, "message": self.message, "next": advice}
-        return to_text({"status": "pending", "pendingToolCallId": self.call_id, **fields})
+        return to_text({"status": "pending", PENDING_CALL_ID_FIELD: self.call_id, **fields})
 
     @property
     def content(self) -> tuple[Block, ...]:

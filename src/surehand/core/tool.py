@@ -312,7 +312,7 @@ class StandaloneCall:
     def call(self) -> Call:
         return Call(self.tool_name, self.arguments, id=self.id)
 
-    def measure(self, outcome: Outcome) -> CallMeta:
+    def build_meta(self, outcome: Outcome) -> CallMeta:
         """Name the call; without a runtime nothing else is measured."""
         return CallMeta(self.id, self.tool_name, self.kind, started_at=self._started_at)
 

@@ -98,7 +98,7 @@ class Gateway:
         """Leave all work to another gateway on the store: take none, and wait until what runs here has ended."""
         self.feed.close_listeners()
         if self._worker is not None:
-            await self._worker.hand_over()
+            await self._worker.stop_and_hand_back()
         await self._wait_until_idle()
 
     @property

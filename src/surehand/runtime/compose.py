@@ -20,6 +20,7 @@ from surehand.core.tool import Tool
 from surehand.runtime.active_spaces import ActiveSpaces, OnNoSpace
 from surehand.runtime.agents import AgentTable
 from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.call_loader import CallLoader
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.durability.store_journal import ProgressReports, StoreJournal
@@ -43,7 +44,7 @@ from surehand.runtime.policy import ActivePolicy, Policy
 from surehand.runtime.providers import ProviderTable
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
-from surehand.runtime.scope_view import CallLoader, ScopeParts, ToolSources
+from surehand.runtime.scope_parts import ScopeParts, ToolSources
 from surehand.runtime.session_states import SessionStates
 from surehand.runtime.stats import MemoryJournal, StatsTable
 

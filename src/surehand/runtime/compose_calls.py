@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surehand.runtime.agent_inbox import AgentInbox
+from surehand.runtime.call_loader import AnswerServices, CallServices
 from surehand.runtime.compose import RuntimeParts
 from surehand.runtime.durability.call_messages import CallMessages
 from surehand.runtime.durability.call_record import StoredOutcomes
@@ -16,6 +17,7 @@ from surehand.runtime.durability.ledger import Ledger
 from surehand.runtime.durability.repeated_calls import RepeatedCalls
 from surehand.runtime.durability.write_retry import WriteRetry
 from surehand.runtime.pending.answers import Answers
+from surehand.runtime.pending.call_resumer import CallResumer
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
@@ -24,14 +26,12 @@ from surehand.runtime.pending.pending_call_writer import PendingCallWriter
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import OpenScope, RestoredCalls
 from surehand.runtime.pending.result import CallResults
-from surehand.runtime.pending.resumption import Resumptions
 from surehand.runtime.pending.status import CallStatuses
 from surehand.runtime.pipeline.call_reports import CallReports
 from surehand.runtime.pipeline.pipeline import CallStages
 from surehand.runtime.pipeline.refused_calls import RefusedCalls
 from surehand.runtime.pipeline.stages import bind_durable_stages, bind_inner_stages, bind_outer_stages, order_stages
 from surehand.runtime.pipeline.stages.commit import CommittedResults
-from surehand.runtime.scope_view import AnswerServices, CallServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PendingServices:
 
     pending_calls: PendingCalls
     restored_calls: RestoredCalls
-    resumptions: Resumptions
+    call_resumer: CallResumer
     parking: Parking
     cancelled_runs: CancelledRuns
     answers: Answers
@@ -60,7 +60,7 @@ class PendingServices:
 def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
     """The stages and the services of stored calls of one runtime."""
 
-    def expire_overdue_calls() -> None:
+    def expire_overdue_calls() -> None:  # `pending` is made below, and before any call can be overdue
         if parts.running.is_open:
             _ = parts.background_tasks.spawn(pending.answers.expire_overdue_calls())
 
@@ -91,7 +91,7 @@ def compose_calls(parts: RuntimeParts, open_scope: OpenScope) -> CallServices:
             results=CallResults(parts.store, pending.pending_calls, statuses, parts.running),
         ),
         local=local,
-        resumptions=pending.resumptions,
+        call_resumer=pending.call_resumer,
         cancelled_runs=pending.cancelled_runs,
         restored_calls=pending.restored_calls,
         expiry_timer=expiry_timer,
@@ -136,7 +136,7 @@ def _compose_pending(
     store = parts.store
     pending_calls = PendingCalls(store, local, durability.outcomes, parts.catalogue, parts.named_scopes)
     restored_calls = RestoredCalls(local, parts.offered_tools, parts.named_scopes, open_scope)
-    resumptions = Resumptions(
+    call_resumer = CallResumer(
         store,
         pending_calls,
         local,
@@ -148,11 +148,11 @@ def _compose_pending(
         background_tasks=parts.background_tasks,
         listeners=parts.listeners,
     )
-    cancelled_runs = CancelledRuns(store, resumptions, parts.running)
+    cancelled_runs = CancelledRuns(store, call_resumer, parts.running)
     answers = Answers(
         store,
         pending_calls,
-        resumptions,
+        call_resumer,
         restored_calls,
         cancelled_runs,
         expiry_timer=expiry_timer,
@@ -162,12 +162,12 @@ def _compose_pending(
         _compose_writer(parts, local, expiry_timer, durability, pending_calls),
         pending_calls,
         local,
-        resumptions.following_calls,
+        call_resumer.following_calls,
         ledger=durability.ledger,
         journal=parts.journal,
         wait_refusal=parts.wait_refusal,
     )
-    return PendingServices(pending_calls, restored_calls, resumptions, parking, cancelled_runs, answers)
+    return PendingServices(pending_calls, restored_calls, call_resumer, parking, cancelled_runs, answers)
 
 
 def _compose_writer(

@@ -43,7 +43,7 @@ class Listeners:
                 log.exception("A listener raised on %s", type(event).__name__)
 
     def hold(self, key: object, event: Event) -> None:
-        """Keep an event back until `release`: nobody may hear it before something else is stored."""
+        """Keep an event back until `release`: listeners get it once something else is stored."""
         self._held_events[key] = event
 
     def release(self, key: object) -> None:

@@ -12,11 +12,12 @@ from surehand.runtime.listeners import EventBuffer, Listeners
 
 
 class PreparedCall:
-    """A call that was made and does not run yet. What hears its events can be set up first."""
+    """A call that was made and does not run yet. Register listeners for its id before you run it."""
 
-    def __init__(self, invocation: Invocation, run: NextStage) -> None:
+    def __init__(self, invocation: Invocation, run: NextStage, listeners: Listeners) -> None:
         self._invocation = invocation
         self._run = run
+        self._listeners = listeners
         self._has_started = False
 
     @property
@@ -27,15 +28,15 @@ class PreparedCall:
     async def run(self) -> Outcome:
         """Run the call, once, and return Done, Failed or Pending."""
         if self._has_started:
-            raise RuntimeError(f"The call {self.id} has run already. Prepare another one.")
+            raise RuntimeError(f"The call {self.id} was started already. Prepare another one.")
         self._has_started = True
         return await self._run(self._invocation)
 
-    async def stream(self, listeners: Listeners) -> AsyncIterator[Event]:
+    async def stream(self) -> AsyncIterator[Event]:
         """Run the call and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
         buffer = EventBuffer()
         call_id = self.id
-        unsubscribe = listeners.listen(
+        unsubscribe = self._listeners.listen(
             lambda event: buffer.put(event) if getattr(event, "call_id", None) == call_id else None
         )
         task = asyncio.create_task(self.run())

@@ -18,12 +18,12 @@ from surehand.core.private_paths import PRIVATE_PATHS
 from surehand.core.provider import OnConflict, Provider
 from surehand.core.quotas import Quota, QuotaLimits
 from surehand.core.tool import Tool
+from surehand.runtime.call_loader import CallLoader, CallServices
 from surehand.runtime.crash_report import CrashReport
 from surehand.runtime.defaults import Defaults
 from surehand.runtime.outputs import READER_TOOL_NAME
 from surehand.runtime.policy import Policy
 from surehand.runtime.scope import Scope
-from surehand.runtime.scope_view import CallLoader, CallServices
 from surehand.runtime.sources import AgentSource, Source, flatten_sources, left_out_tools, split_server_tools
 
 if TYPE_CHECKING:

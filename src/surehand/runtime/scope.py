@@ -1,7 +1,7 @@
 """Scope: the public verbs for calling tools, and for narrowing a scope, for one user, session or turn.
 
 The runtime itself is the outermost scope. The other verbs are in `scope_tools` (which tools it has), `scope_answers`
-(calls that wait), `scope_events` (hearing of calls) and `scope_view` (what it shows of its runtime).
+(calls that wait), `scope_events` (hearing of calls) and `scope_view` (read-only properties).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from surehand.runtime.pipeline.stacks import LimitedStacks, Stacks, limit_to_pat
 from surehand.runtime.prepared_call import PreparedCall
 from surehand.runtime.scope_answers import ScopeAnswers
 from surehand.runtime.scope_events import ScopeEvents
+from surehand.runtime.scope_parts import ScopeParts
 from surehand.runtime.scope_tools import ScopeTools
-from surehand.runtime.scope_view import ScopeParts
 
 if TYPE_CHECKING:
     from surehand.catalogue.listing import Listing
@@ -205,18 +205,19 @@ class Scope(ScopeTools, ScopeAnswers, ScopeEvents):
         self, name: str, arguments: Arguments = None, *, timeout: float | str | None = None
     ) -> AsyncIterator[Event]:
         """Run a tool and yield its events; the last is `CallEnded`. Leaving the loop cancels the call."""
-        return self.prepare(name, arguments, timeout=timeout).stream(self._parts.listeners)
+        return self.prepare(name, arguments, timeout=timeout).stream()
 
     def _prepare(
         self, name: str, arguments: Arguments, timeout: float | str | None, made_by: Literal["person", "program"]
     ) -> PreparedCall:
         """A call without an id or context of its own."""
+        listeners = self._parts.listeners
         try:
             request = CallRequest(made_by, timeout=parse_timeout(timeout))
         except (TypeError, ValueError) as error:
             refused = Invocation(self, name, arguments, CallRequest(made_by))
-            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error))
-        return PreparedCall(Invocation(self, name, arguments, request), _run)
+            return PreparedCall(refused, partial(self._refuse_invalid_option, problem=error), listeners)
+        return PreparedCall(Invocation(self, name, arguments, request), _run, listeners)
 
     # Narrowing
 

@@ -11,9 +11,9 @@ from surehand.runtime.scope_view import ScopeView
 from surehand.store.errors import UnstorableValue
 
 if TYPE_CHECKING:
+    from surehand.runtime.call_loader import AnswerServices
     from surehand.runtime.pending.pending_call import PendingCall
     from surehand.runtime.pending.status import CallStatus
-    from surehand.runtime.scope_view import AnswerServices
     from surehand.store.tables.pending import PendingRound
 
 

@@ -1,13 +1,11 @@
-"""Scope view: what a scope has of its runtime, and shows: clock, store, policy, queues, statistics and running calls.
+"""Read-only properties of a scope: clock, store, policy, queues, statistics and running calls.
 
 The other halves of a scope (`scope_tools`, `scope_answers`, `scope_events`, and the verbs in `scope`) build on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surehand.runtime.stats import Stats
 
@@ -16,127 +14,17 @@ if TYPE_CHECKING:
     from surehand.core.call import Principal
     from surehand.core.clock import Clock
     from surehand.core.outcome import Outcome
-    from surehand.runtime.active_spaces import ActiveSpaces
-    from surehand.runtime.agent_inbox import AgentInbox
-    from surehand.runtime.agents import AgentTable
-    from surehand.runtime.crash_report import CrashReport
-    from surehand.runtime.durability.ledger import Ledger
-    from surehand.runtime.durability.write_retry import WriteRetry
     from surehand.runtime.invocation.invocation import CallEnvironment
-    from surehand.runtime.last_results import LastResults
-    from surehand.runtime.limits.budget import TurnBudgets
-    from surehand.runtime.limits.queue_table import QueueTable
     from surehand.runtime.limits.queues import QueueStatus
-    from surehand.runtime.listeners import Listeners
-    from surehand.runtime.named_scopes import NamedScopes
-    from surehand.runtime.offered_tools import OfferedTools
     from surehand.runtime.outputs import OversizedOutputs
-    from surehand.runtime.pending.answers import Answers
-    from surehand.runtime.pending.cancelled_runs import CancelledRuns
-    from surehand.runtime.pending.local_calls import ExpiryTimer, LocalPendingCalls
-    from surehand.runtime.pending.pending_calls import PendingCalls
-    from surehand.runtime.pending.restored_call import RestoredCalls
-    from surehand.runtime.pending.result import CallResults
-    from surehand.runtime.pending.resumption import Resumptions
-    from surehand.runtime.pending.status import CallStatuses
-    from surehand.runtime.pipeline.installed_middleware import MiddlewareTable
-    from surehand.runtime.pipeline.pipeline import CallStages
-    from surehand.runtime.pipeline.refused_calls import RefusedCalls
-    from surehand.runtime.pipeline.stacks import StackTables
-    from surehand.runtime.policy import ActivePolicy, Policy
-    from surehand.runtime.providers import ProviderTable
+    from surehand.runtime.policy import Policy
     from surehand.runtime.running_calls import InterruptibleCall
-    from surehand.runtime.session_states import SessionStates
-    from surehand.runtime.stats import StatsTable
+    from surehand.runtime.scope_parts import ScopeParts
     from surehand.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerServices:
-    """What a scope does with calls that wait or have ended."""
-
-    answers: Answers
-    pending_calls: PendingCalls
-    statuses: CallStatuses
-    results: CallResults
-
-
-@dataclass(frozen=True, slots=True)
-class CallServices:
-    """The stages, and what scopes and the store maintenance do with stored calls."""
-
-    stages: CallStages
-    refused_calls: RefusedCalls
-    answering: AnswerServices
-    local: LocalPendingCalls
-    resumptions: Resumptions
-    cancelled_runs: CancelledRuns
-    restored_calls: RestoredCalls
-    expiry_timer: ExpiryTimer
-    ledger: Ledger
-    write_retry: WriteRetry
-    agent_inbox: AgentInbox
-
-
-class CallLoader:
-    """Builds the call services once, on first use.
-
-    Their modules import all stages and the tables of the store. A program that only defines tools, or opens a runtime,
-    needs neither: `from surehand import tool, Runtime` stays as light as importing pydantic.
-    """
-
-    def __init__(self, build: Callable[[], CallServices]) -> None:
-        self._build = build
-        self._loaded: CallServices | None = None
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether a call has needed them yet."""
-        return self._loaded is not None
-
-    def load(self) -> CallServices:
-        """The call services."""
-        if self._loaded is None:
-            self._loaded = self._build()
-        return self._loaded
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSources:
-    """Where the tools of a runtime come from, and what decides about them; the same for all its scopes."""
-
-    catalogue: Catalogue
-    offered_tools: OfferedTools
-    provider_table: ProviderTable
-    policy: ActivePolicy
-    workspace: str
-    crash_report: CrashReport
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeParts:
-    """What the scopes of one runtime work with. Only scopes see it; every other part is given what it uses."""
-
-    environment: CallEnvironment
-    tool_sources: ToolSources
-    stack_tables: StackTables
-    calls: CallLoader
-    listeners: Listeners
-    stats: StatsTable
-    queues: QueueTable
-    outputs: OversizedOutputs
-    last_results: LastResults
-    turn_budgets: TurnBudgets
-    session_states: SessionStates
-    active_spaces: ActiveSpaces
-    middleware: MiddlewareTable
-    auto_complete: bool
-    named_scopes: NamedScopes[Any]
-    agents: AgentTable
-
-
 class ScopeView:
-    """What a scope shows of its runtime."""
+    """The read-only properties of a scope."""
 
     _parts: ScopeParts
     environment: CallEnvironment

@@ -146,7 +146,7 @@ class Worker:
             self._left_alone += Counter()  # drops the counts that are zero
             self._woken.set()
 
-    async def hand_over(self) -> None:
+    async def stop_and_hand_back(self) -> None:
         """Take no more work, and wait until the runs have finished their step; another worker goes on with them."""
         await self._take_no_more_work()
         if tasks := self._hand_back_runs():

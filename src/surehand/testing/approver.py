@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from surehand.core.canonical_json import canonical_json
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.testing.unscripted import UnscriptedGuard
 

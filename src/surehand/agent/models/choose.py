@@ -52,7 +52,10 @@ class ModelOptions(TypedDict, total=False):
     client: Any
     """An async client of the SDK to use, for example `AsyncAzureOpenAI(...)`; the program closes it."""
     idle_timeout: float
-    """Seconds in which the server sends nothing of an answer, after which it has failed: 60. Pings are nothing."""
+    """Seconds in which the server sends nothing of an answer, after which it has failed: 60.
+
+    Keep-alive events do not count as an answer.
+    """
     temperature: float | None
     max_tokens: int | None
     """The most tokens of one answer."""

@@ -49,7 +49,10 @@ class ModelSettings:
     client: Any = None
     """An async client of the SDK to use instead of one for each request; the program closes it."""
     idle_timeout: float = IDLE_TIMEOUT_SECONDS
-    """Seconds in which the server sends nothing of the answer, after which it has failed; pings are nothing."""
+    """Seconds in which the server sends nothing of the answer, after which it has failed.
+
+    Keep-alive events do not count as an answer.
+    """
     temperature: float | None = None
     max_tokens: int | None = None
     """The most tokens of one answer."""

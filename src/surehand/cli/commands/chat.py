@@ -12,7 +12,7 @@ from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
 from surehand.cli.formatting import is_terminal
 from surehand.cli.lifecycle import run_coroutine, start_runtime
 from surehand.cli.options import RuntimeOptions, with_tools_and_store
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import PendingCall
 from surehand.runtime.runtime import Runtime
 

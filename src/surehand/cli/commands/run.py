@@ -24,7 +24,7 @@ from surehand.cli.run_output import run_event_to_json, run_exit_code, run_to_jso
 from surehand.cli.turn_display import TurnDisplay
 from surehand.core.events import Event, RunEnded
 from surehand.core.ids import new_id
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 from surehand.runtime.runtime import Runtime
 from surehand.store.tables.runs import RunRow

@@ -184,6 +184,6 @@ class _StoredOrigin:
     def tool_name(self) -> str:
         return self.call.tool
 
-    def measure(self, outcome: Outcome) -> CallMeta:
+    def build_meta(self, outcome: Outcome) -> CallMeta:
         measured = {name: self.meta[name] for name in _META_FIELDS if self.meta.get(name) is not None}
         return CallMeta(call_id=self.call.id or "", tool=self.call.tool, **measured)

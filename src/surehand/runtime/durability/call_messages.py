@@ -93,7 +93,7 @@ class CallMessages:
             log.warning("The call of %s could not be posted to space %r: %s", invocation.tool_name, space, error)
             return []
         message_id = new_id()
-        invocation.show_in(invocation.message._replace(id=message_id))
+        invocation.set_message(invocation.message._replace(id=message_id))
         return post_call_statements(
             space,
             self.build_message(invocation, "running"),
@@ -133,7 +133,7 @@ class CallMessages:
     def mark_written(self, invocation: Invocation, outcome: Outcome) -> None:
         """Note that the transaction with the message's update was committed."""
         if invocation.message.id is not None and self.shows_calls:
-            invocation.show_in(invocation.message._replace(status=to_message_status(outcome)))
+            invocation.set_message(invocation.message._replace(status=to_message_status(outcome)))
 
     def build_message(self, invocation: Invocation, status: str, outcome: Outcome | None = None) -> dict[str, Any]:
         """The content of the message that shows a call, in spaces of the store and of a host application."""

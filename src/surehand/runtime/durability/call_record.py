@@ -41,7 +41,7 @@ class StoredCall:
         """The name of its tool."""
         return self.call.tool
 
-    def measure(self, outcome: Outcome) -> CallMeta:
+    def build_meta(self, outcome: Outcome) -> CallMeta:
         """The id, tool, times and sizes of the call."""
         characters = len(outcome.text)
         seconds = 0.0 if self.ended_at is None else self.ended_at - self.created_at

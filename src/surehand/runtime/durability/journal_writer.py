@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from surehand.core.outcome import Failed
     from surehand.runtime.background_tasks import BackgroundTasks
     from surehand.runtime.crash_report import CrashReport
+    from surehand.runtime.invocation.approval import Approval
     from surehand.runtime.invocation.invocation import Invocation
-    from surehand.runtime.invocation.resumption import Approval
     from surehand.store.store import Store
     from surehand.store.tables.audit import AuditKind
 
@@ -108,10 +108,11 @@ class JournalWriter:
         principal = invocation.principal
         call_id = invocation.id
         tool = invocation.tool_name
-        self.calls_with_progress.add(call_id)
         if principal.turn is not None:
+            self.calls_with_progress.add(call_id)
             self.add(self._store.streams.progress_statements(principal.turn, call_id, tool, progress))
         if principal.space is not None and invocation.message.id is not None:
+            self.calls_with_progress.add(call_id)
             self.add(progress_statements(principal.space, invocation.message.id, call_id, tool, progress))
 
     def _bounded_progress(self, progress: Mapping[str, Any]) -> Any:

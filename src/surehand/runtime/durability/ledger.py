@@ -228,10 +228,10 @@ class Ledger:
         fence = invocation.claim.fence
         if fence is None:
             return
-        invocation.start_release()
+        invocation.begin_release()
         release = ledger_table.release_statement(invocation.id, self._store.owner_id, fence)
         await self._write_retry.write_or_retry_later(invocation.id, release)
-        invocation.drop_claim()
+        invocation.finish_release()
 
     async def record_outcome(
         self, invocation: Invocation, outcome: Done | Failed, *, is_interrupted: bool = False
@@ -292,7 +292,7 @@ class Ledger:
         if call is not None and call.outcome == text and invocation.claim.answer is None:
             self._on_outcome_recorded(invocation, outcome)
             return outcome
-        invocation.move_claim(ClaimState.LOST)
+        invocation.move_claim(ClaimState.LOST_RACE)
         if call is not None and call.outcome is None and call.state != "unknown":
             return Pending("result", invocation.id, f"{invocation.tool_name} was answered elsewhere and goes on.")
         return outcome if call is None else self._outcomes.outcome_of(call)

@@ -25,15 +25,17 @@ class ClaimState(Enum):
     """The outcome is being written."""
     RECORDED = auto()
     """The outcome of this invocation was given to the ledger."""
-    LOST = auto()
+    LOST_RACE = auto()
     """Another invocation or process was first with the outcome, or with the answer."""
-    KNOWN = auto()
-    """The call has an outcome from another invocation, which this one returns."""
+    FOUND_RECORDED = auto()
+    """This invocation found the outcome of another one, and returns it."""
 
 
 _BUSY_STATES = frozenset({ClaimState.CLAIMING, ClaimState.CLAIMED, ClaimState.RUNNING, ClaimState.RECORDING})
-_RECORDED_STATES = frozenset({ClaimState.RECORDING, ClaimState.RECORDED, ClaimState.LOST, ClaimState.KNOWN})
-_ELSEWHERE_STATES = frozenset({ClaimState.ELSEWHERE, ClaimState.CLAIMING, ClaimState.RUNNING})
+_RECORDED_STATES = frozenset(
+    {ClaimState.RECORDING, ClaimState.RECORDED, ClaimState.LOST_RACE, ClaimState.FOUND_RECORDED}
+)
+_OTHER_PASS_STATES = frozenset({ClaimState.ELSEWHERE, ClaimState.CLAIMING, ClaimState.RUNNING})
 _HELD_STATES = frozenset({ClaimState.CLAIMED, ClaimState.RUNNING})
 
 
@@ -62,9 +64,9 @@ class Claim(NamedTuple):
         return self.state is ClaimState.RUNNING
 
     @property
-    def is_elsewhere(self) -> bool:
+    def belongs_to_other_pass(self) -> bool:
         """Whether the handler runs in another pass of the call, so that this pass has nothing to store."""
-        return self.state in _ELSEWHERE_STATES
+        return self.state in _OTHER_PASS_STATES
 
     @property
     def is_recorded(self) -> bool:
@@ -74,7 +76,7 @@ class Claim(NamedTuple):
     @property
     def is_lost(self) -> bool:
         """Whether another invocation or process was first."""
-        return self.state is ClaimState.LOST
+        return self.state is ClaimState.LOST_RACE
 
     def to(self, state: ClaimState) -> Claim:
         """The same claim in another state."""
@@ -84,7 +86,7 @@ class Claim(NamedTuple):
         """The same claim with another fence."""
         return Claim(self.state, fence, self.answer)
 
-    def given_up(self) -> Claim:
+    def released(self) -> Claim:
         """The claim once the call waits again, and nothing in the ledger is this runtime's any more."""
         return Claim() if self.is_busy else Claim(self.state)
 

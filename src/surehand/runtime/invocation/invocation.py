@@ -23,13 +23,16 @@ from surehand.core.events import Listener
 from surehand.core.ids import new_id
 from surehand.core.outcome import CallMeta, Done, Failed, Outcome
 from surehand.core.threads import HandlerThreads
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.claim import NO_CLAIM, Claim, ClaimState
-from surehand.runtime.invocation.execution import NO_EXECUTION, NO_WAITS, STARTED_EXECUTION, Execution, Waits
+from surehand.runtime.invocation.execution import NO_EXECUTION, STARTED_EXECUTION, Execution
 from surehand.runtime.invocation.interruption import Interruption
 from surehand.runtime.invocation.object_tokens import ObjectTokens
 from surehand.runtime.invocation.request import PLAIN_REQUEST, CallRequest, SiblingIds
-from surehand.runtime.invocation.resumption import NO_RESUMPTION, Approval, GivenAnswer, Resumption
-from surehand.runtime.invocation.stored_call import NO_MESSAGE, NOT_STORED, EndTemplate, SpaceMessage, StoredCall
+from surehand.runtime.invocation.resumption import NO_RESUMPTION, ReceivedAnswer, Resumption
+from surehand.runtime.invocation.space_message import NO_MESSAGE, SpaceMessage
+from surehand.runtime.invocation.stored_call import NOT_STORED, EndTemplate, StoredCall
+from surehand.runtime.invocation.waits import NO_WAITS, Waits
 from surehand.runtime.lifespans import Lifespans
 from surehand.runtime.limits.budget import Budget
 from surehand.runtime.running_calls import RunningCalls
@@ -105,8 +108,8 @@ class CallScope(Protocol):
 class Invocation:
     """One call: the facts of its request, and a few values that say how far it has come.
 
-    The values do not change: a new one takes the place of the last. Their defaults live on the class, so that a plain
-    call sets only three attributes, and makes none of them.
+    The values do not change: a new one takes the place of the last. Their defaults live on the class: `Scope.call`
+    creates a plain call without `__init__`, and sets its scope, name and raw arguments only.
     """
 
     # What was asked for
@@ -119,7 +122,8 @@ class Invocation:
     """Whether the arguments had to be corrected before they could be validated."""
     assigned_id: str | None = None
     """The id, once it was given or generated; reading `id` generates one."""
-    is_standalone = False
+    is_standalone: bool = False
+    """A call of a tool without a runtime is; an invocation never."""
 
     # How far it has come
 
@@ -169,7 +173,7 @@ class Invocation:
 
     @property
     def tool_name(self) -> str:
-        """The tool's full name; the name as called, cut to a sane length, if there is no such tool."""
+        """The tool's full name; the name as called, cut to 200 characters, if there is no such tool."""
         return self.listing.name if hasattr(self, "listing") else str(self.requested_name)[:MAX_UNKNOWN_NAME_LENGTH]
 
     @property
@@ -361,8 +365,12 @@ class Invocation:
         self.raw_arguments = raw_arguments
         self.arguments = arguments
 
+    def detach_arguments(self, raw_arguments: Arguments) -> None:
+        """Use a copy of the arguments as they were given: the caller may change its own."""
+        self.raw_arguments = raw_arguments
+
     def move_claim(self, state: ClaimState, *, fence: int | None = None) -> None:
-        """Let the claim come to another state; under another fence, if one is given."""
+        """Set the claim's state, and its fence if given."""
         claim = self.claim if fence is None else self.claim.with_fence(fence)
         self.claim = claim.to(state)
 
@@ -370,15 +378,15 @@ class Invocation:
         """The ledger records this runtime as the one that runs the call."""
         self.claim = Claim(ClaimState.CLAIMED, fence)
 
-    def start_release(self) -> None:
-        """Give the claim up: until that is written, no other invocation may claim the call."""
+    def begin_release(self) -> None:
+        """Begin to release the claim: until that is written, no other invocation may claim the call."""
         self.claim = Claim(ClaimState.CLAIMING)
 
-    def drop_claim(self) -> None:
+    def finish_release(self) -> None:
         """The claim was released."""
         self.claim = NO_CLAIM
 
-    def resume_with(self, claim: Claim, *, approval: Approval | None, answer: GivenAnswer | None) -> None:
+    def resume_with(self, claim: Claim, *, approval: Approval | None, answer: ReceivedAnswer | None) -> None:
         """Continue with the answer to the last question, under the claim that comes with it."""
         self.claim = claim
         self.resumption = Resumption(self.resumption.round, approval, answer)
@@ -387,11 +395,11 @@ class Invocation:
         """Ask a person again: the approval does not hold any more."""
         self.resumption = replace(self.resumption, approval=None, note=note)
 
-    def reject(self, approval: Approval) -> None:
+    def note_rejection(self, approval: Approval) -> None:
         """Keep who rejected the call."""
         self.resumption = replace(self.resumption, approval=approval)
 
-    def take_answer(self) -> GivenAnswer | None:
+    def take_answer(self) -> ReceivedAnswer | None:
         """The answer that a provider continues with; from here on the call runs, and has none."""
         answer = self.resumption.answer
         self.resumption = replace(self.resumption, answer=None)
@@ -400,7 +408,7 @@ class Invocation:
     def wait_again(self, round: int) -> None:
         """The call waits for the answer to its next question, and no process runs it."""
         self.resumption = replace(self.resumption, round=round)
-        self.claim = self.claim.given_up()
+        self.claim = self.claim.released()
 
     def without_arguments(self) -> Invocation:
         """A waiting call as this process keeps it: its arguments are in the store, and need no memory here."""
@@ -421,8 +429,8 @@ class Invocation:
         """What the call is recognised by if it is repeated."""
         self.stored = self.stored._replace(repeat_key=key)
 
-    def show_in(self, message: SpaceMessage) -> None:
-        """The message that shows the call in its space has changed."""
+    def set_message(self, message: SpaceMessage) -> None:
+        """Keep what is known of the message that shows the call in its space."""
         self.message = message
 
     @property
@@ -456,12 +464,12 @@ class Invocation:
         """Count a retry."""
         self.execution = self.execution._replace(attempt=self.execution.attempt + 1, is_cancelled=False)
 
-    def keep_outcome(self, outcome: Outcome) -> None:
-        """The outcome of the single run: whoever runs the call again gets this one."""
+    def set_single_run_outcome(self, outcome: Outcome) -> None:
+        """Keep the outcome of the single run: running the handler again returns it."""
         self.execution = self.execution._replace(outcome=outcome)
 
-    def end_by(self, source: Literal["cache", "full queue", "store failure"]) -> None:
-        """The outcome does not come from the handler."""
+    def note_outcome_source(self, source: Literal["cache", "full queue", "store failure"]) -> None:
+        """Note that the outcome does not come from the handler."""
         self.execution = self.execution._replace(ended_by=source)
 
     # Interruptions
@@ -495,17 +503,17 @@ class Invocation:
         return self.interruption.deadline - self.clock.now()
 
     @property
-    def can_go_on_later(self) -> bool:
-        """Whether a call of an agent that is stopped now can be made again: its caller was stopped, not the call."""
-        is_recallable = self.request.has_given_id and not self.resumption.round
-        return is_recallable and self.listing.kind == "agent" and self.interruption_reason is None
+    def is_repeatable_agent_call(self) -> bool:
+        """Whether this is an agent call whose caller was cancelled: the same id may be called again."""
+        can_repeat_id = self.request.has_given_id and not self.resumption.round
+        return can_repeat_id and self.listing.kind == "agent" and self.interruption_reason is None
 
     @property
     def interruption_reason(self) -> tuple[FailureCode, str] | None:
         """Code and message with which the runtime itself stopped the call."""
         return None if self.interruption is None else self.interruption.reason
 
-    def take_interruption(self) -> Failed | None:
+    def interruption_outcome(self) -> Failed | None:
         """The outcome of a call that the runtime stopped; None if its caller was cancelled from elsewhere."""
         interruption = self.interruption
         if interruption is None or not interruption.take_back_cancellation():
@@ -539,7 +547,7 @@ class Invocation:
         """When the call started, in seconds since the epoch."""
         return _PERF_COUNTER_EPOCH + self.started_perf_counter
 
-    def measure(self, outcome: Outcome) -> CallMeta:
+    def build_meta(self, outcome: Outcome) -> CallMeta:
         """The metadata of the call and its outcome."""
         listing = self.__dict__.get("listing")
         characters = len(outcome.text)

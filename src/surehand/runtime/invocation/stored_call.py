@@ -1,4 +1,4 @@
-"""Stored call: what the store has of a call, and the message that shows it in its space."""
+"""Stored call: what the store has of a call."""
 
 from __future__ import annotations
 
@@ -27,16 +27,3 @@ class StoredCall(NamedTuple):
 
 
 NOT_STORED = StoredCall()
-
-
-class SpaceMessage(NamedTuple):
-    """What is known of the message of one call. It does not change: a new one takes its place."""
-
-    id: str | None = None
-    status: str | None = None
-    """The status that the message shows."""
-    posts_when_stored: bool = False
-    """Whether the message is written in the transaction that stores the wait of the call."""
-
-
-NO_MESSAGE = SpaceMessage()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from surehand.core.call import Principal
 from surehand.runtime.pending.answers import Answers
+from surehand.runtime.pending.call_resumer import CallResumer
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.restored_call import RestoredCalls
-from surehand.runtime.pending.resumption import Resumptions
 from surehand.store.database import StoreError
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ class AnsweredCalls:
         self,
         store: Store,
         answers: Answers,
-        resumptions: Resumptions,
+        call_resumer: CallResumer,
         restored_calls: RestoredCalls,
         cancelled_runs: CancelledRuns,
     ) -> None:
         self._store = store
         self._answers = answers
-        self._resumptions = resumptions
+        self._call_resumer = call_resumer
         self._restored_calls = restored_calls
         self._cancelled_runs = cancelled_runs
         self._ready_cursor = ""
@@ -63,7 +63,7 @@ class AnsweredCalls:
         try:
             row = await self._store.pending.find(call_id)
             if row is not None:
-                self._resumptions.start_ready_call(row)
+                self._call_resumer.start_ready_call(row)
         except StoreError:
             raise
         except Exception:
@@ -75,11 +75,11 @@ class AnsweredCalls:
         await self._answers.expire_overdue_calls()
         await self._cancelled_runs.end_all_calls()
         for call_id in await self._store.pending.find_ended_inner_calls():
-            await self._resumptions.following_calls.end_following_calls(call_id)
+            await self._call_resumer.following_calls.end_following_calls(call_id)
         for call_id in await self._store.pending.find_released_inner_calls():
-            await self._resumptions.following_calls.end_calls_that_follow_nothing(call_id)
+            await self._call_resumer.following_calls.end_calls_that_follow_nothing(call_id)
         for run_id in await self._store.pending.find_ended_inner_runs():
-            await self._resumptions.following_calls.end_calls_that_follow_run(run_id)
+            await self._call_resumer.following_calls.end_calls_that_follow_run(run_id)
 
     async def end_lost_input_requests(self) -> None:
         """End input requests whose provider can no longer accept an answer."""

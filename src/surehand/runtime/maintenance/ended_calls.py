@@ -38,7 +38,7 @@ class EndedCalls:
             caller = local.waiting_callers.get(call_id)
             if caller is None or caller.done() or (invocation := local.remove(call_id)) is None:
                 continue
-            invocation.move_claim(ClaimState.LOST)
+            invocation.move_claim(ClaimState.LOST_RACE)
             caller.set_result(True)
             # The other process could not know that the caller still waits, and put the result into the inbox too.
             params = {"agent": invocation.principal.agent or "", "event_id": f"tr:{call_id}"}

@@ -13,8 +13,8 @@ from surehand.core.outcome import Done, Failed
 from surehand.runtime.background_tasks import BackgroundTasks
 from surehand.runtime.invocation.foreign_code import ForeignCodeError, run_foreign
 from surehand.runtime.pending.answers import Answers
+from surehand.runtime.pending.call_resumer import CallResumer
 from surehand.runtime.pending.restored_call import RestoredCalls
-from surehand.runtime.pending.resumption import Resumptions
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import Statement, UnexpectedRowCount
 from surehand.store.tables.pending import PendingRow
@@ -35,13 +35,13 @@ class EffectVerification:
         store: RuntimeStore,
         restored_calls: RestoredCalls,
         answers: Answers,
-        resumptions: Resumptions,
+        call_resumer: CallResumer,
         background_tasks: BackgroundTasks,
     ) -> None:
         self._store = store
         self._restored_calls = restored_calls
         self._answers = answers
-        self._resumptions = resumptions
+        self._call_resumer = call_resumer
         self._background_tasks = background_tasks
 
     async def verify(self, row: PendingRow) -> None:
@@ -81,4 +81,4 @@ class EffectVerification:
         with suppress(UnexpectedRowCount):  # the call was settled meanwhile, or ran again
             [[marked], *_] = await store.write([mark, Statement(_DELETE_OPEN_WAIT, params)])
             if marked["state"] == "idle":
-                await self._resumptions.following_calls.end_calls_that_follow_nothing(row.call.call_id)
+                await self._call_resumer.following_calls.end_calls_that_follow_nothing(row.call.call_id)

@@ -32,7 +32,7 @@ def caching(ttl: float | str, *, tools: str = "*") -> Middleware:
         key = json_digest(invocation.listing.name, tool.definition_digest, invocation.arguments, whose)
         expires_at, cached = cached_outcomes.get(key, (0.0, None))
         if cached is not None and expires_at > monotonic():
-            invocation.end_by("cache")
+            invocation.note_outcome_source("cache")
             return cached.with_copied_data()
         outcome = await proceed(invocation)
         if isinstance(outcome, Done):

@@ -12,8 +12,8 @@ from surehand.core.call import Principal
 from surehand.core.canonical_json import json_digest
 from surehand.core.errors import FailureCode
 from surehand.core.outcome import Done, Failed, Outcome
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.invocation import Invocation
-from surehand.runtime.invocation.resumption import Approval
 from surehand.store.serialization import deserialize_outcome, serialize_arguments, serialize_outcome
 from surehand.store.tables.pending import PendingRound, PendingRow, RoundAnswer, compute_answer_binding
 

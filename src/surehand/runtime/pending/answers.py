@@ -17,13 +17,13 @@ from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Done, Failed, Outcome, Pending, attach_origin
 from surehand.core.strict_json import parse_json
 from surehand.runtime.durability.call_record import identity_of_stored_call, stored_call
-from surehand.runtime.invocation.resumption import Approval
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.pending.answer import Answer, AnswerKind
+from surehand.runtime.pending.call_resumer import CallResumer, store_failure, wait_for_task
 from surehand.runtime.pending.cancelled_runs import CancelledRuns
 from surehand.runtime.pending.local_calls import ExpiryTimer
 from surehand.runtime.pending.pending_calls import PendingCalls
 from surehand.runtime.pending.restored_call import RestoredCalls
-from surehand.runtime.pending.resumption import Resumptions, store_failure, wait_for_task
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 from surehand.store.database import StoreError, UnstorableValue, to_storable_name
@@ -54,7 +54,7 @@ class Answers:
         self,
         store: RuntimeStore,
         pending_calls: PendingCalls,
-        resumptions: Resumptions,
+        call_resumer: CallResumer,
         restored_calls: RestoredCalls,
         cancelled_runs: CancelledRuns,
         *,
@@ -63,7 +63,7 @@ class Answers:
     ) -> None:
         self._store = store
         self._pending_calls = pending_calls
-        self._resumptions = resumptions
+        self._call_resumer = call_resumer
         self._restored_calls = restored_calls
         self._cancelled_runs = cancelled_runs
         self._expiry_timer = expiry_timer
@@ -90,7 +90,7 @@ class Answers:
 
     async def end_calls_that_follow_run(self, run_id: str) -> None:
         """End the calls that wait for a run of an agent which has ended."""
-        await self._resumptions.following_calls.end_calls_that_follow_run(run_id)
+        await self._call_resumer.following_calls.end_calls_that_follow_run(run_id)
 
     async def cancel_run(self, viewer: Principal, run_id: str, reason: str) -> bool:
         """Stop a run of an agent for good, and end its calls; False if it has ended, or is not the viewer's."""
@@ -193,7 +193,7 @@ class Answers:
 
     async def _answer_row(self, viewer: Principal, row: PendingRow, answer: Answer) -> Outcome | None:
         """Answer a call whose row was read; None if another answer was stored at the same moment."""
-        in_progress = self._resumptions.find_in_progress(row.call.call_id)
+        in_progress = self._call_resumer.find_in_progress(row.call.call_id)
         if in_progress is not None:
             is_same = answer.is_for_round(in_progress.round) and answer.is_same_as(
                 in_progress.kind, in_progress.answer_digest
@@ -205,7 +205,7 @@ class Answers:
                 return None
             return await self._audit_refusal(viewer, row, answer)
         if row.is_ready and answer.kind in ("cancel", "expire"):
-            return await self._resumptions.resume_ready_call(row, answer.for_round(row.rounds[-1]))
+            return await self._call_resumer.resume_ready_call(row, answer.for_round(row.rounds[-1]))
         objection = self._find_objection(row, answer)
         if objection is not None:
             return await self._handle_ineffective_answer(viewer, row, answer, objection)
@@ -216,7 +216,7 @@ class Answers:
                 viewer, row, open_round.inner_call_id, answer.for_inner_call(open_round)
             )
         answer = answer.as_rejection_of(open_round)
-        outcome = await self._resumptions.apply_answer(row, open_round, answer, viewer)
+        outcome = await self._call_resumer.apply_answer(row, open_round, answer, viewer)
         if open_round.inner_run_id is not None:  # it was cancelled with the call
             await self._cancelled_runs.end_calls(open_round.inner_run_id)
         return outcome
@@ -230,7 +230,7 @@ class Answers:
         if row.open_round is None and isinstance(objection, Failed) and last.inner_call_id is not None:
             return await self._answer_inner_call(viewer, row, last.inner_call_id, answer.for_inner_call(last))
         if isinstance(objection, Pending):  # the same answer was given before
-            resumption = self._resumptions.start_ready_call(row) if row.is_ready else None
+            resumption = self._call_resumer.start_ready_call(row) if row.is_ready else None
             if resumption is not None:
                 return await wait_for_task(resumption)
             # The maintenance task may have run the call to its end since the row was read.
@@ -280,8 +280,8 @@ class Answers:
             return outcome
         if not isinstance(outcome, Pending):
             # Calls that wait for the inner one may still be pending.
-            await self._resumptions.following_calls.end_following_calls(inner_call_id)
-        in_progress = self._resumptions.find_in_progress(row.call.call_id)
+            await self._call_resumer.following_calls.end_following_calls(inner_call_id)
+        in_progress = self._call_resumer.find_in_progress(row.call.call_id)
         if in_progress is not None and in_progress.task is not None:
             # The maintenance task noticed the answer first, and is ending this call.
             await wait_for_task(in_progress.task)

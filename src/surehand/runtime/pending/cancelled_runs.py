@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from surehand.core.call import Principal
 from surehand.core.ids import derive_run_id
 from surehand.runtime.pending.answer import Answer
-from surehand.runtime.pending.resumption import Resumptions
+from surehand.runtime.pending.call_resumer import CallResumer
 from surehand.runtime.running_calls import RunningCalls
 from surehand.runtime.runtime_store import RuntimeStore
 
@@ -24,9 +24,9 @@ _PROBLEM = "the run that made this call was cancelled."
 class CancelledRuns:
     """Cancels runs with all that they have started, in whatever process."""
 
-    def __init__(self, store: RuntimeStore, resumptions: Resumptions, running: RunningCalls) -> None:
+    def __init__(self, store: RuntimeStore, call_resumer: CallResumer, running: RunningCalls) -> None:
         self._store = store
-        self._resumptions = resumptions
+        self._call_resumer = call_resumer
         self._running = running
 
     async def cancel(self, run_id: str, reason: str, viewer: Principal) -> bool:
@@ -61,11 +61,11 @@ class CancelledRuns:
 
     async def _end_waiting_call(self, store: Store, call_id: str) -> None:
         row = await store.pending.find(call_id)
-        if row is None or self._resumptions.find_in_progress(call_id) is not None:
+        if row is None or self._call_resumer.find_in_progress(call_id) is not None:
             return
         if row.is_ready:
             refusal = Answer.refusal(row.rounds[-1], "cancel", "cancelled", _PROBLEM)
-            await self._resumptions.resume_ready_call(row, refusal)
+            await self._call_resumer.resume_ready_call(row, refusal)
             return
         wait = row.open_round
         if wait is None or row.call.state == "unknown":  # only a person can tell what an unknown effect was
@@ -74,4 +74,4 @@ class CancelledRuns:
             await self._end_waiting_call(store, wait.inner_call_id)  # this call then ends with it
             return
         refusal = Answer.refusal(wait, "cancel", "cancelled", _PROBLEM)
-        await self._resumptions.apply_answer(row, wait, refusal, Principal())
+        await self._call_resumer.apply_answer(row, wait, refusal, Principal())

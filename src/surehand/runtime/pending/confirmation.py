@@ -15,10 +15,10 @@ from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Pending
 from surehand.runtime.background_tasks import BackgroundTasks
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.foreign_code import ForeignCodeError, run_foreign
 from surehand.runtime.invocation.invocation import Invocation
 from surehand.runtime.invocation.json_arguments import json_arguments
-from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.pending.pending_call import Approver, PendingCall
 
 log = logging.getLogger("surehand")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from surehand.store.tables.runs import RunRow
 
 ApplyAnswer: TypeAlias = Callable[[PendingRow, PendingRound, Answer, Principal], Coroutine[Any, Any, Outcome | None]]
-"""Applies an answer to a pending call: `Resumptions.apply_answer`."""
+"""Applies an answer to a pending call: `CallResumer.apply_answer`."""
 
 
 class FollowingCalls:

@@ -47,7 +47,7 @@ class Parking:
         self._journal = journal
         self._wait_refusal = wait_refusal
 
-    async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
+    async def store_or_end(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Store a call with its question; returns the waiting call, or the outcome of one that does not wait."""
         pending = sanitize_pending(pending)
         if self._wait_refusal.describe is not None:
@@ -58,17 +58,17 @@ class Parking:
             return await self._end(invocation, ended)
         await self._journal.write_progress(invocation)
         try:
-            parked = await self._writer.park(invocation, pending)
+            parked = await self._writer.write(invocation, pending)
         except UnstorableValue as error:
             problem = f"{invocation.tool_name} cannot wait for an answer: {error}"
             return await self._end(invocation, _failure("invalid_arguments", problem, invocation))
         except TooManyPendingCalls:
-            problem = f"{invocation.tool_name} was not let wait: {_TOO_MANY_PENDING_MESSAGE}"
+            problem = f"{invocation.tool_name} cannot wait: {_TOO_MANY_PENDING_MESSAGE}"
             return await self._end(invocation, _failure("limit_exceeded", problem, invocation))
         if isinstance(parked, PendingCall):
             return await self._end_if_followed_has_ended(invocation, pending, parked)
         if not isinstance(parked, Pending):  # another invocation was first
-            invocation.move_claim(ClaimState.KNOWN)
+            invocation.move_claim(ClaimState.FOUND_RECORDED)
         return parked
 
     async def wait_for_answer(self, invocation: Invocation, parked: PendingCall, seconds: float) -> Outcome | None:
@@ -78,9 +78,9 @@ class Parking:
             return None
         if is_answered:  # and ended by another process
             return await self._stored_outcome(invocation, parked)
-        return self.leave(invocation, parked)
+        return self.to_caller_outcome(invocation, parked)
 
-    def leave(self, invocation: Invocation, parked: PendingCall) -> Pending:
+    def to_caller_outcome(self, invocation: Invocation, parked: PendingCall) -> Pending:
         """The outcome of a call that waits while its caller goes on."""
         self._local.drop_arguments(invocation)
         return parked.to_outcome()
@@ -109,7 +109,7 @@ class Parking:
             await self._following_calls.end_calls_that_follow_run(pending.run_id)
         if invocation.id in self._local.invocations:
             return parked
-        invocation.move_claim(ClaimState.KNOWN)
+        invocation.move_claim(ClaimState.FOUND_RECORDED)
         return await self._stored_outcome(invocation, parked)
 
     async def _stored_outcome(self, invocation: Invocation, parked: PendingCall) -> Outcome:

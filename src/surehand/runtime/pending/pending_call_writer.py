@@ -71,12 +71,12 @@ class PendingCallWriter:
         self._call_ends = call_ends
         self._default_time_to_live = default_time_to_live
 
-    async def park(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
+    async def write(self, invocation: Invocation, pending: Pending) -> PendingCall | Outcome:
         """Store a pending call; returns it, or the outcome of the call if another invocation was first.
 
         A call that repeats one of its session which waits is stored as one that follows it.
         """
-        if invocation.claim.is_elsewhere and pending.call_id == invocation.id:
+        if invocation.claim.belongs_to_other_pass and pending.call_id == invocation.id:
             return pending  # only says that the same call is running; there is nothing to store
         repeated_calls = self._repeated_calls
         for _ in range(MAX_STORE_ATTEMPTS):
@@ -137,7 +137,7 @@ class PendingCallWriter:
             results = await store.write(statements)
         except UnexpectedRowCount:
             if post_statements:
-                invocation.show_in(invocation.message._replace(id=None))  # the message was not written either
+                invocation.set_message(invocation.message._replace(id=None))  # the message was not written either
             raise
         except (asyncio.CancelledError, StoreUnavailable):
             if call.owner is not None:  # the handler has run: no other process knows that the call is pending

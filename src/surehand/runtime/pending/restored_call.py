@@ -14,8 +14,8 @@ from surehand.core.outcome import Done, WaitingFor
 from surehand.runtime.invocation.claim import Claim
 from surehand.runtime.invocation.invocation import CallScope, Invocation, NextStage
 from surehand.runtime.invocation.request import CallRequest
-from surehand.runtime.invocation.resumption import GivenAnswer
-from surehand.runtime.invocation.stored_call import SpaceMessage
+from surehand.runtime.invocation.resumption import ReceivedAnswer
+from surehand.runtime.invocation.space_message import SpaceMessage
 from surehand.runtime.named_scopes import NamedScopes
 from surehand.runtime.offered_tools import OfferedTools
 from surehand.runtime.pending.answer import Answer
@@ -49,7 +49,7 @@ def apply_answer_to(invocation: Invocation, row: PendingRow, applied: AppliedAns
     given = None
     if applied.answer.approval is None and value is not None:
         waited_for = "result" if last.inner_call_id is not None else cast(WaitingFor, last.waiting_for)
-        given = GivenAnswer(value, waited_for, row.provider_state, is_following=last.first_call_id is not None)
+        given = ReceivedAnswer(value, waited_for, row.provider_state, is_following=last.first_call_id is not None)
     claim = Claim(fence=applied.fence, answer=applied.round_answer)
     invocation.resume_with(claim, approval=applied.answer.approval, answer=given)
 
@@ -120,7 +120,7 @@ class RestoredCalls:
             has_lost_scope=bool(context.get("own_scope")) and not (is_known_here or is_rebuilt),
         )
         invocation = Invocation(scope, call.tool, deserialize_arguments(call.arguments), request, call.call_id)
-        invocation.show_in(SpaceMessage(call.posted))
+        invocation.set_message(SpaceMessage(call.posted))
         invocation.wait_again(row.rounds[-1].round)
         invocation.note_row(call)
         return invocation

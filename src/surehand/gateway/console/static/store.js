@@ -51,6 +51,7 @@ export const pageTitle = signal("Inbox");
 export function restart() {
   streamState.value = "connecting";
   stream.restart();
+  reloadAll(); // not only once the stream is live: it may not get through
 }
 
 function handleState(state) {

@@ -173,6 +173,7 @@ def bind_inner_stages(
 def order_stages(bound: Iterable[BoundStage]) -> CallStages:
     """The stages of one runtime in their order."""
     by_function = {each.func: each for each in bound}
+    assert by_function.keys() == set(STAGES), "each bound stage has its place in STAGES, and the other way round"
     return CallStages(
         all=tuple(by_function[stage] for stage in STAGES),
         outer=(by_function[record], by_function[outer_middleware]),

@@ -12,9 +12,9 @@ from surehand.core.fast_copy import copy_if_possible
 from surehand.core.invoke import failed_from_error
 from surehand.core.outcome import Failed, Outcome
 from surehand.runtime.durability.store_journal import StoreJournal
+from surehand.runtime.invocation.approval import Approval
 from surehand.runtime.invocation.foreign_code import ForeignCodeError, call_foreign
 from surehand.runtime.invocation.invocation import Invocation, NextStage
-from surehand.runtime.invocation.resumption import Approval
 from surehand.runtime.invocation.scope_key import scope_key
 from surehand.runtime.pending.confirmation import Confirmation
 from surehand.runtime.pipeline.pipeline import StackPlan
@@ -109,7 +109,7 @@ class _ApproveStage:
     async def _apply_decision(self, invocation: Invocation, approval: Approval) -> Outcome:
         """Run the call if it was approved, else end it."""
         if not approval.allow:
-            invocation.reject(approval)
+            invocation.note_rejection(approval)
             return _rejection(approval)
         # With a stored approval, the call was restored with the edited arguments already.
         if approval.arguments is not None and approval is not invocation.resumption.approval:

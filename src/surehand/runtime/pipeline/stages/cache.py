@@ -32,7 +32,7 @@ def cache(plan: StackPlan, proceed: NextStage, *, results: ResultCache) -> NextS
         while True:
             cached = results.get_fresh(key)
             if cached is not None:
-                invocation.end_by("cache")
+                invocation.note_outcome_source("cache")
                 return cached
             flight = results.in_flight.get(key)
             if flight is None:

@@ -34,10 +34,10 @@ def intent(
     async def stage(invocation: Invocation) -> Outcome:
         if invocation.resumption.answer is not None and invocation.claim.fence is None:
             return await proceed(invocation)  # the answer replaces running the handler
-        if (
-            invocation.execution.outcome is not None
-        ):  # middleware that calls `proceed` twice gets the same outcome twice
-            return invocation.execution.outcome
+        # Middleware that calls `proceed` twice gets the same outcome twice.
+        known_outcome = invocation.execution.outcome
+        if known_outcome is not None:
+            return known_outcome
         if invocation.claim.state in (ClaimState.CLAIMING, ClaimState.RUNNING):  # middleware calls it twice at once
             return _running_already(invocation)
         if is_durable:
@@ -63,7 +63,7 @@ def intent(
             if invocation.claim.is_running:
                 invocation.move_claim(ClaimState.CLAIMED)
         if not isinstance(outcome, Pending) and may_have_executed(outcome):
-            invocation.keep_outcome(outcome)
+            invocation.set_single_run_outcome(outcome)
         return outcome
 
     return stage

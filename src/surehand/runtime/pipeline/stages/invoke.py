@@ -20,9 +20,9 @@ def invoke(plan: StackPlan, proceed: NextStage, *, crash_report: CrashReport, ma
     listing = plan.listing
     start = _build_start(plan)
     outcome_filters = plan.outcome_filters
-    max_plain_chars = (
-        listing.tool.limits.max_bytes or max_output
-    ) // 4  # at most four bytes per character: such a text always fits
+    max_bytes = listing.tool.limits.max_bytes or max_output
+    # A character has at most four bytes: a text of so many characters always fits.
+    max_plain_chars = max_bytes // 4
     run = build_invoker(
         listing.name,
         start,

@@ -35,7 +35,7 @@ def ledger(
             if journal.has_unwritten_progress(invocation):
                 await journal.write_progress(invocation)
         except asyncio.CancelledError:
-            if invocation.can_go_on_later:
+            if invocation.is_repeatable_agent_call:
                 await ledger.release(invocation)
             elif invocation.may_have_executed and invocation.resumption.answer is None:
                 await end(invocation, _interruption_failure(invocation), is_interrupted=True)
@@ -52,7 +52,7 @@ def ledger(
             outcome = invocation.execution.outcome  # middleware ran the call twice at once, and dropped its outcome
         if invocation.execution.outcome is not None:
             # The outcome references its invocation: drop the reference back, which would make a cycle for the GC.
-            invocation.keep_outcome(CALL_ENDED_FAILURE)
+            invocation.set_single_run_outcome(CALL_ENDED_FAILURE)
         if may_have_executed(outcome) or invocation.is_new or invocation.claim.answer is not None:
             return await end(invocation, outcome)
         if not invocation.resumption.round:

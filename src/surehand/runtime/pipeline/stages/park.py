@@ -28,14 +28,14 @@ def park(plan: StackPlan, proceed: NextStage, *, parking: Parking, ledger: Ledge
             is_unrecorded = invocation.resumption.round and not invocation.claim.is_recorded
             return await ledger.record_outcome(invocation, outcome) if is_unrecorded else outcome
         if not plan.may_suspend:  # else `validate` has copied them: they are stored after the first await below
-            invocation.edit(copy_if_possible(invocation.raw_arguments), invocation.arguments)
+            invocation.detach_arguments(copy_if_possible(invocation.raw_arguments))
         if is_durable:
             invocation.make_interruptible()
-        parked = await parking.park(invocation, outcome)
+        parked = await parking.store_or_end(invocation, outcome)
         if not isinstance(parked, PendingCall):
             return parked
         if not may_wait or not outcome.reply_timeout:
-            return parking.leave(invocation, parked)
+            return parking.to_caller_outcome(invocation, parked)
         answered = await parking.wait_for_answer(invocation, parked, outcome.reply_timeout)
         return await go_on(invocation) if answered is None else answered
 

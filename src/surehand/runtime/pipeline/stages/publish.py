@@ -74,12 +74,12 @@ class _PublishStage:
         if posts_later and invocation.message.id is None and not isinstance(outcome, Pending):
             await self._post(invocation)  # it ended without a wait
         # Else the other invocation amends the message.
-        if not (invocation.claim.is_lost or invocation.claim.is_elsewhere):
+        if not (invocation.claim.is_lost or invocation.claim.belongs_to_other_pass):
             await self._amend(invocation, to_message_status(outcome), outcome)
         return outcome
 
     async def _show_start(self, invocation: Invocation, *, posts_later: bool) -> None:
-        invocation.show_in(invocation.message._replace(posts_when_stored=posts_later))
+        invocation.set_message(invocation.message._replace(posts_when_stored=posts_later))
         if invocation.message.id is None:
             if not posts_later:
                 await self._post(invocation)
@@ -91,7 +91,7 @@ class _PublishStage:
         space = invocation.principal.space or ""
         try:
             message_id = await self.spaces.post(space, self.messages.build_message(invocation, "running"))
-            invocation.show_in(invocation.message._replace(id=message_id))
+            invocation.set_message(invocation.message._replace(id=message_id))
         except BaseException as error:  # the spaces of a host application may raise anything
             if is_interruption(error, asyncio.current_task()):
                 raise
@@ -102,7 +102,7 @@ class _PublishStage:
         message_id = invocation.message.id
         if message_id is None or invocation.message.status == status:
             return
-        invocation.show_in(invocation.message._replace(status=status))
+        invocation.set_message(invocation.message._replace(status=status))
         await self.journal.write_progress(invocation)
         space = invocation.principal.space or ""
         try:

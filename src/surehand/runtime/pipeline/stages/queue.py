@@ -109,7 +109,7 @@ async def _run_nested(
 
 def _refuse(invocation: Invocation, active_queue: ActiveQueue, refusal: QueueRefusal) -> Failed:
     """The outcome of a call that may not wait in the queue."""
-    invocation.end_by("full queue")
+    invocation.note_outcome_source("full queue")
     return Failed(
         "rate_limited",
         f"{invocation.listing.name} was not run, because its queue {active_queue.name!r} is full: {refusal.problem}. "

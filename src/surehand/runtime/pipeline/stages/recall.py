@@ -63,7 +63,7 @@ def recall(
         outcome = await known_outcome(call)
         if outcome is None:
             return await proceed(invocation)
-        invocation.move_claim(ClaimState.KNOWN)
+        invocation.move_claim(ClaimState.FOUND_RECORDED)
         return outcome
 
     async def known_outcome(call: LedgerRow) -> Outcome | None:

@@ -47,7 +47,7 @@ def record(
                 invocation.start_caller_timeout()
             outcome = await proceed(invocation)
         except asyncio.CancelledError as cancellation:
-            outcome = invocation.take_interruption()
+            outcome = invocation.interruption_outcome()
             executed = invocation.may_have_executed
             if outcome is None and is_interruption(cancellation, asyncio.current_task()):
                 outcome = Failed("cancelled", f"{name} was cancelled with its caller.", executed=executed)
@@ -57,7 +57,7 @@ def record(
         except NotStarted as refusal:
             outcome = failed_from_error(refusal)
         except StoreError as problem:
-            invocation.end_by("store failure")
+            invocation.note_outcome_source("store failure")
             outcome = Failed("unavailable", f"{name}: {problem}", executed=invocation.may_have_executed)
         except (KeyboardInterrupt, GeneratorExit):
             raise

@@ -1,4 +1,4 @@
-"""Resumption: applies an answer to a pending call, by running the call through the pipeline again under the same id.
+"""Call resumer: applies an answer to a pending call, by running the call through the pipeline again under the same id.
 
 An answer that ends the call is stored in one transaction with the outcome. An answer that lets the call continue is
 stored first; then one runtime claims the call and runs it, this one before any other.
@@ -42,7 +42,7 @@ log = logging.getLogger("surehand")
 ANNOUNCE_STATEMENT = Statement("{announce}")
 
 
-class Resumptions:
+class CallResumer:
     """Applies answers, and runs the calls that they let continue."""
 
     def __init__(
@@ -274,7 +274,7 @@ class Resumptions:
         if (
             applied.fence is not None
             and invocation.execution.ended_by == "store failure"
-            and self._can_go_on_later(invocation)
+            and self._return_claim_for_later(invocation)
         ):
             return Pending(
                 "result", row.call.call_id, f"{row.call.tool} goes on when the store is back: {outcome.text}"
@@ -287,8 +287,8 @@ class Resumptions:
             return Pending("result", row.call.call_id, f"{row.call.tool} was let run, and goes on where it is again.")
         return await self._ledger.record_outcome(invocation, outcome)
 
-    def _can_go_on_later(self, invocation: Invocation) -> bool:
-        """Let an answered call go on when the store is back; False if it has run, and its next wait is lost."""
+    def _return_claim_for_later(self, invocation: Invocation) -> bool:
+        """Return the claim, so that the call goes on when the store is back; False if it has run already."""
         if invocation.id in self._write_retry:  # the claim is returned, or the next wait is written, when it is back
             return True
         if invocation.may_have_executed:
