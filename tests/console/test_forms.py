@@ -173,3 +173,38 @@ async def test_a_value_that_its_control_cannot_show_is_shown_as_json():
         await expect(page.get_by_label("language").locator("option:checked")).to_have_text('"fr", which is no choice')
         await expect(page.get_by_text("boolean · null")).to_be_visible()
         await take_screenshot(page, "form-odd-values")
+
+
+LOGIN = {
+    "type": "object",
+    "properties": {
+        "password": {"type": "string", "format": "password"},
+        "table": {"oneOf": [{"const": "drop", "title": "keep"}, {"const": "keep"}]},
+        "pages": {"type": "array", "items": {"anyOf": [{"const": 1, "title": "2"}, {"const": 2, "title": "2"}]}},
+    },
+}
+
+
+@tool(name="log_in", description="Log in.", parameters=LOGIN, effects={"write"}, confirm=True)
+async def log_in(**arguments):
+    return json.dumps(arguments)
+
+
+async def test_an_approval_shows_a_password_and_a_form_that_is_filled_in_hides_it():
+    async with serve(build_runtime(log_in)) as served:
+        call_id = (await served.call("log_in", {"password": "rm -rf /"})).json()["call_id"]
+        async with open_console(served.url, f"#/inbox/{call_id}") as page:
+            await expect(page.get_by_label("password")).to_have_value("rm -rf /")
+            await expect(page.get_by_label("password")).to_have_attribute("type", "text")
+            await page.goto(f"{served.url}/#/tools/log_in")
+            await expect(page.get_by_label("password")).to_have_attribute("type", "password")
+
+
+async def test_a_choice_with_a_title_shows_its_value():
+    async with serve(build_runtime(log_in)) as served:
+        call_id = (await served.call("log_in", {"table": "drop", "pages": [1]})).json()["call_id"]
+        async with open_console(served.url, f"#/inbox/{call_id}") as page:
+            options = page.get_by_label("table").locator("option")
+            await expect(page.get_by_label("table").locator("option:checked")).to_have_text("keep (drop)")
+            assert (await options.all_inner_texts())[1:] == ["keep (drop)", "keep"]
+            assert await page.locator(".choices label").all_inner_texts() == ["2 (1)", "2"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.async_api import expect
 
 from surehand import Agent, Context, Pending, Runtime, mcp, tool
 from surehand.agent.models.base import ModelError
+from surehand.core.sanitize import HIDDEN_CHARACTERS
 from surehand.testing import ScriptedModel
 from tests.console.browser import open_console, take_screenshot
 from tests.console.hostile_texts import FAMILIES
@@ -39,6 +41,7 @@ PATHS = ("inbox", "tools", "calls", "spaces", "audit", "statistics", "servers")
 
 HOSTILE_SERVER = """
 import json
+import re
 import sys
 from pathlib import Path
 from mcp.server.mcpserver import MCPServer
@@ -196,6 +199,23 @@ async def test_nothing_runs_and_the_layout_holds(tmp_path, width):
             await take_screenshot(page, f"hostile-{width}")
             await page.get_by_role("button", name="Approve").click()
             await expect(page.get_by_role("alert")).to_contain_text(PAYLOADS[0])
+
+
+LIST_ESCAPED = """async () => {
+    const { visible } = await import("/console/format.js");
+    const isEscaped = (number) => visible(String.fromCodePoint(number)) === `\\\\u{${number.toString(16)}}`;
+    return Array.from({ length: 0x110000 }, (_, number) => number).filter(isEscaped);
+}"""
+
+
+async def test_the_console_escapes_all_characters_that_are_hidden_from_models():
+    async with serve(Runtime()) as served, open_console(served.url) as page:
+        escaped = set(await page.evaluate(LIST_ESCAPED))
+        no_change = await page.evaluate("import('/console/format.js').then(({ visible }) => visible('Grüße 👍\\n\\t'))")
+
+    hidden = re.compile(f"[{HIDDEN_CHARACTERS}\ud800-\udfff]")
+    assert escaped == {number for number in range(sys.maxunicode + 1) if hidden.match(chr(number))}
+    assert no_change == "Grüße 👍\n\t"
 
 
 TEXTS_AT_ONCE = 150

@@ -111,14 +111,64 @@ async def test_a_call_that_was_killed_waits_for_what_came_of_it(tmp_path: Path) 
     async with start_child("tests.durable.child_process", "approve_transfer", store, call_id) as process:
         await process.read_message()  # its handler has started
     await wait_until_owners_are_dead(store)
+    url = "/api/agents/payer/agui"
     async with serve(build_runtime(transfer, store=store), agents=[agent("It is paid.")]) as served:
-        cancelled = await served.client.post("/api/agents/payer/agui", json=resume(call_id, "cancelled"))
-        answered = await run(served, resume(call_id, payload="The bank has sent it.", run_id="r3"))
+        retried = await run(served, resume(call_id, payload={"approved": True}))
+        changed = await served.client.post(url, json=resume(call_id, payload={"approved": False, "reason": "no"}))
+        waiting = (await served.client.get(f"/api/pending/{call_id}")).json()
+        [interrupt] = retried[-1]["outcome"]["interrupts"]
+        cancelled = await served.client.post(url, json=resume(interrupt["id"], "cancelled"))
+        answered = await run(served, resume(interrupt["id"], payload="The bank has sent it.", run_id="r3"))
 
+    assert (changed.status_code, changed.json()["code"]) == (409, "conflict")
+    assert (waiting["round"], waiting["request"]) == (2, {"unknown_effect": True})
+    assert (interrupt["id"], interrupt["toolCallId"], interrupt["reason"]) == (f"{call_id}:2", call_id, "result")
     assert (cancelled.status_code, cancelled.json()["code"]) == (409, "conflict")
     assert "cannot be rejected" in cancelled.json()["detail"]
     assert [each["content"] for each in answered if each["type"] == "TOOL_CALL_RESULT"] == ["The bank has sent it."]
     assert answered[-1]["result"] == "It is paid."
+
+
+async def test_a_repeated_approval_does_not_approve_the_next_question(tmp_path: Path) -> None:
+    sent = []
+
+    @tool(name="transfer", effects={"write"}, confirm=True)
+    async def first_transfer(amount: int) -> None:
+        """Transfer money."""
+        sent.append((amount, "first"))
+
+    @tool(name="transfer", effects={"write"}, confirm=True)
+    async def transfer(amount: int, account: str = "all") -> None:
+        """Transfer money from an account."""
+        sent.append((amount, account))
+
+    store = str(tmp_path / "s.db")
+    asking = Agent("payer", model=ScriptedModel([("transfer", {"amount": 5})]), tools=["transfer"])
+    async with serve(build_runtime(first_transfer, store=store), agents=[asking]) as served:
+        asked = await run(served, run_input())
+    call_id = asked[-1]["outcome"]["interrupts"][0]["id"]
+    paying = Agent("payer", model=ScriptedModel("It is paid."), tools=["transfer"])
+    async with serve(build_runtime(transfer, store=store), agents=[paying]) as served:
+        repeated = [await run(served, resume(call_id, payload={"approved": True})) for _ in range(2)]
+        sent_before = [*sent]
+        [interrupt] = repeated[1][-1]["outcome"]["interrupts"]
+        answered = await run(served, resume(interrupt["id"], payload={"approved": True}))
+
+    assert [each[-1]["outcome"]["interrupts"][0]["id"] for each in repeated] == [f"{call_id}:2"] * 2
+    assert "has changed since it was asked about" in interrupt["message"]
+    assert (sent_before, sent) == ([], [(5, "all")])
+    assert answered[-1]["result"] == "It is paid."
+
+
+async def test_a_repeated_result_is_the_stored_one(tmp_path: Path) -> None:
+    ask = tool.client("ask", "Ask a person.", parameters={"type": "object"}, reply="later")
+    agent = Agent("asker", model=ScriptedModel([("ask", {})], "It is blue."), tools=["ask"])
+    async with serve(build_runtime(ask, store=str(tmp_path / "s.db")), agents=[agent]) as served:
+        asked = await run(served, run_input(), agent="asker")
+        answer = resume(asked[-1]["outcome"]["interrupts"][0]["id"], payload="blue")
+        answered = [await run(served, answer, agent="asker") for _ in range(2)]
+
+    assert [each[-1]["result"] for each in answered] == ["It is blue."] * 2
 
 
 async def test_a_malformed_answer_leaves_the_wait_open(tmp_path: Path) -> None:

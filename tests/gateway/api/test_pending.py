@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from mcp_types import ElicitResult
 
-from surehand import Runtime, tool
+from surehand import Context, Runtime, tool
+from surehand.core.outcome import Outcome
 from surehand.gateway.access.answers import AnswerRule
 from surehand.gateway.access.tokens import Token, bearer_tokens, hash_token
 from surehand.testing import ManualClock
@@ -158,6 +159,55 @@ async def test_a_rule_leaves_the_answer_to_others_than_the_requester(tmp_path):
     kinds = [(row["kind"], row["by"]) for row in audit if row["call_id"] == call_ids[0]]
     assert ("refused", "ada") in kinds
     assert ("answer", "bob") in kinds
+
+
+async def test_an_answer_of_somebody_else_than_the_requester_may_be_repeated(tmp_path):
+    rules = [AnswerRule(("scope:approver",), tools=("pay",))]
+    runtime = build_runtime(store=tmp_path / "calls.db")
+    async with serve(runtime, auth=bearer_tokens(ADA, BOB, EVE), answers=rules) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}"
+        approved = [await gateway.client.post(f"{url}/approve", headers=bearer("eve")) for _ in range(2)]
+        named = await gateway.client.post(f"{url}/approve", json={"round": 1}, headers=bearer("eve"))
+        rejected = await gateway.client.post(f"{url}/reject", headers=bearer("eve"))
+        by_bob = await gateway.client.post(f"{url}/approve", headers=bearer("bob"))
+        call_of_ada = await gateway.client.get(f"/api/calls/{call_id}", headers=bearer("eve"))
+
+    assert [(each.status_code, each.json()["data"]) for each in (*approved, named)] == [(200, "ada paid 5")] * 3
+    assert (rejected.status_code, rejected.json()["code"]) == (409, "conflict")
+    assert (by_bob.status_code, call_of_ada.status_code) == (404, 404)
+
+
+async def test_of_different_answers_at_once_the_later_ones_are_409_for_an_approver(tmp_path):
+    rules = [AnswerRule(("scope:approver",), tools=("pay",))]
+    runtime = build_runtime(store=tmp_path / "calls.db")
+    async with serve(runtime, auth=bearer_tokens(ADA, EVE), answers=rules) as gateway:
+        call_id = (await gateway.call("pay", {"amount": 5}, token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}/approve"
+        edits = [{"arguments": {"amount": each}} for each in range(20)]
+        requests = (gateway.client.post(url, json=each, headers=bearer("eve")) for each in edits)
+        answers = [each.status_code for each in await asyncio.gather(*requests)]
+
+    assert sorted(answers) == [200, *[409] * 19]
+
+
+async def test_the_answer_to_an_inner_call_may_be_repeated_by_those_who_may_answer_it(tmp_path):
+    @tool(effects={"write"})
+    async def tidy(ctx: Context) -> Outcome:
+        """Tidy up."""
+        return await ctx.call("pay", {"amount": 5})
+
+    rules = [AnswerRule(("scope:approver",), tools=("pay",))]
+    runtime = build_runtime(tidy, store=tmp_path / "calls.db")
+    async with serve(runtime, auth=bearer_tokens(ADA, BOB, EVE), answers=rules) as gateway:
+        call_id = (await gateway.call("tidy", token="ada")).json()["call_id"]
+        url = f"/api/pending/{call_id}/approve"
+        approved = [await gateway.client.post(url, headers=bearer("eve")) for _ in range(2)]
+        by_bob = await gateway.client.post(url, headers=bearer("bob"))
+
+    assert [each.status_code for each in approved] == [200, 200]
+    assert approved[0].json() == approved[1].json()
+    assert by_bob.status_code == 404
 
 
 async def test_an_answer_counts_only_for_the_question_that_it_was_judged_for(tmp_path):

@@ -8,12 +8,12 @@ import logging
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from surehand.cli.exit_codes import EXIT_USAGE, CommandExit
+from surehand.cli.file_changes import FileChanges
 from surehand.cli.lifecycle import fastest_loop_factory, run_coroutine
 from surehand.cli.options import RuntimeOptions, error_message, with_tools_and_store
 from surehand.cli.serve_address import DEFAULT_HOST, DEFAULT_PORT, ServeAddress
@@ -59,7 +59,7 @@ def command(
 
     With a store, runs of the agents go on by themselves when what they wait for is answered.
 
-    Options replace what the section `gateway` of the configuration says. A change of the file takes effect at once.
+    Options replace what the section `gateway` of the configuration says. A change of the file takes effect within seconds.
     """
     settings = runtime_options.load_config().gateway
     address = ServeAddress(
@@ -145,15 +145,16 @@ class _Server:
         path = config.path
         if path is None:
             return
-        version = _file_version(path)
+        changes = FileChanges(path)
         first = current = config.gateway
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if (newest := _file_version(path)) in (version, None):
+            if not changes.has_new_version():
                 continue
-            version = newest
             try:
                 new = self._load_with_tokens(current)
+                if not changes.is_unchanged():  # it was read while it was written
+                    continue
                 if await self._reload(application, port, new, first):
                     current = new.gateway
             except CommandExit as error:
@@ -186,12 +187,3 @@ class _Server:
             problem = "It has no gateway: {tokens: ...} any more, so every client could do everything."
             raise CommandExit(EXIT_USAGE, f"{problem} List a token, or restart to serve without any.")
         return config
-
-
-def _file_version(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written or replaced; None while there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -39,7 +39,8 @@ def agui_routes(gateway: Gateway) -> APIRouter:
     async def run_agui(identity: Caller, agent: AgentId, body: RunAgentInput) -> Response:
         """Run an agent for a front end that speaks AG-UI 1.0. A run whose client disconnects is cancelled.
 
-        The thread is the session. A call that waits is an interrupt with the id of the call; `resume` answers it.
+        The thread is the session. A call that waits is an interrupt, which `resume` answers. Its id is the id of the
+        call, and `CALL:ROUND` for a later question of the call.
         """
         served_agent = await require_agent(gateway, identity, agent, "run agent")
         _check_ids(body)

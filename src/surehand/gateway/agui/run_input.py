@@ -10,10 +10,12 @@ from pydantic_core import from_json
 
 from surehand.core.outcome import Failed, Outcome
 from surehand.gateway.access.identity import Identity
-from surehand.gateway.api.pending import REFUSALS, require_may_answer
+from surehand.gateway.agui.interrupt_id import InterruptId
+from surehand.gateway.api.pending import REFUSALS, AnswerPermission, require_may_answer
 from surehand.gateway.api.requests import raise_if_refused
 from surehand.gateway.gateway import Gateway
 from surehand.gateway.problems import Problem
+from surehand.store.tables.pending import PendingRound
 
 CANCELLED_REASON = "The person cancelled it."
 NO_RESULT = "This call has no result: the run ended before."
@@ -88,15 +90,15 @@ def _is_json(text: str) -> bool:
 
 def find_answered_calls(run_input: RunAgentInput) -> list[str]:
     """The calls that the input has answers to."""
-    return [entry.interrupt_id for entry in run_input.resume or ()] + [*find_tool_results(run_input)]
+    interrupted = [InterruptId.parse(entry.interrupt_id).call_id for entry in run_input.resume or ()]
+    return [*interrupted, *find_tool_results(run_input)]
 
 
 async def give_answers(gateway: Gateway, identity: Identity, run_input: RunAgentInput) -> None:
     """Answer the calls that the input has answers to; raises `Problem` if an answer is refused."""
     for entry in run_input.resume or ():
-        waiting_for = await _waiting_for(gateway, entry.interrupt_id) or "approval"
-        outcome = await _give_answer(gateway, identity, entry, waiting_for)
-        raise_if_refused(outcome, *REFUSALS, call_id=entry.interrupt_id)
+        outcome = await _give_answer(gateway, identity, entry)
+        raise_if_refused(outcome, *REFUSALS, call_id=InterruptId.parse(entry.interrupt_id).call_id)
     for call_id, result in find_tool_results(run_input).items():
         if await _waiting_for(gateway, call_id) == "result":  # the conversation has results of ended calls, too
             permission = await require_may_answer(gateway, identity, call_id, "settle")
@@ -109,21 +111,42 @@ async def _waiting_for(gateway: Gateway, call_id: str) -> str | None:
     return None if status is None or status.question is None else status.question.waiting_for
 
 
-async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry, waiting_for: str) -> Outcome:
-    call_id = entry.interrupt_id
-    payload = entry.payload
+async def _give_answer(gateway: Gateway, identity: Identity, entry: ResumeEntry) -> Outcome:
+    """Give an answer to the question that its interrupt has named, and to no other one."""
+    interrupt = InterruptId.parse(entry.interrupt_id)
+    call_id = interrupt.call_id
     if entry.status == "cancelled":
-        permission = await require_may_answer(gateway, identity, call_id, "reject")
+        permission = await _require_may_answer(gateway, identity, interrupt, "reject")
         return await permission.scope.reject(call_id, CANCELLED_REASON, by=identity.user, round=permission.round)
-    if waiting_for != "approval":
-        permission = await require_may_answer(gateway, identity, call_id, "settle")
-        return await permission.scope.settle(call_id, payload, by=identity.user, round=permission.round)
-    approved, arguments, reason = _read_decision(payload)
+    question = await _find_question(gateway, interrupt)
+    if question is not None and question.waiting_for != "approval":
+        permission = await _require_may_answer(gateway, identity, interrupt, "settle")
+        return await permission.scope.settle(call_id, entry.payload, by=identity.user, round=permission.round)
+    approved, arguments, reason = _read_decision(entry.payload)
     if approved:
-        permission = await require_may_answer(gateway, identity, call_id, "approve")
+        permission = await _require_may_answer(gateway, identity, interrupt, "approve")
         return await permission.scope.approve(call_id, arguments=arguments, by=identity.user, round=permission.round)
-    permission = await require_may_answer(gateway, identity, call_id, "reject")
+    permission = await _require_may_answer(gateway, identity, interrupt, "reject")
     return await permission.scope.reject(call_id, reason, by=identity.user, round=permission.round)
+
+
+async def _find_question(gateway: Gateway, interrupt: InterruptId) -> PendingRound | None:
+    questions = await gateway.runtime.questions(interrupt.call_id)
+    return next((each for each in questions if each.round == interrupt.round), None)
+
+
+async def _require_may_answer(
+    gateway: Gateway, identity: Identity, interrupt: InterruptId, action: str
+) -> AnswerPermission:
+    """What an identity may answer; raises `Problem`, and audits it, if that is nothing."""
+    question = await _find_question(gateway, interrupt)
+    status = await gateway.runtime.status(interrupt.call_id)
+    is_later_open = status is not None and status.round > interrupt.round
+    if question is not None and not question.is_open and is_later_open:
+        # The client may have missed the next question. The runtime lets the same answer pass without effect, and
+        # refuses a different one; a call of another user is not found.
+        return AnswerPermission(gateway.scope(identity), interrupt.round)
+    return await require_may_answer(gateway, identity, interrupt.call_id, action, interrupt.round)
 
 
 def _read_decision(payload: Any) -> tuple[bool, dict[str, Any] | None, str]:

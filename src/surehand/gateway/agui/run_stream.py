@@ -25,6 +25,7 @@ from fastapi.sse import KEEPALIVE_COMMENT
 
 from surehand.core.events import Missed, RunEnded
 from surehand.gateway.agent_runs import FinishedRun
+from surehand.gateway.agui.interrupt_id import InterruptId
 from surehand.gateway.agui.message_writer import KnownCalls
 from surehand.gateway.agui.run_input import client_tool_names, find_known_calls, find_tool_results, response_schema
 from surehand.gateway.agui.run_tree import RunTree
@@ -68,7 +69,7 @@ class AguiRun:
             events = [*translation.translate(fields)]
             if fields["type"] == "RunEnded" and fields["run_id"] == self.runs.top:
                 waits = await self._list_waits(fields)
-                events += translation.close({each.call_id: each.turn or "" for each in waits})
+                events += translation.close({_interrupt_id(each): each.turn or "" for each in waits})
                 events.append(self._finished(fields, waits))
                 yield _encode(encoder, events)
                 return
@@ -157,7 +158,7 @@ class AguiRun:
     def _interrupt(self, wait: PendingCall) -> Interrupt:
         expires_at = None if wait.expires_at is None else datetime.fromtimestamp(wait.expires_at, UTC).isoformat()
         return Interrupt(
-            id=wait.call_id,
+            id=_interrupt_id(wait),
             subagent_run_id=None if wait.turn == self.runs.top else wait.turn,
             reason=wait.waiting_for,
             message=wait.message or None,
@@ -166,6 +167,10 @@ class AguiRun:
             expires_at=expires_at,
             metadata={"tool": wait.tool, "arguments": dict(wait.arguments), "round": wait.round},
         )
+
+
+def _interrupt_id(wait: PendingCall) -> str:
+    return str(InterruptId(wait.call_id, wait.round))
 
 
 def _encode(encoder: EventEncoder, events: Iterator[BaseEvent] | list[BaseEvent]) -> bytes:

@@ -151,11 +151,11 @@ async def require_may_answer(
     if question is not None and gateway.answers.may_see(identity, question):
         await gateway.audit_refusal(identity, action, call_id=call_id, tool=question.tool)
         raise Problem("denied", f"You may not answer call {call_id}: a rule leaves that to others.", call_id=call_id)
-    if question is None and await find_call(gateway, identity, call_id) is not None:
-        scope = gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
-        answered = await _last_answered_round(scope, call_id)
+    earlier_scope = None if question is not None else await _scope_of_earlier_answer(gateway, identity, call_id)
+    if earlier_scope is not None:
+        answered = await _last_answered_round(earlier_scope, call_id)
         if answered is not None:  # the runtime distinguishes a repeated answer from a different one
-            return AnswerPermission(scope, answered if round is None else min(round, answered))
+            return AnswerPermission(earlier_scope, answered if round is None else min(round, answered))
     await gateway.audit_refusal(identity, action, call_id=call_id, code="not_found")
     raise Problem("not_found", f"No call {call_id[:80]} is waiting.", call_id=call_id)
 
@@ -167,6 +167,26 @@ async def _question_in_progress(gateway: Gateway, status: CallStatus) -> Pending
     rounds = await gateway.runtime.questions(status.call_id)
     is_open = bool(rounds) and rounds[-1].is_open and rounds[-1].inner_call_id is None
     return rounds[-1] if is_open else None
+
+
+async def _scope_of_earlier_answer(gateway: Gateway, identity: Identity, call_id: str) -> Scope | None:
+    """The scope in which an answer to a call may be repeated; None if the identity may neither see nor answer it."""
+    if await find_call(gateway, identity, call_id) is not None:
+        return gateway.runtime if identity.sees_all_calls else gateway.scope(identity)
+    answered = await _last_answered_question(gateway, call_id)
+    return gateway.runtime if answered is not None and gateway.answers.may_answer(identity, answered) else None
+
+
+async def _last_answered_question(gateway: Gateway, call_id: str) -> WaitingCallFields | None:
+    """What the rules look at of the last answered question of a call, or of the inner call that asked it."""
+    status = await gateway.runtime.status(call_id)
+    answered = [each for each in await gateway.runtime.questions(call_id) if not each.is_open]
+    if status is None or not answered:
+        return None
+    last = answered[-1]
+    if last.inner_call_id is not None:
+        return await _last_answered_question(gateway, last.inner_call_id)
+    return WaitingCallFields(status.tool, status.user, status.agent, last.waiting_for)
 
 
 async def _last_answered_round(scope: Scope, call_id: str) -> int | None:

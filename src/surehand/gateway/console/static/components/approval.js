@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { useState } from "../vendor/preact-hooks.js";
 import { isEqual } from "../format.js";
+import { ShowPasswords } from "./form_controls.js";
 import { ArgumentsEditor } from "./schema_form.js";
 import { Notice } from "./layout.js";
 import { Preview } from "./preview.js";
@@ -22,8 +23,10 @@ export function Approval({ wait, answer, isDisabled }) {
   return html`
     ${preview !== null && preview !== undefined && html`<h3>What will happen</h3><${Preview} preview=${preview} />`}
     <h3>Arguments</h3>
-    <${ArgumentsEditor} schema=${wait.request?.schema ?? {}} value=${edited.value} isDisabled=${isDisabled}
-      version=${undoCount} onChange=${(value, problem) => setEdited({ value, problem })} />
+    <${ShowPasswords.Provider} value=${true}>
+      <${ArgumentsEditor} schema=${wait.request?.schema ?? {}} value=${edited.value} isDisabled=${isDisabled}
+        version=${undoCount} onChange=${(value, problem) => setEdited({ value, problem })} />
+    <//>
     <div class="decision">
     ${(hasEdits || edited.problem) && html`<${Notice} tone="waiting">
       You have edited the arguments. ${preview ? "The preview above still shows them as they were asked." : ""}

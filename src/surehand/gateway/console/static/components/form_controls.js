@@ -11,6 +11,9 @@ const INTEGER = /^[+-]?\d+$/;
 /** The function that a field tells its problem to, with its id; "" when it has none any more. */
 export const ReportProblem = createContext(() => {});
 
+/** Whether a field shows a password: who approves a call has to see it, and who types one hides it. */
+export const ShowPasswords = createContext(false);
+
 /** Tell the editor about a problem for as long as the field that shows it is there. */
 function useProblem(problem) {
   const id = useId();
@@ -71,7 +74,8 @@ export function TextField({ id, hintId, schema, value, onChange, isNeeded, isDis
     id, ref: box, disabled: isDisabled, "aria-describedby": hintId, value: text, placeholder: placeholderOf(schema, value),
     onInput: (event) => write(event.target.value), spellcheck: false,
   };
-  const kind = schema.format === "password" ? "password" : "text";
+  const isShown = useContext(ShowPasswords);
+  const kind = schema.format === "password" && !isShown ? "password" : "text";
   const rows = Math.min(12, text.split("\n").length + 2);
   return html`${isLong && kind === "text"
       ? html`<textarea ...${shared} rows=${rows}></textarea>`

@@ -38,7 +38,13 @@ function lookUp(reference, root) {
 function constChoices(options) {
   const isConst = options.length > 0 && options.every((each) => each && typeof each === "object" && "const" in each);
   if (!isConst) return null;
-  return options.map((each) => ({ value: each.const, label: String(each.title ?? each.const) }));
+  return options.map((each) => ({ value: each.const, label: choiceLabel(each) }));
+}
+
+/** A title with the value behind it: the value is what runs, and a title may say something else. */
+function choiceLabel({ const: value, title }) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return title === undefined || String(title) === text ? text : `${title} (${text})`;
 }
 
 /** Whether an object of this schema has no properties; without `properties` it may have any. */
