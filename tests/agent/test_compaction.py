@@ -283,3 +283,13 @@ async def test_the_tokens_of_the_longest_answer_stay_free():
 )
 def test_models_say_how_long_their_answers_may_be(model, max_tokens):
     assert model.max_tokens == max_tokens
+
+
+async def test_a_result_of_an_earlier_conversation_that_is_nested_too_deeply_is_shortened_like_others():
+    nested = '{"status":"pending","a":' + "[" * 1_900
+    model = ScriptedModel("Fine.")
+    prompt = [person("Read."), *exchange(0, nested), person("x" * 9_000)]
+
+    run = await Agent("reader", model=model, tools=[read], context_window=3_000).run(prompt)
+
+    assert run.status == "done"

@@ -127,7 +127,7 @@ def _pending_call_id(message: Message) -> str | None:
         return None
     try:
         notice = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the second for very many brackets
         return None
     call_id = notice.get("pendingToolCallId")
     return call_id if isinstance(call_id, str) else None
