@@ -40,6 +40,20 @@ def test_a_short_secret_is_found_as_it_is_only():
     assert redact("x ABC a bc") == "x [redacted] a bc"
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "gizli\u0130parola9",
+        "\u039a\u039b\u0395\u0399\u0394\u0399-\u039f\u0394\u039f\u03a3",
+        "ge\u0130m",
+        "\u039f\u03a3",
+    ],
+)
+@pytest.mark.parametrize("after", ["", " y", "\u03a7", "\u0130"])
+def test_letters_whose_lower_case_depends_on_their_neighbours_do_not_hide_a_secret(secret, after):
+    assert Redactor([secret])(f"x {secret}{after}") == f"x [redacted]{after}"
+
+
 def test_secrets_that_overlap_are_masked_together():
     assert Redactor(["abcdefghij", "ghijklmnop"])("-abcdefghijklmnop-") == "-[redacted]-"
 

@@ -54,7 +54,7 @@ class Redactor:
         if not new:
             return
         self._secrets |= new
-        forms = {form.lower() for secret in new for form in _all_forms(secret)}
+        forms = {_lower_same_length(form) for secret in new for form in _all_forms(secret)}
         squeezed = {form: _IGNORED_RUN.sub("", form) for form in forms}
         long_forms = {short for short in squeezed.values() if len(short) >= MIN_SPLIT_CHARS}
         short_forms = {form for form, short in squeezed.items() if len(short) < MIN_SPLIT_CHARS}
@@ -67,7 +67,7 @@ class Redactor:
         if not secret.strip():
             return
         spellings = (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), html.escape(secret))
-        self._words |= {each.lower() for each in spellings}
+        self._words |= {_lower_same_length(each) for each in spellings}
         choices = "|".join(map(re.escape, _longest_first(self._words)))
         self._word_pattern = re.compile(rf"(?<![^\W_])(?:{choices})(?![^\W_])")
         self._min_form_chars = min(map(len, (*self._forms, *self._short_forms, *self._words)))
@@ -227,9 +227,10 @@ def _fragments(raw: bytes, encode: Callable[[bytes], bytes], bits_per_char: int)
 
 
 def _lower_same_length(text: str) -> str:
-    """Lower case of the same length, so that a position is the same in both."""
-    # Lower case may be longer: U+0130, a dotted capital I, becomes two characters.
-    lowered = text.lower()
+    """Lower case of the same length, character by character, so that a position is the same in both."""
+    # Lower case may be longer: U+0130, a dotted capital I, becomes two characters. That of a sigma depends on what
+    # follows it, which is not the same for a secret and for a text that it stands in.
+    lowered = text.replace("\u03a3", "\u03c3").lower()
     if len(lowered) == len(text):
         return lowered
     return "".join(lower if len(lower := character.lower()) == 1 else character for character in text)
