@@ -118,6 +118,37 @@ def test_a_secret_that_continues_in_the_next_line_is_masked_in_both(cut):
     assert lines == ["one", "x [redacted]", "[redacted] y", "z"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\x1b]8;;https://h/?key=", "\x1b\\here\x1b]8;;\x1b\\"),
+        ("\x1b]0;server ", "\x07"),
+        ("\x9d0;", "\x9c"),
+        ("\x1bP", "\x1b\\"),
+        ("no value '\x1b[", "' \x1b[0m"),
+        ("\x1b(", ""),
+        ("\x1b", ""),
+    ],
+)
+@pytest.mark.parametrize("letter", ["", "\u0142"], ids=["ascii", "unicode"])
+def test_a_secret_in_an_escape_sequence_or_behind_the_start_of_one_is_masked(before, after, letter):
+    text = f"{letter}{before}abcd1234efgh5678{after}"
+    redactor = Redactor(["abcd1234efgh5678"])
+
+    assert redactor(text) == f"{letter}{before}[redacted]{after}"
+    assert LineRedactor(redactor)(text).startswith(f"{letter}{before}[redacted]")
+
+
+def test_a_secret_that_begins_in_an_escape_sequence_is_masked_in_the_next_line_too():
+    redact = LineRedactor(Redactor(["abcdefgh12345678"]))
+
+    assert [redact("x \x1b[abcdefgh123"), redact("45678 y")] == ["x \x1b[[redacted]", "[redacted] y"]
+
+
+def test_a_secret_that_holds_an_escape_sequence_is_masked():
+    assert Redactor(["abcd\x1b[31mefgh"])("x abcd\x1b[31mefgh y") == "x [redacted] y"
+
+
 def test_a_secret_of_several_lines_is_masked_line_by_line():
     redact = LineRedactor(Redactor(["-----BEGIN-----\nabcdefgh1234\nijklmnop5678\n-----END-----"]))
 
