@@ -40,6 +40,20 @@ def test_a_short_secret_is_found_as_it_is_only():
     assert redact("x ABC a bc") == "x [redacted] a bc"
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "gizli\u0130parola9",
+        "\u039a\u039b\u0395\u0399\u0394\u0399-\u039f\u0394\u039f\u03a3",
+        "ge\u0130m",
+        "\u039f\u03a3",
+    ],
+)
+@pytest.mark.parametrize("after", ["", " y", "\u03a7", "\u0130"])
+def test_letters_whose_lower_case_depends_on_their_neighbours_do_not_hide_a_secret(secret, after):
+    assert Redactor([secret])(f"x {secret}{after}") == f"x [redacted]{after}"
+
+
 def test_secrets_that_overlap_are_masked_together():
     assert Redactor(["abcdefghij", "ghijklmnop"])("-abcdefghijklmnop-") == "-[redacted]-"
 
@@ -102,6 +116,37 @@ def test_a_secret_that_continues_in_the_next_line_is_masked_in_both(cut):
     ]
 
     assert lines == ["one", "x [redacted]", "[redacted] y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\x1b]8;;https://h/?key=", "\x1b\\here\x1b]8;;\x1b\\"),
+        ("\x1b]0;server ", "\x07"),
+        ("\x9d0;", "\x9c"),
+        ("\x1bP", "\x1b\\"),
+        ("no value '\x1b[", "' \x1b[0m"),
+        ("\x1b(", ""),
+        ("\x1b", ""),
+    ],
+)
+@pytest.mark.parametrize("letter", ["", "\u0142"], ids=["ascii", "unicode"])
+def test_a_secret_in_an_escape_sequence_or_behind_the_start_of_one_is_masked(before, after, letter):
+    text = f"{letter}{before}abcd1234efgh5678{after}"
+    redactor = Redactor(["abcd1234efgh5678"])
+
+    assert redactor(text) == f"{letter}{before}[redacted]{after}"
+    assert LineRedactor(redactor)(text).startswith(f"{letter}{before}[redacted]")
+
+
+def test_a_secret_that_begins_in_an_escape_sequence_is_masked_in_the_next_line_too():
+    redact = LineRedactor(Redactor(["abcdefgh12345678"]))
+
+    assert [redact("x \x1b[abcdefgh123"), redact("45678 y")] == ["x \x1b[[redacted]", "[redacted] y"]
+
+
+def test_a_secret_that_holds_an_escape_sequence_is_masked():
+    assert Redactor(["abcd\x1b[31mefgh"])("x abcd\x1b[31mefgh y") == "x [redacted] y"
 
 
 def test_a_secret_of_several_lines_is_masked_line_by_line():

@@ -92,6 +92,7 @@ def _split_prompt(prompt: Sequence[Message]) -> Conversation:
     """Split the messages of an earlier conversation, of which there is nothing but their text."""
     exchanges: list[Exchange] = []
     inputs: list[ModelInput] = []
+    waiting: set[str] = set()
     delivered: set[str] = set()
     for message in prompt:
         match message["role"]:
@@ -102,11 +103,15 @@ def _split_prompt(prompt: Sequence[Message]) -> Conversation:
                 if inputs or not exchanges:
                     exchanges.append(Exchange(None, inputs))
                     inputs = []
-                exchanges[-1].results.append(ModelInput(message, _pending_call_id(message) is None))
+                pending_id = _pending_call_id(message)
+                exchanges[-1].results.append(ModelInput(message, pending_id is None))
+                waiting.update(() if pending_id is None else (pending_id,))
             case _:
                 late_result = LATE_RESULT_PATTERN.match(message_text(message))
-                inputs.append(ModelInput(message, late_result is not None))
-                delivered.update(late_result.groups() if late_result else ())
+                # A person may write such a text, too: it is a result only if its call waits.
+                is_late_result = late_result is not None and late_result["call_id"] in waiting - delivered
+                inputs.append(ModelInput(message, is_late_result))
+                delivered.update(late_result.groups() if late_result and is_late_result else ())
     for exchange in exchanges:
         pending = _pending_call_ids(exchange.results)
         exchange.has_open_call = not pending <= delivered
@@ -124,7 +129,7 @@ def _pending_call_id(message: Message) -> str | None:
         return None
     try:
         notice = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the second for very many brackets
         return None
     call_id = notice.get(PENDING_CALL_ID_FIELD)
     return call_id if isinstance(call_id, str) else None

@@ -28,9 +28,15 @@ _MIN_FRAGMENT_CHARS = 8
 _MAX_FORM_CHARS = 20_000
 
 # Rows of these may stand within a secret that was wrapped, coloured or framed: box drawing is that of rich tracebacks.
-_IGNORED_RUN = re.compile(rf"(?:{ANSI_SEQUENCE}|[\s\u2500-\u257f{HIDDEN_CHARACTERS}])+")
+_IGNORED_CHARACTERS = rf"[\s\u2500-\u257f{HIDDEN_CHARACTERS}]"
+_IGNORED_RUN = re.compile(rf"(?:{ANSI_SEQUENCE}|{_IGNORED_CHARACTERS})+")
+# A sequence may hold a secret, such as the address of a link, or take the first letter of one that stands after a lone
+# ESC: so a text with sequences is searched a second time, with only their controls left out.
+_IGNORED_CHARACTER_RUN = re.compile(f"{_IGNORED_CHARACTERS}+")
+_SEQUENCE_START = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 
 _WITHOUT_SPACES = dict.fromkeys(map(ord, " \t\n\v\f\r"))
+_WITHOUT_CONTROLS = dict.fromkeys((*range(0x21), 0x7F))
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 
 
@@ -54,9 +60,10 @@ class Redactor:
         if not new:
             return
         self._secrets |= new
-        forms = {form.lower() for secret in new for form in _all_forms(secret)}
+        forms = {_lower_same_length(form) for secret in new for form in _all_forms(secret)}
         squeezed = {form: _IGNORED_RUN.sub("", form) for form in forms}
-        long_forms = {short for short in squeezed.values() if len(short) >= MIN_SPLIT_CHARS}
+        candidates = (*squeezed.values(), *(_IGNORED_CHARACTER_RUN.sub("", form) for form in forms))
+        long_forms = {short for short in candidates if len(short) >= MIN_SPLIT_CHARS}
         short_forms = {form for form, short in squeezed.items() if len(short) < MIN_SPLIT_CHARS}
         self._forms = _longest_first({*self._forms, *long_forms})
         self._short_forms = _longest_first({*self._short_forms, *short_forms})
@@ -67,7 +74,7 @@ class Redactor:
         if not secret.strip():
             return
         spellings = (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), html.escape(secret))
-        self._words |= {each.lower() for each in spellings}
+        self._words |= {_lower_same_length(each) for each in spellings}
         choices = "|".join(map(re.escape, _longest_first(self._words)))
         self._word_pattern = re.compile(rf"(?<![^\W_])(?:{choices})(?![^\W_])")
         self._min_form_chars = min(map(len, (*self._forms, *self._short_forms, *self._words)))
@@ -113,8 +120,11 @@ class Redactor:
             return True
         if self._word_pattern is not None and self._word_pattern.search(lowered):
             return True
-        squeezed = _strip_ignored(lowered)
-        return any(form in squeezed for form in self._forms)
+        for ignored in _ignored_patterns(lowered):
+            squeezed = _strip_ignored(lowered, ignored)
+            if any(form in squeezed for form in self._forms):
+                return True
+        return False
 
     def find_spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end of each secret in a text, in order and without overlap."""
@@ -122,16 +132,22 @@ class Redactor:
         spans = [span for form in self._short_forms for span in _occurrences(form, lowered)]
         if self._word_pattern is not None:
             spans += [match.span() for match in self._word_pattern.finditer(lowered)]
-        squeezed = _strip_ignored(lowered)
-        found = [span for form in self._forms for span in _occurrences(form, squeezed)]
-        positions = _original_positions(lowered, (place for start, end in found for place in (start, end - 1)))
-        spans += [(positions[start], positions[end - 1] + 1) for start, end in found]
+        for ignored in _ignored_patterns(lowered):
+            squeezed = _strip_ignored(lowered, ignored)
+            found = [span for form in self._forms for span in _occurrences(form, squeezed)]
+            places = (place for start, end in found for place in (start, end - 1))
+            positions = _original_positions(lowered, places, ignored)
+            spans += [(positions[start], positions[end - 1] + 1) for start, end in found]
         return _merge_spans(spans)
 
     def find_beginning(self, text: str) -> int | None:
         """Where, at the end of a text, at least half of a secret begins; None if there is no such beginning."""
         lowered = _lower_same_length(text)
-        squeezed = _strip_ignored(lowered)
+        beginnings = (self._find_beginning(lowered, ignored) for ignored in _ignored_patterns(lowered))
+        return min((start for start in beginnings if start is not None), default=None)
+
+    def _find_beginning(self, lowered: str, ignored: re.Pattern[str]) -> int | None:
+        squeezed = _strip_ignored(lowered, ignored)
         starts: list[int] = []
         for form in self._forms:
             half = form[: (len(form) + 1) // 2]
@@ -140,7 +156,7 @@ class Redactor:
                 start = squeezed.find(half, start + 1)
             if start >= 0:
                 starts.append(start)
-        return min(_original_positions(lowered, starts).values(), default=None)
+        return min(_original_positions(lowered, starts, ignored).values(), default=None)
 
 
 class LineRedactor:
@@ -227,28 +243,37 @@ def _fragments(raw: bytes, encode: Callable[[bytes], bytes], bits_per_char: int)
 
 
 def _lower_same_length(text: str) -> str:
-    """Lower case of the same length, so that a position is the same in both."""
-    # Lower case may be longer: U+0130, a dotted capital I, becomes two characters.
-    lowered = text.lower()
+    """Lower case of the same length, character by character, so that a position is the same in both."""
+    # Lower case may be longer: U+0130, a dotted capital I, becomes two characters. That of a sigma depends on what
+    # follows it, which is not the same for a secret and for a text that it stands in.
+    lowered = text.replace("\u03a3", "\u03c3").lower()
     if len(lowered) == len(text):
         return lowered
     return "".join(lower if len(lower := character.lower()) == 1 else character for character in text)
 
 
-def _strip_ignored(text: str) -> str:
-    """The text without white space and everything else that `_IGNORED_RUN` matches."""
-    if text.isascii() and not _ASCII_CONTROL.search(text):
-        return text.translate(_WITHOUT_SPACES)  # a hundred times as fast, and the same
-    return _IGNORED_RUN.sub("", text)
+def _ignored_patterns(text: str) -> tuple[re.Pattern[str], ...]:
+    """What is left out of a text when secrets are searched for: two ways if it may have escape sequences."""
+    return (_IGNORED_RUN, _IGNORED_CHARACTER_RUN) if _SEQUENCE_START.search(text) else (_IGNORED_RUN,)
 
 
-def _original_positions(text: str, stripped_positions: Iterable[int]) -> dict[int, int]:
+def _strip_ignored(text: str, ignored: re.Pattern[str]) -> str:
+    """The text without white space and everything else that the pattern matches."""
+    if text.isascii():  # a hundred times as fast, and the same
+        if ignored is _IGNORED_CHARACTER_RUN:
+            return text.translate(_WITHOUT_CONTROLS)
+        if not _ASCII_CONTROL.search(text):
+            return text.translate(_WITHOUT_SPACES)
+    return ignored.sub("", text)
+
+
+def _original_positions(text: str, stripped_positions: Iterable[int], ignored: re.Pattern[str]) -> dict[int, int]:
     """Where characters of the text that `_strip_ignored` leaves stand in the text itself, by where they stand there."""
     # Only those that are asked for: the positions of all characters take forty times the memory of the text.
     wanted = sorted(set(stripped_positions), reverse=True)
     positions: dict[int, int] = {}
     ignored_count = 0
-    for start, end in _ignored_spans(text) if wanted else ():
+    for start, end in _ignored_spans(text, ignored) if wanted else ():
         while wanted and wanted[-1] < start - ignored_count:
             positions[wanted[-1]] = wanted[-1] + ignored_count
             wanted.pop()
@@ -258,9 +283,9 @@ def _original_positions(text: str, stripped_positions: Iterable[int]) -> dict[in
     return positions
 
 
-def _ignored_spans(text: str) -> Iterator[tuple[int, int]]:
+def _ignored_spans(text: str, ignored: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """What `_strip_ignored` leaves out, and the end of the text."""
-    yield from (match.span() for match in _IGNORED_RUN.finditer(text))
+    yield from (match.span() for match in ignored.finditer(text))
     yield len(text), len(text)
 
 

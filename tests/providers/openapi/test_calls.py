@@ -56,9 +56,74 @@ async def test_a_given_field_of_a_body_that_is_one_argument_is_not_left_to_the_m
         outcome = await api.call("send", {"id": 1, "body": {"org": "evil"}})
 
         assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
-        assert "`given` has org" in outcome.message
+        assert json.loads((await api.send("send", {"id": 1, "body": {"id": 2}})).body) == {"id": 2, "org": "acme"}
     async with serving_api(described, given={"id": 7}) as api:
-        assert (await api.send("send", {"body": {"id": 1}})).path == "/x?id=7"
+        sent = await api.send("send", {"body": {"org": "b"}})
+
+        assert (sent.path, json.loads(sent.body)) == ("/x?id=7", {"org": "b", "id": 7})
+
+
+TEXT = {"type": "string"}
+WITH_TENANT = {"type": "object", "properties": {"tenant": TEXT, "x": TEXT}, "required": ["tenant"]}
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**WITH_TENANT, "additionalProperties": True},
+        {**WITH_TENANT, "additionalProperties": TEXT, "minProperties": 2},
+        {**WITH_TENANT, "patternProperties": {"^t": TEXT}},
+        {**WITH_TENANT, "nullable": True},
+        {**WITH_TENANT, "anyOf": [{"required": ["x"]}, {"required": ["tenant"]}]},
+        {"oneOf": [WITH_TENANT, {"type": "object", "properties": {"x": TEXT}}]},
+        {"allOf": [{"$ref": "#/components/schemas/B"}, {"type": "object", "additionalProperties": True}]},
+    ],
+    ids=["free", "free texts", "patterns", "nullable", "anyOf", "oneOf", "allOf"],
+)
+async def test_given_fills_a_field_of_a_body_that_may_have_other_fields(schema, media_type):
+    described = with_body(media_type, schema) | {"components": {"schemas": {"B": WITH_TENANT}}}
+    async with serving_api(described, given={"tenant": "mine"}) as api:
+        for key in ("tenant", "Tenant", "tenant[]"):
+            outcome = await api.call("send", {"body": {key: "theirs", "x": "1"}})
+            assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        sent = await api.send("send", {"body": {"x": "1"}})
+
+        assert "tenant" not in json.dumps(api.schema("send"))
+        assert sent.body.count(b"tenant") == sent.body.count(b"mine") == 1
+
+
+@pytest.mark.parametrize("condition", [{"not": {"required": ["q"]}}, {"enum": [{"tenant": "a"}]}])
+async def test_an_operation_whose_body_cannot_be_without_a_given_field_is_left_out(condition):
+    described = with_body("application/json", {**WITH_TENANT, **condition})
+    async with serving_api(described, given={"tenant": "mine"}) as api:
+        outcome = await api.call("send", {"body": {"tenant": "theirs"}})
+
+        assert (outcome.ok, api.server.asked) == (False, [])
+        assert "`given` has tenant" in outcome.message
+
+
+@pytest.mark.parametrize("levels", [20, 400])
+async def test_a_body_of_very_many_nested_schemas_never_leaves_a_given_field_to_the_model(levels):
+    schema: dict[str, Any] = {**WITH_TENANT, "additionalProperties": True}
+    schemas = {f"S{level}": {"allOf": [{"$ref": f"#/components/schemas/S{level + 1}"}]} for level in range(levels)}
+    described = with_body("application/json", {"$ref": "#/components/schemas/S0"})
+    described["components"] = {"schemas": {**schemas, f"S{levels}": schema}}
+    async with serving_api(described, given={"tenant": "mine"}) as api:
+        outcome = await api.call("send", {"body": {"tenant": "theirs"}})
+
+        assert (outcome.ok, api.server.asked) == (False, [])
+        assert "tenant" in outcome.message
+
+
+async def test_a_model_cannot_add_a_given_field_to_a_body_that_does_not_declare_it():
+    described = with_body("application/json", {"type": "object"})
+    described["paths"]["/x"]["post"]["parameters"] = [{"name": "tenant", "in": "query", "schema": TEXT}]
+    async with serving_api(described, given={"tenant": "mine"}) as api:
+        outcome = await api.call("send", {"body": {"tenant": "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert "The application fills 'tenant'" in outcome.message
 
 
 async def test_given_may_name_a_parameter_as_the_document_or_as_the_argument_is_called():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openapi.api_server import document, operation, serving_api, with_parameter
+from tests.providers.openapi.api_server import document, operation, serving_api, with_body, with_parameter
 
 LIST = ["blue", "black", "brown"]
 RGB = {"R": 100, "G": 200, "B": 150}
@@ -369,3 +369,102 @@ async def test_a_whole_query_string_is_written_in_its_media_type(media_type, val
     )
     async with serving_api(described) as api:
         assert (await api.send("send", {"all": value})).path == f"/x?{query}"
+
+
+FREE_OBJECT = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def account_and_filter(place, **style):
+    text = {"type": "string"}
+    account = {"name": "account", "in": place, "required": True, "schema": text}
+    described = {"name": "filter", "in": place, "schema": FREE_OBJECT, **style}
+    return document({"/x": {"get": operation(parameters=[account, described])}}, "3.2.0")
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        account_and_filter("query", style="form", explode=True),
+        account_and_filter("cookie", style="form", explode=True),
+        account_and_filter("cookie", style="cookie", explode=True),
+    ],
+    ids=["query", "cookie form", "cookie"],
+)
+@pytest.mark.parametrize("key", ["account", "ACCOUNT", "account[]", "account[id]", " account"])
+async def test_a_key_of_an_exploded_object_cannot_repeat_a_parameter(described, key):
+    async with serving_api(described, given={"account": "mine"}) as api:
+        outcome = await api.call("send", {"filter": {"x": "1", key: "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert "another field of the request has that name" in outcome.message
+        assert (await api.call("send", {"filter": {"x": "1", "accounts": "2"}})).ok
+
+
+async def test_a_key_of_a_deep_object_cannot_repeat_a_parameter():
+    deep = {"name": "filter", "in": "query", "style": "deepObject", "explode": True, "schema": FREE_OBJECT}
+    fixed = {"name": "filter[account]", "in": "query", "required": True, "schema": {"type": "string"}}
+    described = document({"/x": {"get": operation(parameters=[fixed, deep])}})
+    async with serving_api(described, given={"filter[account]": "mine"}) as api:
+        outcome = await api.call("send", {"filter": {"account": "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert (await api.send("send", {"filter": {"x": "1"}})).path == "/x?filter%5Baccount%5D=mine&filter[x]=1"
+
+
+async def test_a_key_of_an_exploded_object_cannot_repeat_a_key_of_another_one():
+    parameters = [
+        {"name": name, "in": "query", "style": "form", "explode": True, "schema": FREE_OBJECT} for name in ("a", "b")
+    ]
+    described = document({"/x": {"get": operation(parameters=parameters)}})
+    async with serving_api(described, given={"a": {"account": "mine"}}) as api:
+        outcome = await api.call("send", {"b": {"account": "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+
+
+async def test_a_key_of_an_object_cannot_repeat_a_fixed_field_of_the_path_nor_the_key_of_the_api():
+    scheme = {"type": "apiKey", "in": "query", "name": "api_key"}
+    exploded = {"name": "filter", "in": "query", "style": "form", "explode": True, "schema": FREE_OBJECT}
+    described = document(
+        {"/x?kind=a": {"get": operation(parameters=[exploded], security=[{"k": []}])}},
+        components={"securitySchemes": {"k": scheme}},
+    )
+    async with serving_api(described, auth={"k": "secret-word"}) as api:
+        for key in ("kind", "api_key"):
+            assert (await api.call("send", {"filter": {key: "theirs"}})).code == "invalid_arguments"
+        assert api.server.asked == []
+        assert (await api.send("send", {"filter": {"x": "1"}})).path == "/x?kind=a&x=1&api_key=secret-word"
+
+
+async def test_a_whole_query_string_cannot_repeat_the_key_of_the_api():
+    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+    whole = {"name": "all", "in": "querystring", "content": content}
+    described = document(
+        {"/x": {"get": operation(parameters=[whole], security=[{"k": []}])}},
+        "3.2.0",
+        components={"securitySchemes": {"k": {"type": "apiKey", "in": "query", "name": "api_key"}}},
+    )
+    async with serving_api(described, auth={"k": "secret-word"}) as api:
+        outcome = await api.call("send", {"all": {"api_key": "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_key_of_an_exploded_field_of_a_form_cannot_repeat_another_field(media_type):
+    schema = {"type": "object", "properties": {"tenant": {"type": "string"}, "extra": FREE_OBJECT}}
+    encoding = {"extra": {"style": "form", "explode": True}}
+    async with serving_api(with_body(media_type, schema, encoding=encoding), given={"tenant": "mine"}) as api:
+        outcome = await api.call("send", {"extra": {"tenant": "theirs"}})
+
+        assert (outcome.code, api.server.asked) == ("invalid_arguments", [])
+        assert (await api.call("send", {"extra": {"x": "1"}})).ok
+
+
+async def test_a_value_in_the_query_of_a_path_adds_no_field_to_it():
+    parameter = {"name": "id", "in": "path", "required": True, "allowReserved": True, "schema": {"type": "string"}}
+    described = document({"/x/{id}?kind=a&id={id}": {"get": operation(parameters=[parameter])}}, "3.2.0")
+    async with serving_api(described) as api:
+        sent = await api.send("send", {"id": "1&admin=true"})
+
+        assert sent.path == "/x/1&admin=true?kind=a&id=1%26admin%3Dtrue"

@@ -59,7 +59,8 @@ def command(
 
     With a store, runs of the agents go on by themselves when what they wait for is answered.
 
-    Options replace what the section `gateway` of the configuration says. A change of the file takes effect within seconds.
+    Options replace what the section `gateway` of the configuration says. A change of the file takes effect within
+    seconds.
     """
     settings = runtime_options.load_config().gateway
     address = ServeAddress(

@@ -95,6 +95,14 @@ def encode_body(plan: BodyPlan, value: Any) -> EncodedBody:
         raise mark_unsent(InvalidArguments(_UNWRITABLE_MESSAGE)) from None
 
 
+def styled_names(plan: BodyPlan, name: str, value: Any) -> list[str]:
+    """The names that a field of a form has in the body: its own, or those of the keys of an object."""
+    encoding = plan.encodings.get(name, FieldEncoding())
+    if plan.kind not in ("form", "multipart") or encoding.style is None or not isinstance(value, dict):
+        return [name]
+    return [each for each, _ in styled_fields(name, value, encoding.style, encoding.explode, PLAIN_FIELDS)]
+
+
 def _require_object(plan: BodyPlan, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise mark_unsent(InvalidArguments(f"A body of the type {plan.media_type} must be an object."))

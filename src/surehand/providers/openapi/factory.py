@@ -64,7 +64,8 @@ def openapi(
         methods: the methods that are offered, of those that `include` and `exclude` leave; all if left out.
         server: the base address in place of every server of the document, or values for the variables of its servers.
         auth: secrets by the names of the document's security schemes.
-        given: values of parameters that models do not see, or functions of the `Context` that return them.
+        given: values of parameters and of fields of bodies that models do not see, or functions of the `Context` that
+            return them.
         show: `all` shows models every operation, `search` shows tools to search, describe and call operations;
             `auto` does that above 40 operations.
         lock: the lock file; an operation that has changed since it was pinned is held back.

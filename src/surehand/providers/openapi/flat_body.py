@@ -34,7 +34,7 @@ def flatten_body(document: Document, schema: Located) -> FlatBody | None:
             return None
     if not flat.fields:
         return None
-    read_only = {name for name, schemas in flat.fields.items() if any(_is_read_only(document, s) for s in schemas)}
+    read_only = {name for name, schemas in flat.fields.items() if any(is_read_only(document, s) for s in schemas)}
     for name in read_only:
         del flat.fields[name]
     flat.required -= read_only
@@ -87,7 +87,8 @@ def _add_fields(part: Located, flat: FlatBody) -> int:
     return len(properties) if isinstance(properties, dict) else 0
 
 
-def _is_read_only(document: Document, schema: Located) -> bool:
+def is_read_only(document: Document, schema: Located) -> bool:
+    """Whether a field is for responses only."""
     if not isinstance(schema.value, dict):
         return False
     if schema.value.get("readOnly") is True:

@@ -9,7 +9,7 @@ from surehand.core.names import nearest_names
 from surehand.providers.openapi.bodies import read_body
 from surehand.providers.openapi.document import Document, UnusableOperation
 from surehand.providers.openapi.document_limits import too_large
-from surehand.providers.openapi.flat_body import flatten_body
+from surehand.providers.openapi.given_fields import declared_fields
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import PATH_VARIABLE, iter_parameters
 from surehand.providers.openapi.plan import BODY_ARGUMENTS, legal_argument_name
@@ -46,10 +46,10 @@ def _argument_names(document: Document, operation: Operation) -> set[str]:
     try:
         parameters = [(str(each.value["name"]), str(each.value["in"])) for each in iter_parameters(document, operation)]
         body = read_body(document, operation)
-        flat = None if body is None else flatten_body(document, body.schema)
+        fields = set() if body is None else declared_fields(document, body.schema)
     except UnusableOperation:  # it is left out, with this reason
         return set()
-    names = {name for name, _ in parameters} | set(() if flat is None else flat.fields)
+    names = {name for name, _ in parameters} | fields
     names |= set(PATH_VARIABLE.findall(operation.path))  # also those that the document forgot to describe
     legal = {legal_argument_name(name) for name in names}
     # Of two parameters with one name, the second has its place in the name of its argument.

@@ -47,8 +47,9 @@ class OperationPlans:
         target = imported.servers.target_of(operation)
         auth = imported.security.auth_for(operation)
         plan = compile_plan(imported.document, self._converter, operation, target=target, auth=auth, given=self._given)
-        if plan.given_arguments and not imported.trusted_hosts.may_receive_secrets(target):
-            names = ", ".join(plan.given_arguments)
+        given = (*plan.given_arguments, *plan.given_body_fields)
+        if given and not imported.trusted_hosts.may_receive_secrets(target):
+            names = ", ".join(given)
             raise UnusableOperation(
                 f"The fetched document sends {names} of `given` to {target.host}, which no option names."
             )

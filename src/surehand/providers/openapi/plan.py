@@ -21,6 +21,7 @@ from surehand.providers.openapi.document import Document, Located, UnusableOpera
 from surehand.providers.openapi.document_limits import MAX_ARGUMENTS, MAX_SCHEMAS_PER_PART
 from surehand.providers.openapi.examples import with_examples
 from surehand.providers.openapi.flat_body import FlatBody, flatten_body
+from surehand.providers.openapi.given_fields import declared_fields, remove_fields
 from surehand.providers.openapi.operations import Operation
 from surehand.providers.openapi.parameters import Parameter, read_parameters
 from surehand.providers.openapi.schema import SchemaConverter
@@ -58,6 +59,8 @@ class OperationPlan:
     """Arguments that must be given if any field of an optional body is."""
     given_arguments: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the developer's `given` fills, each with its key there; models do not see them."""
+    given_body_fields: Mapping[str, str] = field(default_factory=dict)
+    """The same for fields of a body that is one argument, by their names in the document."""
     accept: str = ""
     """The `Accept` header; empty for anything."""
     other_names: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +104,7 @@ class _PlanCompiler:
         self._parameters: dict[str, Parameter] = {}
         self._body_fields: dict[str, str] = {}
         self._given_arguments: dict[str, str] = {}
+        self._given_body_fields: dict[str, str] = {}
         self._other_names: dict[str, str] = {}
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
@@ -131,6 +135,7 @@ class _PlanCompiler:
             body_fields=self._body_fields,
             required_fields=required_fields,
             given_arguments=self._given_arguments,
+            given_body_fields=self._given_body_fields,
             accept=accept_header(self._document, self._operation),
             other_names=self._other_names,
         )
@@ -186,17 +191,19 @@ class _PlanCompiler:
             return None
         names = [legal_argument_name(name) for name in flat.fields]
         has_clash = len(set(names)) < len(names) or not self._parameters.keys().isdisjoint(names)
-        if has_clash:
-            self._refuse_given_fields(flat)
         return None if has_clash else flat
 
-    def _refuse_given_fields(self, flat: FlatBody) -> None:
-        """Raise if `given` has a field of a body that is one argument: the model would fill it."""
-        parameter_keys = set(self._given_arguments.values())
-        fields = [name for name in flat.fields if name in self._given and name not in parameter_keys]
-        if fields:
-            problem = f"`given` has {fields[0]}, a field of a body whose names clash with those of parameters"
-            raise UnusableOperation(f"{problem}, so that the body is one argument.")
+    def _remove_given_fields(self, body: BodyPlan) -> Located:
+        """The schema of a body that is one argument, without the fields that `given` fills."""
+        if not self._given or body.kind not in ("json", "form", "multipart"):
+            return body.schema
+        for name in declared_fields(self._document, body.schema):
+            key = next((each for each in (name, legal_argument_name(name)) if each in self._given), None)
+            if key is not None:
+                self._given_body_fields[name] = key
+        if not self._given_body_fields:
+            return body.schema
+        return remove_fields(self._document, body.schema, self._given_body_fields)
 
     def _add_fields(self, body: BodyPlan, flat: FlatBody) -> frozenset[str]:
         for written, schemas in flat.fields.items():
@@ -220,14 +227,21 @@ class _PlanCompiler:
         elif is_text:
             schema = self._text_schema(body)
         else:
-            schema = self._convert(body.schema)
+            schema = self._convert(self._remove_given_fields(body))
         description = " ".join(filter(None, (clean_description(body.description), schema.get("description"))))
         if description:
             schema = {**schema, "description": description}
         if not body.is_file:
-            schema = with_examples(schema, body.examples, self._work)
+            schema = with_examples(schema, self._examples_without_given(body), self._work)
         self._add_argument(name, name, schema, is_required=body.required)
         return name
+
+    def _examples_without_given(self, body: BodyPlan) -> tuple[Any, ...]:
+        hidden = self._given_body_fields
+        return tuple(
+            {name: value for name, value in each.items() if name not in hidden} if isinstance(each, dict) else each
+            for each in body.examples
+        )
 
     def _text_schema(self, body: BodyPlan) -> dict[str, Any]:
         """A text: also where the document describes the parts of it, as it may for XML."""

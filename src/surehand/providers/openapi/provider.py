@@ -23,6 +23,7 @@ from surehand.http.settings import HttpOptions
 from surehand.http.target import HttpTarget
 from surehand.providers.openapi.document import Document, UnusableOperation
 from surehand.providers.openapi.files import read_files
+from surehand.providers.openapi.given_fields import fill_fields
 from surehand.providers.openapi.imported_document import ImportedDocument, import_document
 from surehand.providers.openapi.lazy_tool import OperationDescription, OperationParameters
 from surehand.providers.openapi.looked_up_operations import LookedUpOperations
@@ -267,6 +268,9 @@ class OpenApiProvider(ChangeNotifier, Provider):
         values = dict(arguments)
         for argument, key in plan.given_arguments.items():
             values[argument] = await self._given_value(key, context)
+        if self.options.given and plan.body_argument is not None and plan.body_argument in arguments:
+            filled = {name: await self._given_value(key, context) for name, key in plan.given_body_fields.items()}
+            values[plan.body_argument] = fill_fields(arguments[plan.body_argument], filled, self.options.given)
         if plan.file_arguments:
             values = await read_files(values, plan.file_arguments, context)
         return plan, build_operation_request(plan, values, context.idempotency_key)

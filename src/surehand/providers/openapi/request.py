@@ -15,6 +15,7 @@ from surehand.http.request import ALLOWED_METHODS, HttpRequest, build_request
 from surehand.http.target import MAX_URL_LENGTH
 from surehand.providers.encoded_body import EncodedBody
 from surehand.providers.openapi.body import encode_body
+from surehand.providers.openapi.field_names import check_field_names
 from surehand.providers.openapi.parameters import PATH_VARIABLE
 from surehand.providers.openapi.plan import OperationPlan
 from surehand.providers.openapi.styles import (
@@ -28,6 +29,7 @@ from surehand.providers.openapi.styles import (
 from surehand.providers.rest.encoding import holds_dot_segment
 
 _UNSAFE_PATH_CHARACTER = re.compile(r"[^A-Za-z0-9%/:@!$&'()*+,;=~._\[\]{}-]")
+_NO_BODY = object()
 _METHOD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}\Z")
 
 
@@ -39,7 +41,9 @@ def build_operation_request(
     Args:
         arguments: validated, with those of `given`, and with files as `FileContent`.
     """
-    body = _encode_body(plan, arguments)
+    body_value = _body_value(plan, arguments)
+    body = None if plan.body is None or body_value is _NO_BODY else encode_body(plan.body, body_value)
+    check_field_names(plan, arguments, body_value)
     path = f"{plan.target.path}{_path(plan, arguments)}"
     if query := "&".join(_query(plan, arguments)):
         path = f"{path}{'&' if '?' in path else '?'}{query}"
@@ -65,14 +69,19 @@ def _path(plan: OperationPlan, arguments: Mapping[str, Any]) -> str:
     """The path, in which no value can change how many segments there are, or what they lead to."""
     written = plan.operation.path.partition("#")[0]
     path, _, fixed_query = written.partition("?")
-    texts = {
-        parameter.name: path_text(parameter, _required_value(name, arguments))
+    values = [
+        (parameter, _required_value(name, arguments))
         for name, parameter in plan.parameters.items()
         if parameter.place == "path" and f"{{{parameter.name}}}" in written
-    }
+    ]
+    texts = {parameter.name: path_text(parameter, value) for parameter, value in values}
     segments = [_fill_segment(segment, texts) for segment in path.lstrip("/").split("/")]
     filled = f"/{'/'.join(segments)}"
-    return f"{filled}?{_fill(fixed_query, texts)}" if fixed_query else filled
+    if not fixed_query:
+        return filled
+    # What `allowReserved` leaves in a path, such as an ampersand, would add fields to a query.
+    texts = {each.name: path_text(replace(each, allow_reserved=False), value) for each, value in values}
+    return f"{filled}?{_fill(fixed_query, texts)}"
 
 
 def _required_value(name: str, arguments: Mapping[str, Any]) -> Any:
@@ -152,18 +161,17 @@ def _headers(plan: OperationPlan, arguments: Mapping[str, Any], body: EncodedBod
     return tuple(pairs)
 
 
-def _encode_body(plan: OperationPlan, arguments: Mapping[str, Any]) -> EncodedBody | None:
+def _body_value(plan: OperationPlan, arguments: Mapping[str, Any]) -> Any:
+    """The value of the body; `_NO_BODY` if none is sent."""
     if plan.body is None:
-        return None
+        return _NO_BODY
     if plan.body_argument is not None:
-        if plan.body_argument not in arguments:
-            return None
-        return encode_body(plan.body, arguments[plan.body_argument])
+        return arguments.get(plan.body_argument, _NO_BODY)
     fields = {written: arguments[name] for name, written in plan.body_fields.items() if name in arguments}
     if not fields and not plan.body.required:
-        return None
+        return _NO_BODY
     missing = [name for name in plan.body_fields if name in plan.required_fields and name not in arguments]
     if missing:
         problem = f"{', '.join(missing)} must be given together with the other fields of the body."
         raise mark_unsent(InvalidArguments(problem))
-    return encode_body(plan.body, fields)
+    return fields
