@@ -127,6 +127,7 @@ def _report(
 ) -> KillReport:
     effects = Counter((folder / "effects.txt").read_text().splitlines())
     done_ids = {log.call_ids[effect] for effect in log.done}
+    answered_ids = done_ids & call_followers.keys()
     ids = [event_id for event_id, _ in complete.events]
     return KillReport(
         kills=kills,
@@ -140,7 +141,8 @@ def _report(
         differing_readers=sum([event_id for event_id, _ in each.events] != ids for each in followers),
         missed_events=sum(each.missed for each in (*followers, complete)),
         doubled_ends=sum(count > 1 for each in (*followers, complete) for count in each.ended_calls.values()),
-        answered_after_kill=len(call_followers),
+        answered_after_kill=len(answered_ids),
         call_streams=sum(each.connections for each in call_followers.values()),
-        lost_call_ends=sum(each.ended_calls != {call_id: 1} for call_id, each in call_followers.items()),
+        # A call that ran when the next kill came is uncertain, and does not end as done.
+        lost_call_ends=sum(call_followers[call_id].ended_calls != {call_id: 1} for call_id in answered_ids),
     )

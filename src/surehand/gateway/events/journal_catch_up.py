@@ -78,8 +78,12 @@ class JournalCatchUp:
             entries = [*reversed(await self._store.journal.list(since=since, limit=2 * EVENTS_READ_AT_START))]
         newest = entries[-1:] or await self._store.journal.latest(1)
         self._cursor = newest[0].cursor if newest else ""
-        now = monotonic()
-        self._unmatched_entries.extend((now, entry) for entry in entries)
+        if not entries:
+            return
+        # An entry that is older than the newest one has had that much time already. A gateway that is killed again
+        # and again before the delay is over would otherwise never add its event.
+        now, newest_at = monotonic(), entries[-1].at
+        self._unmatched_entries.extend((now - max(newest_at - entry.at, 0.0), entry) for entry in entries)
 
     def _note_event(self, event: LoggedEvent) -> None:
         key = _event_key(event.fields)
